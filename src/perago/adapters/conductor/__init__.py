@@ -1,0 +1,1 @@
+"""Conductor over the API classes of conductor-python."""

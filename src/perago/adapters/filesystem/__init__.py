@@ -1,0 +1,1 @@
+"""Attempt directories and directory scans on a local disk."""

@@ -1,0 +1,1 @@
+"""lakeFS over lakefs-sdk."""

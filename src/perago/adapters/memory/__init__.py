@@ -1,0 +1,1 @@
+"""In-memory lakeFS and Conductor: small real systems with planned faults."""

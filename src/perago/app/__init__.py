@@ -1,0 +1,1 @@
+"""The application: the spine of one attempt, what authors write, and the command line."""

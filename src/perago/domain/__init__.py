@@ -1,0 +1,1 @@
+"""Pure decisions: frozen values and tables, nothing but the standard library."""

@@ -1,0 +1,1 @@
+"""What the application asks of the world: Protocols with numbered laws."""
