@@ -1,0 +1,1 @@
+"""What a task author writes: the decorator, the public models, guardrails, schemas, results."""

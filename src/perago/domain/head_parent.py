@@ -1,0 +1,44 @@
+"""Policy `head-parent`: the head and its parent decide, as in documents 000 and 003.
+
+Commit metadata is evidence here, with one exception: a head that carries another task's key
+is not an abandoned publication of ours.
+"""
+
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.publication_effects import Decision, Keep, MergeStaged, Refusal, Relocate
+from perago.domain.publication_facts import PublicationFacts
+
+REMEDY = "nothing was published; start a new workflow from the current head"
+
+
+def decide(facts: PublicationFacts) -> Decision:
+    """Choose the one operation that may follow.
+
+    head:          the input      its child, ours or nobody's   anything else
+    changed        MergeStaged    Relocate to the staged        Refusal
+    unchanged      Keep           Relocate to the input         Refusal
+    """
+    if facts.at_input:
+        if facts.staged is None:
+            return Keep(facts.workspace.ref)
+        return MergeStaged(facts.staged, expected_head=facts.workspace.ref)
+    if facts.child_of_input:
+        return _replace_abandoned(facts)
+    return _refuse(facts, "PRG-F002", REMEDY)
+
+
+def _replace_abandoned(facts: PublicationFacts) -> Decision:
+    """Replace the head, unless its metadata says that somebody else owns it."""
+    head = facts.walk.head
+    owner = head.metadata.get(LOGICAL_TASK_KEY)
+    if owner is None and facts.require_ownership:
+        return _refuse(facts, "PRG-F003", f"it names no owner; {REMEDY}")
+    if owner is not None and owner != facts.logical_task_key:
+        return _refuse(facts, "PRG-F003", f"it belongs to {owner}; {REMEDY}")
+    to = facts.workspace.ref if facts.staged is None else facts.staged.commit
+    return Relocate(to, abandoned=head.commit, owner_is_known=owner is not None)
+
+
+def _refuse(facts: PublicationFacts, code: str, more: str) -> Refusal:
+    reason = f"{facts.refusal_reason()}; {more}"
+    return Refusal(code, reason, facts.workspace.ref, facts.walk.head)

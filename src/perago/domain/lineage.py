@@ -1,0 +1,47 @@
+"""Policy `lineage`: every commit above the input must be ours, as in documents 001 and 002.
+
+Abandoned publications stay in the history and are superseded by an exact tree on top of them.
+"""
+
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.publication_effects import (
+    Decision,
+    Keep,
+    MergeExactTree,
+    MergeStaged,
+    Refusal,
+)
+from perago.domain.publication_facts import PublicationFacts
+
+FIRST_PARENT_COMMITS_MAX = 1024
+
+
+def decide(facts: PublicationFacts) -> Decision:
+    """Choose the one operation that may follow.
+
+    above the input:   nothing        only our key                   another or no key, unreachable
+    changed            MergeStaged    MergeExactTree of the staged   Refusal
+    unchanged          Keep           MergeExactTree of the input    Refusal
+    """
+    place = facts.workspace
+    if facts.at_input:
+        if facts.staged is None:
+            return Keep(place.ref)
+        return MergeStaged(facts.staged, expected_head=place.ref)
+    if facts.walk.truncated or len(facts.walk.above) > FIRST_PARENT_COMMITS_MAX:
+        return _refuse(facts, "PRG-F004", f"{place.branch} advanced beyond supported publish range")
+    if not facts.walk.reached:
+        text = f"{place.branch} no longer contains workspace input ref {place.ref}"
+        return _refuse(facts, "PRG-F005", text)
+    for record in facts.walk.above:
+        owner = record.metadata.get(LOGICAL_TASK_KEY)
+        if owner != facts.logical_task_key:
+            text = f"commit {record.commit} belongs to {owner or 'nobody known'}"
+            return _refuse(facts, "PRG-F002", text)
+    tree = place.ref if facts.staged is None else facts.staged.commit
+    return MergeExactTree(tree, facts.staged, expected_head=facts.walk.head.commit)
+
+
+def _refuse(facts: PublicationFacts, code: str, more: str) -> Refusal:
+    reason = f"{facts.refusal_reason()}; {more}; nothing was published"
+    return Refusal(code, reason, facts.workspace.ref, facts.walk.head)

@@ -1,0 +1,35 @@
+"""Doing things side by side, and one at a time, without owning an event loop."""
+
+from collections.abc import Awaitable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, TypeVar
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+class Concurrency(Protocol):
+    """Side by side and in turn.
+
+    Laws (tests/contract/test_concurrency.py has one test for each, by name):
+
+    S1 together_returns_in_order: results come in the order of the questions.
+    S2 together_fails_as_one: the first failure is raised after every question has ended.
+    S3 turns_of_one_name_do_not_overlap: two turns of one name run one after the other.
+    S4 turns_of_two_names_overlap: turns of different names do not wait for each other.
+    """
+
+    async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+        """Ask two things side by side."""
+        ...
+
+    async def together3(
+        self, first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]
+    ) -> tuple[A, B, C]:
+        """Ask three things side by side."""
+        ...
+
+    def turn(self, name: str) -> AbstractAsyncContextManager[None]:
+        """Wait for the turn of this name within this process."""
+        ...

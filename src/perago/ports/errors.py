@@ -1,0 +1,122 @@
+"""What the world did: the only exceptions that cross a port.
+
+Adapters map their vendor's errors in one file. What follows from an error is not decided here.
+"""
+
+
+class WorldError(Exception):
+    """A port could not do what it was asked; the message names the operation and the object."""
+
+    code = "PRG-L001"
+
+
+class MissingError(WorldError):
+    """A repository, branch, commit, tag or object that was named does not exist."""
+
+    code = "PRG-L002"
+
+
+class RepositoryMissingError(MissingError):
+    """There is no such repository."""
+
+
+class BranchMissingError(MissingError):
+    """There is no such branch."""
+
+
+class ReferenceMissingError(MissingError):
+    """There is no such commit or reference."""
+
+
+class ObjectMissingError(MissingError):
+    """There is no such object."""
+
+
+class ExistsError(WorldError):
+    """The name is taken; what stood there before is untouched."""
+
+    code = "PRG-L004"
+
+
+class BranchExistsError(ExistsError):
+    """A branch of that name exists."""
+
+
+class TagExistsError(ExistsError):
+    """A tag of that name exists."""
+
+
+class ObjectExistsError(ExistsError):
+    """A conditional write found an object."""
+
+
+class ProtectedBranchError(WorldError):
+    """Branch protection refused a write or a relocation."""
+
+    code = "PRG-L005"
+
+
+class DirtyBranchError(WorldError):
+    """The branch has uncommitted objects."""
+
+    code = "PRG-F013"
+
+
+class NothingToCommitError(WorldError):
+    """A commit without changes was asked for and empty commits were not allowed."""
+
+    code = "PRG-L006"
+
+
+class BrokenActionsError(WorldError):
+    """A file under `_lakefs_actions/` cannot be used and blocks this operation."""
+
+    code = "PRG-F011"
+
+
+class AccessDeniedError(WorldError):
+    """The credentials were refused, or do not allow this."""
+
+    code = "PRG-L007"
+
+
+class RequestRefusedError(WorldError):
+    """Any other refusal of a request that was understood."""
+
+    code = "PRG-L003"
+
+
+class UnavailableError(WorldError):
+    """No usable answer, and nothing can have changed: a read failed, or nothing was sent."""
+
+    code = "PRG-L008"
+
+
+class OutcomeUnknownError(WorldError):
+    """The request left and no answer came. Nobody may treat it as "did not happen"."""
+
+    code = "PRG-L009"
+
+
+class DamagedObjectError(WorldError):
+    """Bytes that arrived are not the bytes that were promised."""
+
+    code = "PRG-L010"
+
+
+class UnsafeNameError(WorldError):
+    """A name that cannot round-trip between lakeFS and the local disk; nothing was moved."""
+
+    code = "PRG-W002"
+
+
+class WorkspaceLostError(WorldError):
+    """The attempt's directory vanished or is somebody else's; an empty diff is never assumed."""
+
+    code = "PRG-W003"
+
+
+class LocalDiskError(WorldError):
+    """The local disk refused: full, read-only, or not permitted."""
+
+    code = "PRG-W004"

@@ -1,0 +1,112 @@
+"""Objects of a repository: listing, reading, writing on a branch, deleting in bulk."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from perago.domain.references import NO_METADATA, BranchName, RepositoryId
+
+DEFAULT_CONTENT_TYPE = "application/octet-stream"
+LIST_AMOUNT_MAX = 1000
+DELETE_PATHS_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectEntry:
+    """One object as a listing shows it."""
+
+    path: str
+    checksum: str
+    size: int
+    modified_at: int = 0
+    content_type: str = DEFAULT_CONTENT_TYPE
+    metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectPage:
+    """One page of objects in order of path; `more` says that some follow the last one."""
+
+    entries: tuple[ObjectEntry, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectUpload:
+    """One file to write: where from, where to, and what it says of itself."""
+
+    path: str
+    source: Path
+    content_type: str = DEFAULT_CONTENT_TYPE
+    metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
+    if_absent: bool = False
+
+
+class Objects(Protocol):
+    """Objects of one lakeFS installation.
+
+    Laws (tests/contract/test_objects.py has one test for each, by name):
+
+    O1 upload_then_read: bytes written on a branch read back from that branch.
+    O2 upload_is_isolated: another branch and the branch's head commit do not see them.
+    O3 checksum_is_md5: a small object's checksum is the MD5 of its bytes, its size their count.
+    O4 list_is_paged_in_order: every object under the prefix once, in order of path, over pages.
+    O5 list_prefix_is_a_string: the prefix is a string prefix; a trailing slash keeps siblings
+       out.
+    O6 listing_carries_content_type_and_metadata: as written.
+    O7 read_missing: reading an absent object raises ObjectMissingError.
+    O8 list_unknown_ref: listing an unknown reference raises ReferenceMissingError.
+    O9 bulk_delete: up to a thousand paths at once; absent ones are no error.
+    O10 conditional_write: if_absent raises ObjectExistsError on a taken path, bytes unchanged.
+    O11 copy_keeps_bytes_and_type: a server-side copy has the source's bytes and content type.
+    O12 write_to_protected_branch: raises ProtectedBranchError.
+    O13 empty_object: zero bytes round-trip.
+    O14 odd_names: spaces, unicode, `+`, `%`, `?`, `#` and `&` in a path round-trip.
+    O15 download_writes_the_exact_bytes: a download to a local path has the object's bytes.
+    O16 write_to_missing_branch: raises BranchMissingError.
+    """
+
+    async def list_page(
+        self,
+        repository: RepositoryId,
+        ref: str,
+        *,
+        prefix: str,
+        after: str = "",
+        amount: int = LIST_AMOUNT_MAX,
+    ) -> ObjectPage:
+        """List objects whose path starts with `prefix`, after a path."""
+        ...
+
+    async def read(self, repository: RepositoryId, ref: str, path: str) -> bytes:
+        """Read one small object whole."""
+        ...
+
+    async def download(self, repository: RepositoryId, ref: str, path: str, target: Path) -> None:
+        """Stream one object into a local file that does not exist yet."""
+        ...
+
+    async def upload(
+        self, repository: RepositoryId, branch: BranchName, upload: ObjectUpload
+    ) -> ObjectEntry:
+        """Stream one local file into an uncommitted object."""
+        ...
+
+    async def delete_many(
+        self, repository: RepositoryId, branch: BranchName, paths: Sequence[str]
+    ) -> None:
+        """Delete up to a thousand objects; raises when any of them was refused."""
+        ...
+
+    async def copy(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        *,
+        source_ref: str,
+        source_path: str,
+        target_path: str,
+    ) -> ObjectEntry:
+        """Copy one object on the server."""
+        ...

@@ -1,0 +1,31 @@
+"""Repositories: what has to be known of one before anything in it is trusted."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from perago.domain.references import BranchName, RepositoryId
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryFacts:
+    """What lakeFS says of a repository."""
+
+    repository: RepositoryId
+    default_branch: BranchName
+    storage_namespace: str
+    read_only: bool
+
+
+class Repositories(Protocol):
+    """Repositories of one lakeFS installation.
+
+    Laws (tests/contract/test_repositories.py has one test for each, by name):
+
+    R1 read_names_the_default_branch: a repository is read with its default branch.
+    R2 unknown_repository: raises RepositoryMissingError.
+    R3 read_only_is_said: a read-only repository says so.
+    """
+
+    async def read(self, repository: RepositoryId) -> RepositoryFacts:
+        """Read one repository."""
+        ...

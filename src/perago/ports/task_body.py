@@ -1,0 +1,63 @@
+"""Running the team's function, wherever it runs: in this process, a thread, or an executor."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from perago.domain.attempt import AttemptSnapshot, ExecutionId
+
+
+@dataclass(frozen=True, slots=True)
+class BodyCall:
+    """One call: which task, where its workspace is, and its parameters as plain JSON."""
+
+    task_name: str
+    attempt: AttemptSnapshot
+    execution_id: ExecutionId
+    params: Mapping[str, object]
+    workspace: Path | None
+    seconds_max: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BodyReturned:
+    """The function returned; its validated result as plain JSON."""
+
+    result: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class BodyRaised:
+    """The function raised; `terminal` means that a retry cannot help."""
+
+    reason: str
+    terminal: bool = False
+    traceback: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BodyStopped:
+    """The body was ended from outside: a limit, a drain, a lost attempt, a crashed process."""
+
+    reason: str
+
+
+BodyOutcome = BodyReturned | BodyRaised | BodyStopped
+
+
+class TaskBody(Protocol):
+    """Runs task functions.
+
+    Laws (tests/contract/test_task_body.py has one test for each, by name):
+
+    Y1 returns_the_result: a function's model comes back as plain JSON.
+    Y2 exceptions_are_values: an exception becomes BodyRaised naming its type; a terminal one
+       says so.
+    Y3 system_exit_is_contained: a body that exits the interpreter becomes a value.
+    Y4 limit_ends_the_body: a body beyond its limit becomes BodyStopped.
+    """
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run one call to its end."""
+        ...
