@@ -1,6 +1,6 @@
 """Doing things side by side, and one at a time, without owning an event loop."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
@@ -18,6 +18,7 @@ class Concurrency(Protocol):
     S2 together_fails_as_one: the first failure is raised after every question has ended.
     S3 turns_of_one_name_do_not_overlap: two turns of one name run one after the other.
     S4 turns_of_two_names_overlap: turns of different names do not wait for each other.
+    S5 blocking_returns_the_result: blocking work is done aside; its result or error comes back.
     """
 
     async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
@@ -32,4 +33,8 @@ class Concurrency(Protocol):
 
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         """Wait for the turn of this name within this process."""
+        ...
+
+    async def blocking(self, work: Callable[[], A]) -> A:
+        """Do blocking local work without holding up anybody else."""
         ...
