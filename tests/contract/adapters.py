@@ -1,0 +1,52 @@
+"""The registry: for each contract suite, the adapters that must pass it, by name.
+
+One dictionary per suite: name -> (factory, marker). An adapter without a marker runs everywhere; a
+marked one needs its server, and a marked run whose server does not come up fails.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar
+
+import pytest
+from _pytest.mark.structures import ParameterSet
+
+from tests.contract.lakefs_world import LakeFSWorld
+from tests.contract.memory_lakefs import open_memory_lakefs
+
+World = TypeVar("World")
+Factory: TypeAlias = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[World]]
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter(Generic[World]):
+    """How to open one world for one test, and the marker of the server it needs."""
+
+    factory: Factory[World]
+    marker: str | None = None
+
+
+def parameters(registry: Mapping[str, Adapter[World]]) -> list[ParameterSet]:
+    """The registry as fixture parameters, each with its name and marker."""
+    return [
+        pytest.param(
+            adapter.factory,
+            id=name,
+            marks=() if adapter.marker is None else (getattr(pytest.mark, adapter.marker),),
+        )
+        for name, adapter in registry.items()
+    ]
+
+
+def _open_real_lakefs(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[LakeFSWorld]:
+    # Imported on use: a run without servers must not load the vendor's client.
+    from tests.contract.real_lakefs import open_real_lakefs  # noqa: PLC0415
+
+    return open_real_lakefs(request)
+
+
+LAKEFS: dict[str, Adapter[LakeFSWorld]] = {
+    "memory": Adapter(open_memory_lakefs),
+    "lakefs": Adapter(_open_real_lakefs, marker="lakefs"),
+}

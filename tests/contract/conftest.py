@@ -1,0 +1,17 @@
+"""One fixture per suite, parametrised over the registry of adapters."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tests.contract.adapters import LAKEFS, Factory, parameters
+from tests.contract.lakefs_world import LakeFSWorld
+
+
+@pytest_asyncio.fixture(params=parameters(LAKEFS))
+async def lakefs_world(request: pytest.FixtureRequest) -> AsyncIterator[LakeFSWorld]:
+    """A lakeFS, in memory or real."""
+    factory: Factory[LakeFSWorld] = request.param
+    async with factory(request) as world:
+        yield world
