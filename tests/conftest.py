@@ -1,0 +1,3 @@
+"""Fixtures of all suites; each suite has its own beside its tests."""
+
+pytest_plugins = ["tests.servers_plugin"]

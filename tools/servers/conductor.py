@@ -1,0 +1,139 @@
+"""A real Conductor on SQLite, started lean.
+
+Decides its start flags and the archive of loaded classes that halves its start. Must not know
+which workflows it runs.
+"""
+
+import hashlib
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from tools.servers.cache import make_once
+from tools.servers.conductor_program import KEY, conductor_jar
+from tools.servers.http import ask
+from tools.servers.java_runtime import Java, conductor_java
+from tools.servers.process import HOST, Launch, running
+
+Profile: TypeAlias = Literal["lean", "workers"]
+JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+DEADLINE_SECONDS = 150.0  # 5 s on two idle cores; builds may run beside it
+ARCHIVE_SECONDS = 120.0  # the JVM writes the class archive while it stops
+# Without spring.main.lazy-initialization: it starts faster and changes the JSON.
+LEAN: Mapping[str, object] = {
+    "conductor.integrations.ai.enabled": False,
+    "conductor.scheduler.enabled": False,
+    "conductor.system-task-workers.enabled": False,
+    "conductor.workflow-monitor.enabled": False,
+    "conductor.metrics-prometheus.enabled": False,
+    "springdoc.api-docs.enabled": False,
+    "springdoc.swagger-ui.enabled": False,
+}
+# JOIN, DO_WHILE and the other system tasks that wait are driven by these workers.
+WORKERS: Mapping[str, object] = {**LEAN, "conductor.system-task-workers.enabled": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConductorServer:
+    """A running Conductor; `pid` is None when somebody else started it."""
+
+    endpoint: str
+    pid: int | None = None
+    log: Path | None = None
+    data: Path | None = None
+
+    @property
+    def api_url(self) -> str:
+        """Return the URL that clients are given; without `/api` a landing page answers."""
+        return f"{self.endpoint}/api"
+
+
+@contextmanager
+def conductor_server(
+    *, profile: Profile = "lean", settings: Mapping[str, object] | None = None
+) -> Generator[ConductorServer]:
+    """Run a Conductor of its own; `settings` are Spring properties by their dotted names."""
+    java, jar = conductor_java(), conductor_jar()
+    archive = _class_archive(java, jar)
+    options = {**(LEAN if profile == "lean" else WORKERS), **(settings or {})}
+    shared = (f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+
+    def plan(port: int, directory: Path) -> Launch:
+        return _launch(java, jar, port, directory, jvm=shared, options=options)
+
+    with running(f"conductor-{profile}", plan) as started:
+        yield ConductorServer(
+            endpoint=f"http://{HOST}:{started.port}",
+            pid=started.pid,
+            log=started.log,
+            data=started.directory,
+        )
+
+
+def prepare_conductor() -> Path:
+    """Fetch and unpack the server and write its class archive."""
+    return _class_archive(conductor_java(), conductor_jar())
+
+
+def _class_archive(java: Java, jar: Path) -> Path:
+    """Return the archive of the classes of one start; it fits one Java and these options."""
+    facts = "\n".join([str(java.home), java.version, str(jar), *JVM_OPTIONS])
+    digest = hashlib.sha256(facts.encode()).hexdigest()[:12]
+    name = "classes.jsa"
+
+    def make(directory: Path) -> None:
+        writing = (f"-XX:ArchiveClassesAtExit={directory / name}", "-Xlog:cds=off")
+
+        def plan(port: int, data: Path) -> Launch:
+            return _launch(java, jar, port, data, jvm=writing, options=WORKERS)
+
+        with running("conductor-training", plan):
+            pass
+
+    return make_once(f"{KEY}-classes-{digest}", make) / name
+
+
+def _launch(
+    java: Java,
+    jar: Path,
+    port: int,
+    directory: Path,
+    *,
+    jvm: tuple[str, ...],
+    options: Mapping[str, object],
+) -> Launch:
+    store = f"jdbc:sqlite:{directory}/conductor.db?busy_timeout=15000&journal_mode=WAL"
+    properties = {
+        "server.address": HOST,
+        "server.port": port,
+        "spring.datasource.url": store,
+        **options,
+    }
+    return Launch(
+        command=[
+            *(java.program, *JVM_OPTIONS, *jvm),
+            # It writes to both, whatever the options say.
+            *(f"-Duser.home={directory}", f"-Djava.io.tmpdir={directory}"),
+            *("-jar", str(jar)),
+            *(f"--{name}={_property(value)}" for name, value in properties.items()),
+        ],
+        is_ready=lambda: _is_healthy(port),
+        deadline_seconds=DEADLINE_SECONDS,
+        stop_seconds=ARCHIVE_SECONDS,
+    )
+
+
+def _property(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_healthy(port: int) -> bool:
+    try:
+        status, answer = ask("GET", f"http://{HOST}:{port}/health", timeout_seconds=2.0)
+        return status == HTTPStatus.OK and json.loads(answer)["healthy"] is True
+    except (OSError, ValueError, KeyError):
+        return False

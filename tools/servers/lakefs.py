@@ -1,0 +1,146 @@
+"""A real lakeFS, with a local block store or with an S3 one whose URLs are presigned.
+
+Decides its configuration. Must not know what is stored in it.
+"""
+
+import json
+import secrets
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from tools.servers.go_programs import lakefs_programs, versitygw_program
+from tools.servers.http import answers
+from tools.servers.process import HOST, Launch, running
+
+Flavour: TypeAlias = Literal["local", "s3"]
+BUCKET = "perago"
+REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakefsServer:
+    """A running lakeFS; `pid` is None when somebody else started it."""
+
+    endpoint: str
+    access_key_id: str
+    secret_access_key: str
+    namespace_root: str
+    pid: int | None = None
+    log: Path | None = None
+    data: Path | None = None
+
+    def storage_namespace(self, repository: str) -> str:
+        """Return where a new repository of that name keeps its objects."""
+        return f"{self.namespace_root}{repository}"
+
+    @property
+    def has_presigned_urls(self) -> bool:
+        """Tell whether the block store signs URLs."""
+        return self.namespace_root.startswith("s3://")
+
+
+@contextmanager
+def lakefs_server(
+    *, flavour: Flavour = "local", settings: Mapping[str, object] | None = None
+) -> Generator[LakefsServer]:
+    """Run a lakeFS of its own; `settings` are dotted options: {"actions.enabled": False}."""
+    program = lakefs_programs() / "lakefs"
+    access_key_id = "AKIA" + secrets.token_hex(8).upper()
+    secret_access_key = secrets.token_hex(20)
+
+    with ExitStack() as stack:
+        blockstore: dict[str, object] = {"blockstore.type": "local"}
+        if flavour == "s3":
+            blockstore = stack.enter_context(_s3_blockstore())
+
+        def plan(port: int, directory: Path) -> Launch:
+            options = {
+                **_options(directory),
+                **blockstore,
+                "listen_address": f"{HOST}:{port}",
+                "installation.access_key_id": access_key_id,
+                "installation.secret_access_key": secret_access_key,
+                **(settings or {}),
+            }
+            configuration = directory / "lakefs.yaml"
+            configuration.write_text(json.dumps(_nested(options), indent=1), encoding="utf-8")
+            return Launch(
+                command=[str(program), "--config", str(configuration), "run"],
+                # lakeFS also reads ~/.lakefs.yaml; a person's own settings stay out of tests.
+                environment={"HOME": str(directory)},
+                is_ready=lambda: answers(
+                    f"http://{HOST}:{port}/api/v1/user",
+                    basic_auth=(access_key_id, secret_access_key),
+                ),
+            )
+
+        started = stack.enter_context(running(f"lakefs-{flavour}", plan))
+        yield LakefsServer(
+            endpoint=f"http://{HOST}:{started.port}",
+            access_key_id=access_key_id,
+            secret_access_key=secret_access_key,
+            namespace_root="local://" if flavour == "local" else f"s3://{BUCKET}/",
+            pid=started.pid,
+            log=started.log,
+            data=started.directory,
+        )
+
+
+def _options(directory: Path) -> dict[str, object]:
+    return {
+        "logging.level": "INFO",
+        "database.type": "local",
+        "database.local.path": str(directory / "metadata"),
+        "blockstore.local.path": str(directory / "blocks"),
+        "blockstore.signing.secret_key": secrets.token_hex(16),
+        "committed.local_cache.dir": str(directory / "cache"),
+        "auth.encrypt.secret_key": secrets.token_hex(16),
+        "installation.user_name": "perago",
+        "stats.enabled": False,
+        "usage_report.enabled": False,
+        "security.check_latest_version": False,
+    }
+
+
+@contextmanager
+def _s3_blockstore() -> Generator[dict[str, object]]:
+    access_key, secret_key = secrets.token_hex(8), secrets.token_hex(16)
+    program = versitygw_program()
+
+    def plan(port: int, directory: Path) -> Launch:
+        blocks = directory / "blocks"
+        (blocks / BUCKET).mkdir(parents=True)
+        return Launch(
+            command=[
+                *(str(program), "--port", f"{HOST}:{port}", "--health", "/health"),
+                *("--region", REGION, "posix", str(blocks)),
+            ],
+            environment={"ROOT_ACCESS_KEY": access_key, "ROOT_SECRET_KEY": secret_key},
+            is_ready=lambda: answers(f"http://{HOST}:{port}/health"),
+        )
+
+    with running("versitygw", plan) as started:
+        yield {
+            "blockstore.type": "s3",
+            "blockstore.s3.endpoint": f"http://{HOST}:{started.port}",
+            "blockstore.s3.force_path_style": True,
+            "blockstore.s3.region": REGION,
+            "blockstore.s3.discover_bucket_region": False,
+            "blockstore.s3.credentials.access_key_id": access_key,
+            "blockstore.s3.credentials.secret_access_key": secret_key,
+        }
+
+
+def _nested(options: Mapping[str, object]) -> dict[str, Any]:
+    """Turn dotted names into the tree that a configuration file wants (JSON is YAML)."""
+    tree: dict[str, Any] = {}
+    for name, value in options.items():
+        *parents, leaf = name.split(".")
+        branch = tree
+        for parent in parents:
+            branch = branch.setdefault(parent, {})
+        branch[leaf] = value
+    return tree
