@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from perago.domain.attempt import AttemptRecord, WorkflowStatus
+
+NO_DOMAINS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +45,14 @@ class Workflows(Protocol):
         ...
 
     async def start(
-        self, name: str, workflow_input: Mapping[str, object], *, version: int = 1
+        self,
+        name: str,
+        workflow_input: Mapping[str, object],
+        *,
+        version: int = 1,
+        task_to_domain: Mapping[str, str] = NO_DOMAINS,
     ) -> str:
-        """Start a workflow; its id."""
+        """Start a workflow; its id. `task_to_domain` names domains by task type, `*` for all."""
         ...
 
     async def read(self, workflow_id: str) -> WorkflowRecord | None:
