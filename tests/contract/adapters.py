@@ -11,7 +11,6 @@ from typing import Generic, TypeAlias, TypeVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-
 from tests.contract.lakefs_world import LakeFSWorld
 from tests.contract.memory_lakefs import open_memory_lakefs
 

@@ -4,7 +4,6 @@ from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-
 from tests.contract.adapters import LAKEFS, Factory, parameters
 from tests.contract.lakefs_world import LakeFSWorld
 
