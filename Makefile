@@ -1,0 +1,59 @@
+# Two commands are enough: `make demo` shows Perago, `make test` is the whole gate.
+# Nothing here names a package index: pip, go and Ivy use what the machine is set up for.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help demo unit lint check servers test soak bench-start clean
+
+help:  ## Lists the commands.
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: .venv/.perago  ## Runs a workflow with a crash in the middle, in memory, and tells the story.
+	@$(BIN)/perago demo
+
+unit: .venv/.gate  ## Runs the unit tests: seconds, no server, no Java, no network.
+	$(PYTEST) tests/unit -m "not (scale or simulation or soak or lakefs or conductor or spark)"
+
+lint: .venv/.gate  ## Checks style, types, the architecture contracts, dependencies and dead code.
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/deptry src
+	$(BIN)/vulture
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+check: lint  ## Runs everything that needs no server: lint, unit, contracts on memory, scale cases.
+	$(PYTEST)
+
+servers: .venv/.gate  ## Fetches and builds the real servers, once per user of the machine.
+	@$(BIN)/python -m tools.servers fetch
+
+test:  ## Runs the whole gate: check, and the contract and integration tests on real servers.
+	@$(MAKE) --no-print-directory -j2 check servers
+	$(PYTEST) -m "(lakefs or conductor or spark) and not soak"
+
+soak: servers  ## Runs the full form of the long tests: chaos, races, simulation.
+	$(PYTEST) -m soak
+
+bench-start: .venv/.gate  ## Measures how long `perago --version` and `--help` take.
+	$(BIN)/python -m benchmarks.start_up
+
+clean:  ## Removes the virtual environment and what the tools left; keeps the cache of servers.
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# Each stamp is newer than what it was installed from, so a second run installs nothing.
+.venv/.perago: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Perago needs Python 3.11 or newer: make PYTHON=...")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(PIP) 'pip>=25.1'  # the first that knows dependency groups
+	@$(PIP) --editable .
+	@touch $@
+
+.venv/.gate: .venv/.perago
+	@$(PIP) --editable '.[testing]' --group dev
+	@touch $@
