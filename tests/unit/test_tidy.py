@@ -1,0 +1,203 @@
+"""House rules that no other tool checks, read off the syntax trees of all our files.
+
+Each test is one rule and lists every place that breaks it.
+"""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINES_MAX = 300
+FUNCTION_LINES_MAX = 50
+SAYS_NOTHING = frozenset(
+    {"utils", "helpers", "common", "manager", "service", "base", "core", "misc", "handler"}
+)
+# What a clone runs leaves the choice of index, proxy and mirror to the machine's own tools.
+WITHOUT_ADDRESSES = ("constraints.txt", "pyproject.toml", "Makefile", ".ci/run", "tools/**/*.py")
+# Ours are loopback; Ivy's is the name of an XML vocabulary.
+FOREIGN_ADDRESS = re.compile(
+    r"https?://(?!127\.0\.0\.1|\{HOST\}|\{listen\}|ant\.apache\.org/ivy/maven)\S*"
+)
+MACHINE_PATH = re.compile("/(?:" + "root|home|work" + r")/\w")
+SKIPPING = frozenset({"skip", "skipif", "xfail", "importorskip"})
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One parsed file."""
+
+    name: str
+    text: str
+    tree: ast.Module
+
+    @property
+    def stem(self) -> str:
+        """Return the module's last name."""
+        return Path(self.name).stem
+
+    def is_under(self, *folders: str) -> bool:
+        """Tell whether the file lies in one of the folders, named from the root."""
+        return self.name.startswith(tuple(f"{folder}/" for folder in folders))
+
+    def imports(self) -> Iterator[tuple[int, str]]:
+        """Yield line and full dotted name of everything imported."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                yield from ((node.lineno, alias.name) for alias in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                for alias in node.names:
+                    yield node.lineno, f"{node.module}.{alias.name}"
+
+
+def _read(path: Path) -> Source:
+    text = path.read_text(encoding="utf-8")
+    return Source(str(path.relative_to(ROOT)), text, ast.parse(text))
+
+
+SOURCES = [
+    _read(path)
+    for folder in ("src", "tests", "tools", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+]
+Rule = Callable[[Source], Iterator[str]]
+
+
+def _long_files(source: Source) -> Iterator[str]:
+    lines = source.text.count("\n")
+    if lines > LINES_MAX:
+        yield f"{lines} lines, at most {LINES_MAX}"
+
+
+def _long_functions(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > FUNCTION_LINES_MAX:
+                yield f"{node.lineno}: {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}"
+
+
+def _names_that_say_nothing(source: Source) -> Iterator[str]:
+    for part in Path(source.name).with_suffix("").parts:
+        if SAYS_NOTHING & set(part.split("_")):
+            yield f"{part} says nothing"
+
+
+def _silent_modules(source: Source) -> Iterator[str]:
+    if source.text.strip() and not ast.get_docstring(source.tree):
+        yield "no docstring says what the module decides or does"
+
+
+def _open_adapters(source: Source) -> Iterator[str]:
+    if not source.is_under("src/perago/adapters"):
+        return
+    ports = {
+        name.rpartition(".")[2]
+        for _, name in source.imports()
+        if name.startswith("perago.ports.") and not name.startswith("perago.ports.errors.")
+    }
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.ClassDef) and ports & {ast.unparse(base) for base in node.bases}:
+            decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
+            if not decorators & {"final", "typing.final"}:
+                yield f"{node.lineno}: {node.name} forgets methods silently without @final"
+
+
+def _notes_to_self(source: Source) -> Iterator[str]:
+    marks = "TO" + "DO|FIX" + "ME|X" + "XX"
+    for found in re.finditer(rf"#.*\b(?:{marks})\b(?!\(#\d+\))", source.text):
+        yield f"{found.group()} names no issue"
+
+
+def _silenced_types(source: Source) -> Iterator[str]:
+    if not source.is_under("src/perago/adapters"):
+        for found in re.finditer("# type" + r":\s*ignore.*", source.text):
+            yield found.group()
+
+
+def _banners(source: Source) -> Iterator[str]:
+    for found in re.finditer(r"^\s*#\s*[-=#*_]{4,}.*$", source.text, flags=re.MULTILINE):
+        yield found.group().strip()
+
+
+def _imported_fakes(source: Source) -> Iterator[str]:
+    allowed = source.is_under("src/perago/adapters") or source.stem in {"container", "testing"}
+    if source.is_under("src/perago") and not allowed:
+        for line, name in source.imports():
+            if name.startswith("perago.adapters.memory"):
+                yield f"{line}: {name}"
+
+
+def _skipped_tests(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Attribute) and node.attr in SKIPPING:
+            owner = ast.unparse(node.value)
+            if owner in {"pytest", "pytest.mark", "unittest"}:
+                yield f"{node.lineno}: {owner}.{node.attr}"
+
+
+def _machine_paths(source: Source) -> Iterator[str]:
+    for found in MACHINE_PATH.finditer(source.text):
+        yield f"{found.group()} is a path of one machine"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param(_long_files, id="a file can be read at once"),
+        pytest.param(_long_functions, id="a function fits a screen"),
+        pytest.param(_names_that_say_nothing, id="a file's name says what is in it"),
+        pytest.param(_silent_modules, id="a module says what it decides"),
+        pytest.param(_open_adapters, id="an adapter is final"),
+        pytest.param(_notes_to_self, id="a note to do something names its issue"),
+        pytest.param(_silenced_types, id="types are silenced in adapters only"),
+        pytest.param(_banners, id="no banner comments"),
+        pytest.param(_imported_fakes, id="the application knows no fake"),
+        pytest.param(_skipped_tests, id="no test is skipped or expected to fail"),
+        pytest.param(_machine_paths, id="no path of one machine"),
+    ],
+)
+def test_house_rule(broken: Rule) -> None:
+    places = [f"{source.name}: {place}" for source in SOURCES for place in broken(source)]
+    assert not places, "\n" + "\n".join(places)
+
+
+def test_every_domain_module_has_its_unit_tests() -> None:
+    modules = (ROOT / "src/perago/domain").glob("[!_]*.py")
+    expected = {f"tests/unit/domain/test_{path.stem}.py" for path in modules}
+    assert expected - {source.name for source in SOURCES} == set()
+
+
+def test_what_a_clone_runs_names_no_address() -> None:
+    for pattern in WITHOUT_ADDRESSES:
+        for path in ROOT.glob(pattern):
+            assert not FOREIGN_ADDRESS.findall(path.read_text(encoding="utf-8")), path
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "text"),
+    [
+        (_long_files, "src/perago/domain/a.py", '"""A."""\n' * 301),
+        (_long_functions, "src/perago/domain/a.py", "def f():\n" + "    f()\n" * 50),
+        (_names_that_say_nothing, "src/perago/app/task_manager.py", ""),
+        (_silent_modules, "src/perago/app/a.py", "x = 1\n"),
+        (
+            _open_adapters,
+            "src/perago/adapters/a.py",
+            "from perago.ports.tags import Tags\nclass MemoryTags(Tags): ...\n",
+        ),
+        (_notes_to_self, "src/perago/app/a.py", "# TO" + "DO: later\n"),
+        (_silenced_types, "tests/a.py", "x = 1  # type" + ": ignore[misc]\n"),
+        (_banners, "tests/a.py", "# -----" + "- section\n"),
+        (_imported_fakes, "src/perago/app/a.py", "import perago.adapters.memory.tags\n"),
+        (_skipped_tests, "tests/a.py", "import pytest\npytest.skip('x')\n"),
+        (_machine_paths, "tests/a.py", "x = '/home" + "/someone'\n"),
+    ],
+    ids=lambda value: getattr(value, "__name__", "-"),
+)
+def test_a_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
+    assert list(rule(Source(name, text, ast.parse(text))))
