@@ -75,6 +75,17 @@ class LakeFSWorld(Protocol):
         """Write files (None deletes one) and commit exactly them on the branch."""
         ...
 
+    async def commit_unchecked(
+        self, repository: RepositoryId, branch: BranchName, files: Mapping[str, bytes]
+    ) -> CommitId:
+        """Commit action files that the server would refuse to commit, because they are broken.
+
+        A real server loads the action files of the branch before it commits. It keeps the list of
+        them for some seconds, so that an (empty) commit, then the files, then a second commit at
+        once gets them in.
+        """
+        ...
+
     async def protect(self, repository: RepositoryId, pattern: str) -> None:
         """Protect branches by name pattern; returns when the server enforces it."""
         ...

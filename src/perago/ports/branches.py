@@ -76,6 +76,8 @@ class Branches(Protocol):
     B27 empty_merge_needs_allow_empty: merging a staged commit without any change is NoChanges
        unless empty merges are allowed.
     B28 conflicting_race_is_never_merged_twice: a refused merge leaves head and tree unchanged.
+    B29 broken_actions_block_deletion: deleting a branch whose head has a broken action file
+       raises BrokenActionsError, and the branch stays.
     """
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:

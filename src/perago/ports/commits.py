@@ -12,6 +12,7 @@ from perago.domain.references import (
     FirstParentWalk,
     RepositoryId,
 )
+from perago.ports.objects import ObjectEntry
 
 
 class ChangeKind(StrEnum):
@@ -24,10 +25,11 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One path that differs."""
+    """One path that differs; `entry` is the right side's object where the answer carries it."""
 
     path: str
     kind: ChangeKind
+    entry: ObjectEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class Commits(Protocol):
        branch, none after the commit.
     C17 same_bytes_are_not_a_change: writing the same bytes again can be committed only as
        empty.
+    C18 broken_action_file_is_refused: a commit on a branch that holds a broken action file,
+       committed or not, raises BrokenActionsError.
     """
 
     async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
