@@ -10,6 +10,8 @@ class PeragoError(Exception):
     """An error with a stable code; `perago explain CODE` prints the long form."""
 
     code = "PRG-X001"
+    terminal = False
+    """Whether no retry can help, so that Conductor must not try again."""
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
         super().__init__(message)
@@ -58,10 +60,59 @@ class PublicationRefusedError(PeragoError, RuntimeError):
     code = "PRG-L003"
 
 
+class DecidedOnOtherInputError(PublishFenceError):
+    """An earlier attempt of this execution decided on another input; neither may win now."""
+
+    code = "PRG-F008"
+    terminal = True
+
+
+class BodyFailedError(PeragoError, RuntimeError):
+    """The body ended without a result; the text is the whole reason for Conductor."""
+
+    code = "PRG-B004"
+
+    def __init__(self, reason: str, *, terminal: bool = False) -> None:
+        super().__init__(reason)
+        self.terminal = terminal
+
+
 class ResultTooLargeError(PeragoError, ValueError):
     """The result does not fit into commit metadata; it belongs into the workspace."""
 
     code = "PRG-I010"
+    terminal = True
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"the result has {size_bytes} bytes as JSON, expected at most {limit_bytes}; "
+            "write the data into the workspace and return its path"
+        )
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class ResultNotStorableError(PeragoError, ValueError):
+    """The result is not JSON: NaN, an infinity, or a value without a JSON form."""
+
+    code = "PRG-I011"
+
+    def __init__(self, found: str) -> None:
+        super().__init__(f"the result must be JSON without NaN and infinities: {found}")
+        self.found = found
+
+
+class DamagedResultError(PeragoError, RuntimeError):
+    """The metadata of a decision does not hold a whole result."""
+
+    code = "PRG-I012"
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"the stored result is damaged: {found}; `perago forget WORKFLOW REFERENCE` removes "
+            "the decision, and the next attempt computes again"
+        )
+        self.found = found
 
 
 class ReservedPathError(PeragoError, RuntimeError):

@@ -1,0 +1,1 @@
+"""One attempt of one task, from its input to its accepted completion."""

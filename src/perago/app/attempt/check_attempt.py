@@ -1,0 +1,30 @@
+"""The attempt fence as a step: read afresh, compare, stop when this attempt no longer counts."""
+
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.world import World
+from perago.domain.attempt_fence import (
+    FenceVerdict,
+    FenceWidth,
+    Stale,
+    compare_narrow,
+    compare_wide,
+)
+from perago.domain.errors import StaleAttemptError
+from perago.ports.progress import Phase
+
+
+async def check_attempt(world: World, dispatch: Dispatch) -> None:
+    """Raise StaleAttemptError unless Conductor still counts this attempt."""
+    verdict = await read_verdict(world, dispatch)
+    if isinstance(verdict, Stale):
+        raise StaleAttemptError(dispatch.attempt.task_id, stale=verdict)
+    world.progress.phase(Phase.FENCED, {"width": dispatch.settings.fence_width})
+
+
+async def read_verdict(world: World, dispatch: Dispatch) -> FenceVerdict:
+    """One request: the workflow with its rows, or the one row."""
+    polled = dispatch.attempt
+    if dispatch.settings.fence_width is FenceWidth.WIDE:
+        return compare_wide(polled, await world.queue.read_workflow(polled.workflow_id))
+    fresh = await world.queue.read_attempt(polled.workflow_id, polled.task_id)
+    return compare_narrow(polled, None if fresh is None else fresh.snapshot)

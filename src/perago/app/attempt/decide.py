@@ -1,0 +1,108 @@
+"""`settled`: all attempts of one logical execution agree on one staged commit, by one tag."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perago.app.attempt.clean_up import delete_staging
+from perago.app.attempt.dispatch import Scope
+from perago.app.attempt.world import World
+from perago.domain.commit_metadata import (
+    INPUT_REF,
+    LOGICAL_EXECUTION_KEY,
+    NOOP,
+    RESULT_PARTS,
+    STAGING_BRANCH,
+)
+from perago.domain.errors import OutcomeUnknownAtDeadlineError, PublishFenceError
+from perago.domain.logical_execution import decision_tag
+from perago.domain.references import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    StagedReference,
+)
+from perago.domain.result_storage import PIECES_MAX, join_result
+from perago.domain.settling import LOOKS_MAX
+from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
+from perago.ports.progress import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class SettledDecision:
+    """The one staged commit of a logical execution, and the result it stands for."""
+
+    staged: StagedReference
+    noop: bool
+    result: Mapping[str, object]
+
+
+async def decide(world: World, scope: Scope, mine: SettledDecision) -> SettledDecision:
+    """Propose mine; whatever the tag says afterwards is the decision."""
+    scope.traces.staging_may_go = False
+    commit = await _agree(world, scope, mine.staged.commit)
+    scope.traces.decided = True
+    if commit == mine.staged.commit:
+        world.progress.phase(Phase.DECIDED, {"commit": commit, "mine": True})
+        return mine
+    await delete_staging(world, mine.staged.repository, mine.staged.branch)
+    scope.traces.staging = None
+    decision = await read_decision(world, scope, commit)
+    world.progress.phase(Phase.DECIDED, {"commit": commit, "mine": False})
+    return decision
+
+
+async def _agree(world: World, scope: Scope, proposal: CommitId) -> CommitId:
+    """Put the tag if absent; a lost answer is settled by reading it."""
+    repository = scope.ground.workspace.repository
+    assert scope.ground.key is not None, "settled always has a key"
+    tag = decision_tag(scope.ground.key)
+    seen = "the decision tag was not answered"
+    for look in range(LOOKS_MAX):
+        try:
+            await world.lakefs.tags.create(repository, tag, proposal)
+        except TagExistsError:
+            pass
+        except OutcomeUnknownError as error:
+            seen = str(error)
+        else:
+            return proposal
+        try:
+            found = await world.lakefs.tags.read(repository, tag)
+        except UnavailableError as error:
+            seen, found = str(error), None
+        if found is not None:
+            return found
+        await world.clock.sleep(0.05 * (look + 1))
+    raise OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}")
+
+
+async def read_decision(world: World, scope: Scope, commit: CommitId) -> SettledDecision:
+    """Read a decision back from its staged commit; it must be of this key and this input."""
+    place = scope.ground.workspace
+    record = await world.lakefs.commits.read(place.repository, commit)
+    expected = {LOGICAL_EXECUTION_KEY: scope.ground.key or "", INPUT_REF: place.ref}
+    for name, value in expected.items():
+        found = record.metadata.get(name, "nothing")
+        if found != value:
+            text = f"decision {commit} does not belong here: {name} expected {value}, found {found}"
+            raise PublishFenceError(f"{text}; `perago forget` removes it", code="PRG-F006")
+    return await decision_of(world, place.ref, place.repository, record)
+
+
+async def decision_of(
+    world: World, input_ref: CommitId, repository: RepositoryId, record: CommitRecord
+) -> SettledDecision:
+    """The decision a staged commit stands for, its result joined from the commits below."""
+    below: tuple[CommitRecord, ...] = ()
+    if RESULT_PARTS in record.metadata:
+        walk = await world.lakefs.commits.first_parents(
+            repository, record.commit, input_ref, commits_max=PIECES_MAX + 2
+        )
+        below = walk.above[1:]
+    branch = BranchName(record.metadata.get(STAGING_BRANCH, ""))
+    return SettledDecision(
+        staged=StagedReference(repository, branch, record.commit),
+        noop=record.metadata.get(NOOP) == "true",
+        result=join_result(record.metadata, [piece.metadata for piece in below]),
+    )

@@ -1,0 +1,117 @@
+"""Before anything moves: which policy applies here, and was this execution decided already?"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from perago.app.attempt.dispatch import Dispatch, Ground
+from perago.app.attempt.world import World
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.domain.logical_execution import (
+    AttemptMark,
+    Epoch,
+    LogicalExecutionKey,
+    attempt_mark_tag,
+    attempt_marks_of_task,
+    decision_tag,
+    execution_key,
+    find_epoch,
+    parse_attempt_mark,
+)
+from perago.domain.publication_facts import Isolation
+from perago.domain.publication_policy import (
+    FenceState,
+    Level,
+    PolicyRefusal,
+    PolicySetting,
+    choose_level,
+)
+from perago.domain.references import CommitId, WorkspaceReference
+from perago.ports.errors import TagExistsError
+from perago.ports.progress import Phase
+
+MARK_PAGES_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """The ground, and the commit that an earlier attempt decided on, if there is one."""
+
+    ground: Ground
+    decided: CommitId | None
+
+
+async def find_ground(
+    world: World, dispatch: Dispatch, workspace: WorkspaceReference, spec: WorkspaceSpec
+) -> Footing:
+    """Ask for the fence and for a decision side by side, then choose the level.
+
+    Raises FenceNotTrustedError when the setting relies on a fence that does not work.
+    """
+    lakefs = world.lakefs
+    fence, (key, decided), facts = await world.concurrency.together3(
+        lakefs.trust.state(workspace.repository, workspace.ref),
+        _look_for_decision(world, dispatch, workspace, spec.prefix),
+        lakefs.trust.repository(workspace.repository),
+    )
+    if facts.read_only:
+        text = f"repository {workspace.repository} is read-only; nothing can be published"
+        raise PublicationRefusedError(text, code="PRG-L011")
+    level = _level(dispatch, fence, decided)
+    isolation = Isolation(spec.isolation)
+    if isolation is Isolation.PREFIX and level is not Level.SETTLED:
+        text = f'isolation="prefix" needs policy settled, the level in force is {level}'
+        raise FenceNotTrustedError(f"{text}; run `perago fence install REPO BRANCH`")
+    world.progress.phase(Phase.POLICY, _facts(level, fence, key))
+    return Footing(Ground(workspace, spec.prefix, isolation, level, key), decided)
+
+
+def _level(dispatch: Dispatch, fence: FenceState, decided: CommitId | None) -> Level:
+    choice = choose_level(dispatch.publication, fence, decision_found=decided is not None)
+    if isinstance(choice, PolicyRefusal):
+        raise FenceNotTrustedError(choice.reason, code=choice.code)
+    return choice
+
+
+def _facts(
+    level: Level, fence: FenceState, key: LogicalExecutionKey | None
+) -> Mapping[str, object]:
+    return {"level": level, "fence": fence, "execution_key": key}
+
+
+async def _look_for_decision(
+    world: World, dispatch: Dispatch, workspace: WorkspaceReference, prefix: str
+) -> tuple[LogicalExecutionKey | None, CommitId | None]:
+    """The key, and its decision.
+
+    A plain first attempt that cannot end under `settled` does not ask: nobody can have decided
+    for it before.
+    """
+    attempt = dispatch.attempt
+    first = attempt.retry_count == 0 and attempt.poll_count <= 1
+    if first and dispatch.publication in {PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE}:
+        return None, None
+    epoch = await _find_epoch(world, dispatch, workspace)
+    key = execution_key(attempt, epoch, workspace, prefix)
+    return key, await world.lakefs.tags.read(workspace.repository, decision_tag(key))
+
+
+async def _find_epoch(world: World, dispatch: Dispatch, workspace: WorkspaceReference) -> Epoch:
+    """First attempts are their own epoch; later ones leave a mark and read the chain."""
+    attempt = dispatch.attempt
+    if attempt.retry_count == 0:
+        return Epoch(attempt.task_id, attempt.scheduled_time)
+    tags = world.lakefs.tags
+    with suppress(TagExistsError):  # an earlier dispatch of this very attempt left it
+        await tags.create(workspace.repository, attempt_mark_tag(attempt), workspace.ref)
+    workflow = await world.queue.read_workflow(attempt.workflow_id)
+    marks: set[AttemptMark] = set()
+    after = ""
+    for _ in range(MARK_PAGES_MAX):
+        page = await tags.list_page(workspace.repository, attempt_marks_of_task(attempt), after)
+        marks |= {mark for tag in page.tags if (mark := parse_attempt_mark(tag.name))}
+        if not page.more:
+            break
+        after = page.tags[-1].name
+    return find_epoch(attempt, workflow.tasks if workflow else (), marks)

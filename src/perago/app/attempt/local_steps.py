@@ -1,0 +1,78 @@
+"""The steps on the local disk: the workspace down, the guardrails, the body."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from perago.app.attempt.dispatch import Dispatch, Traces
+from perago.app.attempt.world import World
+from perago.app.authoring.guardrails import check_guardrails
+from perago.domain.errors import BodyFailedError
+from perago.domain.references import WorkspaceReference
+from perago.ports.attempt_directory import AttemptMarker
+from perago.ports.progress import Phase
+from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
+from perago.ports.workspace_pipeline import Materialised, WorkspaceSource
+
+
+async def materialise(
+    world: World, dispatch: Dispatch, traces: Traces, workspace: WorkspaceReference
+) -> tuple[Path, Materialised]:
+    """A fresh directory with exactly what the input commit holds under the prefix."""
+    assert dispatch.task.workspace is not None, "only workspace tasks have one"
+    marker = AttemptMarker(
+        dispatch.attempt, dispatch.execution_id, owner_worker_id=dispatch.settings.worker_id
+    )
+    directory = await world.directories.create(marker)
+    traces.directory = directory
+    source = WorkspaceSource(workspace.repository, workspace.ref, dispatch.task.workspace.prefix)
+    materialised = await world.lakefs.pipeline.materialise(source, directory)
+    traces.materialised = materialised
+    counts = materialised.counts
+    facts = {"objects": counts.objects, "bytes": counts.bytes, "reused": counts.reused}
+    world.progress.phase(Phase.MATERIALISED, facts)
+    return directory, materialised
+
+
+async def check_workspace(world: World, dispatch: Dispatch, directory: Path, phase: str) -> None:
+    """The author's guardrails; `pre` violations are terminal."""
+    spec = dispatch.task.workspace
+    assert spec is not None, "only workspace tasks have guardrails"
+    guardrails = spec.pre if phase == "pre" else spec.post
+    if guardrails:
+        await world.concurrency.blocking(lambda: check_guardrails(directory, guardrails, phase))
+    done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
+    world.progress.phase(done, {"guardrails": len(guardrails)})
+
+
+async def call_body(
+    world: World, dispatch: Dispatch, params: Mapping[str, object], directory: Path | None
+) -> Mapping[str, object]:
+    """Run the team's function; its validated result as plain JSON."""
+    call = BodyCall(
+        task_name=dispatch.task.name,
+        attempt=dispatch.attempt,
+        execution_id=dispatch.execution_id,
+        params=params,
+        workspace=directory,
+        seconds_max=dispatch.task.controls.body_seconds or dispatch.settings.body_seconds,
+    )
+    outcome = await world.body.run(call)
+    world.progress.phase(Phase.BODY_ENDED, {"outcome": type(outcome).__name__})
+    match outcome:
+        case BodyReturned(result):
+            return result
+        case BodyRaised(reason, terminal, traceback):
+            error = BodyFailedError(reason, terminal=terminal)
+            error.add_note(traceback)
+            raise error
+        case BodyStopped(reason):
+            raise BodyFailedError(reason)
+
+
+async def warn_of_dropped_writes(world: World, materialised: Materialised) -> None:
+    """A read-only task publishes nothing; what it wrote is said, then dropped."""
+    plan = await world.lakefs.pipeline.plan(materialised)
+    if not plan.is_empty:
+        written = [facts.path for facts in plan.upload] + list(plan.delete)
+        facts = {"warning": "local writes of a read-only task were dropped", "paths": written[:10]}
+        world.progress.phase(Phase.WARNED, facts)

@@ -1,0 +1,69 @@
+"""What the target looks like now: the facts a policy is told, in as few requests as it needs."""
+
+from perago.app.attempt.dispatch import Scope
+from perago.app.attempt.world import World
+from perago.domain import lineage, settled
+from perago.domain.publication_facts import Isolation, PublicationFacts
+from perago.domain.publication_policy import Policy
+from perago.domain.references import CommitId, FirstParentWalk, StagedReference
+from perago.domain.reserved_paths import ACTIONS_PREFIX
+
+
+async def read_facts(
+    world: World, scope: Scope, staged: StagedReference | None
+) -> PublicationFacts:
+    """Read the head, its history down to the input, and under prefix isolation what moved."""
+    ground = scope.ground
+    walk = await read_walk(world, scope)
+    moved = walk.reached and walk.head.commit != ground.workspace.ref
+    untouched = False
+    if ground.isolation is Isolation.PREFIX and moved:
+        untouched = await _is_untouched(world, scope, walk.head.commit)
+    return PublicationFacts(
+        workspace=ground.workspace,
+        walk=walk,
+        staged=staged,
+        logical_task_key=scope.dispatch.attempt.logical_task_key,
+        execution_key=ground.key,
+        isolation=ground.isolation,
+        untouched=untouched,
+        require_ownership=scope.dispatch.settings.require_ownership,
+    )
+
+
+async def read_walk(world: World, scope: Scope) -> FirstParentWalk:
+    """One request where the head is the input; `head-parent` never asks for more than the head."""
+    place = scope.ground.workspace
+    policy = scope.ground.level.policy
+    if policy is Policy.HEAD_PARENT:
+        head = await world.lakefs.branches.head(place.repository, place.branch)
+        return FirstParentWalk((head,), reached=head.commit == place.ref)
+    bound = {
+        Policy.LINEAGE: lineage.FIRST_PARENT_COMMITS_MAX + 1,
+        Policy.SETTLED: settled.FIRST_PARENT_COMMITS_MAX,
+    }[policy]
+    return await world.lakefs.commits.first_parents(
+        place.repository, place.branch, place.ref, commits_max=bound
+    )
+
+
+async def _is_untouched(world: World, scope: Scope, head: CommitId) -> bool:
+    """Whether neither the prefix nor anything reserved differs between the input and the head."""
+    prefix = object_prefix(scope.ground.prefix)
+    mine, reserved = await world.concurrency.together(
+        _differs(world, scope, head, prefix), _differs(world, scope, head, ACTIONS_PREFIX)
+    )
+    return not (mine or reserved)
+
+
+async def _differs(world: World, scope: Scope, head: CommitId, prefix: str) -> bool:
+    place = scope.ground.workspace
+    page = await world.lakefs.commits.diff_page(
+        place.repository, place.ref, head, prefix=prefix, amount=1
+    )
+    return bool(page.changes)
+
+
+def object_prefix(prefix: str) -> str:
+    """The string all object paths of a workspace start with; its slash keeps siblings out."""
+    return "" if prefix == "/" else f"{prefix}/"

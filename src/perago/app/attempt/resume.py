@@ -1,0 +1,100 @@
+"""Finishing what was decided before: no download, no body, the result comes from the decision."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perago.app.attempt.decide import SettledDecision, decision_of, read_decision
+from perago.app.attempt.dispatch import Scope
+from perago.app.attempt.publish import Publication, publish
+from perago.app.attempt.world import World
+from perago.domain import settled
+from perago.domain.commit_metadata import (
+    INPUT_REF,
+    LOGICAL_EXECUTION_KEY,
+    STAGING_COMMIT,
+)
+from perago.domain.errors import DecidedOnOtherInputError
+from perago.domain.logical_execution import decision_tag, decision_tags_of_chain
+from perago.domain.publication_facts import Isolation, PublicationFacts
+from perago.domain.references import CommitId, WorkspaceReference
+from perago.ports.progress import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The published commit and the result that belongs to it."""
+
+    ref: CommitId
+    result: Mapping[str, object]
+
+
+async def finish_decision(world: World, scope: Scope, decision: SettledDecision) -> Finished:
+    """Publish the decision, or adopt the publication that is already there."""
+    publication = await publish(world, scope, None if decision.noop else decision.staged)
+    return Finished(publication.ref, await _result(world, scope, decision, publication))
+
+
+async def resume(world: World, scope: Scope, decided: CommitId) -> Finished:
+    """Finish the decision of an earlier attempt of this execution."""
+    decision = await read_decision(world, scope, decided)
+    scope.traces.staging = (decision.staged.repository, decision.staged.branch)
+    scope.traces.staging_may_go = False
+    scope.traces.decided = True
+    world.progress.phase(Phase.RESUMED, {"commit": decided, "noop": decision.noop})
+    return await finish_decision(world, scope, decision)
+
+
+async def find_decision_on_other_input(world: World, scope: Scope) -> Finished | None:
+    """Under prefix isolation a retry may meet a decision of its own chain on another input.
+
+    Already published: it is the output. Not published: terminal, because neither may win now.
+    """
+    ground = scope.ground
+    if ground.isolation is not Isolation.PREFIX or ground.key is None:
+        return None
+    place = ground.workspace
+    page = await world.lakefs.tags.list_page(place.repository, decision_tags_of_chain(ground.key))
+    for tag in page.tags:
+        if tag.name == decision_tag(ground.key):
+            continue
+        return await _published_elsewhere(world, scope, tag.commit)
+    return None
+
+
+async def _published_elsewhere(world: World, scope: Scope, decided: CommitId) -> Finished:
+    place = scope.ground.workspace
+    record = await world.lakefs.commits.read(place.repository, decided)
+    other = CommitId(record.metadata.get(INPUT_REF, ""))
+    walk = await world.lakefs.commits.first_parents(
+        place.repository, place.branch, other, commits_max=settled.FIRST_PARENT_COMMITS_MAX
+    )
+    found = settled.find_publication(
+        PublicationFacts(
+            workspace=WorkspaceReference(place.repository, place.branch, other),
+            walk=walk,
+            staged=None,
+            logical_task_key=scope.dispatch.attempt.logical_task_key,
+            execution_key=record.metadata.get(LOGICAL_EXECUTION_KEY),
+            isolation=Isolation.PREFIX,
+        )
+    )
+    if found is None:
+        text = (
+            f"an earlier attempt decided on input {other}, this one has {place.ref}; "
+            "start a new workflow from the current head"
+        )
+        raise DecidedOnOtherInputError(text)
+    decision = await decision_of(world, other, place.repository, record)
+    return Finished(found.commit, decision.result)
+
+
+async def _result(
+    world: World, scope: Scope, decision: SettledDecision, publication: Publication
+) -> Mapping[str, object]:
+    """The result of what is on the target: an adopted commit may be of an older decision."""
+    staged = publication.adopted.get(STAGING_COMMIT, decision.staged.commit)
+    if staged == decision.staged.commit:
+        return decision.result
+    place = scope.ground.workspace
+    record = await world.lakefs.commits.read(place.repository, staged)
+    return (await decision_of(world, place.ref, place.repository, record)).result

@@ -1,0 +1,80 @@
+"""The envelope of an attempt: what Conductor gave, and what it gets back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.resume import Finished
+from perago.app.authoring.envelope import (
+    build_workspace_free_task_output,
+    build_workspace_task_output,
+    read_params,
+    read_workspace_input,
+)
+from perago.app.authoring.failure import result_for_exception
+from perago.app.authoring.workspace_contract import WorkspaceInput
+from perago.domain.attempt import AttemptStatus
+from perago.domain.errors import StaleAttemptError
+from perago.domain.references import BranchName, CommitId, RepositoryId, WorkspaceReference
+from perago.ports.task_queue import TerminalUpdate
+
+# Facts of a row that differ when the very same task id was handed to somebody else.
+HELD_BY_ANOTHER = frozenset({"poll_count", "start_time", "scheduled_time", "worker_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class GivenInput:
+    """The validated input; the workspace is None for a workspace-free task."""
+
+    params: Mapping[str, object]
+    workspace: WorkspaceInput | None
+
+    @property
+    def reference(self) -> WorkspaceReference:
+        """The workspace as a domain value."""
+        assert self.workspace is not None, "only workspace tasks have one"
+        given = self.workspace
+        return WorkspaceReference(
+            RepositoryId(given.repository), BranchName(given.branch), CommitId(given.ref)
+        )
+
+
+def read_input(dispatch: Dispatch) -> GivenInput:
+    """Validate envelope and parameters before anything is moved."""
+    data = dispatch.record.input_data
+    workspace = None
+    if dispatch.task.has_workspace:
+        workspace = read_workspace_input(data, strict=dispatch.settings.strict_input)
+    read_params(dispatch.task, data)
+    params = cast("Mapping[str, object]", data["params"])  # validated above
+    return GivenInput(params, workspace)
+
+
+def workspace_output(
+    dispatch: Dispatch, given: GivenInput, finished: Finished
+) -> Mapping[str, object]:
+    """Input workspace with only `ref` changed, and the result, checked against today's model."""
+    assert given.workspace is not None, "only workspace tasks publish"
+    return build_workspace_task_output(
+        dispatch.task, given.workspace, finished.ref, dict(finished.result)
+    )
+
+
+def free_output(dispatch: Dispatch, result: Mapping[str, object]) -> Mapping[str, object]:
+    """The result alone."""
+    return build_workspace_free_task_output(dispatch.task, dict(result))
+
+
+def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None:
+    """The terminal update of a failure; None when the row belongs to another execution now."""
+    stale = error.stale if isinstance(error, StaleAttemptError) else None
+    if stale is not None and stale.field in HELD_BY_ANOTHER:
+        return None
+    result = result_for_exception(error, max_length=dispatch.settings.failure_reason_max_length)
+    return TerminalUpdate(
+        attempt=dispatch.attempt,
+        worker_id=dispatch.settings.worker_id,
+        status=AttemptStatus(result.status),
+        reason=result.reason_for_incompletion,
+    )

@@ -1,0 +1,63 @@
+"""The world of an attempt: every port a step may ask, in one frozen value.
+
+Wired by the container or by a test; a step takes what it needs from here and nothing else.
+"""
+
+from dataclasses import dataclass
+
+from perago.app.fence.trust import FenceTrust
+from perago.domain.attempt_fence import FenceWidth
+from perago.domain.publication_policy import PolicySetting
+from perago.ports.attempt_directory import AttemptDirectories
+from perago.ports.branches import Branches
+from perago.ports.clock import Clock
+from perago.ports.commits import Commits
+from perago.ports.concurrency import Concurrency
+from perago.ports.identities import Identities
+from perago.ports.objects import Objects
+from perago.ports.progress import Progress
+from perago.ports.repositories import Repositories
+from perago.ports.tags import Tags
+from perago.ports.task_body import TaskBody
+from perago.ports.task_queue import TaskQueue
+from perago.ports.workspace_pipeline import WorkspacePipeline
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFS:
+    """The ports of one lakeFS installation, and what is known of its fences."""
+
+    branches: Branches
+    commits: Commits
+    tags: Tags
+    objects: Objects
+    repositories: Repositories
+    pipeline: WorkspacePipeline
+    trust: FenceTrust
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything outside the process, and this process's own directories and loops."""
+
+    lakefs: LakeFS
+    queue: TaskQueue
+    body: TaskBody
+    directories: AttemptDirectories
+    clock: Clock
+    identities: Identities
+    concurrency: Concurrency
+    progress: Progress
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSettings:
+    """What an operator decided for every attempt of a worker."""
+
+    worker_id: str
+    publication: PolicySetting = PolicySetting.AUTO
+    fence_width: FenceWidth = FenceWidth.WIDE
+    require_ownership: bool = False
+    strict_input: bool = False
+    failure_reason_max_length: int = 500
+    body_seconds: float = 0.0

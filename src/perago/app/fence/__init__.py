@@ -1,0 +1,1 @@
+"""The publication fence of a repository: installing it, proving it, trusting it."""

@@ -1,0 +1,61 @@
+"""The live canary: a merge that the fence must refuse, and one that it must let pass.
+
+Proves that this server runs the hook; a configuration cannot say so. Works on scratch branches
+that are removed afterwards and swept by garbage collection.
+"""
+
+from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.outcome import HeadMoved, Merged
+from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.ports.branches import Branches, MergeRequest
+from perago.ports.commits import CommitRequest, Commits
+from perago.ports.errors import WorldError
+from perago.ports.identities import Identities
+
+CANARY_BRANCH_PREFIX = "perago-canary-"
+WRONG_HEAD = "0" * 64
+
+
+class Canary:
+    """Probes one repository at one commit."""
+
+    def __init__(self, *, branches: Branches, commits: Commits, identities: Identities) -> None:
+        self._branches = branches
+        self._commits = commits
+        self._identities = identities
+
+    async def sings(self, repository: RepositoryId, commit: CommitId) -> bool:
+        """Whether a wrong expected head is refused and the right one passes."""
+        name = f"{CANARY_BRANCH_PREFIX}{self._identities.new_execution_id()}"
+        target, source = BranchName(f"{name}-target"), BranchName(f"{name}-source")
+        try:
+            await self._branches.create(repository, target, commit)
+            await self._branches.create(repository, source, commit)
+            staged = await self._commits.commit(
+                CommitRequest(repository, source, "perago canary", {}, allow_empty=True)
+            )
+            refused = await self._merge(repository, staged, target, WRONG_HEAD)
+            passed = await self._merge(repository, staged, target, commit)
+        finally:
+            await self._forget(repository, source)
+            await self._forget(repository, target)
+        return isinstance(refused, HeadMoved) and isinstance(passed, Merged)
+
+    async def _merge(
+        self, repository: RepositoryId, staged: CommitId, target: BranchName, expected: str
+    ) -> object:
+        request = MergeRequest(
+            repository=repository,
+            source=staged,
+            target=target,
+            message="perago canary",
+            metadata={EXPECTED_HEAD: expected},
+            allow_empty=True,
+        )
+        return await self._branches.merge(request)
+
+    async def _forget(self, repository: RepositoryId, branch: BranchName) -> None:
+        try:
+            await self._branches.delete(repository, branch)
+        except WorldError:
+            return  # garbage collection sweeps canaries older than an hour

@@ -1,0 +1,126 @@
+"""Installing the fence: commit the file on a side branch, merge that.
+
+Works where the target is protected.
+
+Reports what it found and did as a value; printing is the command line's.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from perago.domain.errors import PublicationRefusedError
+from perago.domain.outcome import Merged
+from perago.domain.publication_fence import FENCE_FILE, recognise_fence
+from perago.domain.publication_policy import FenceState
+from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
+from perago.domain.reserved_paths import FENCE_PATH
+from perago.ports.branches import Branches, MergeRequest
+from perago.ports.commits import CommitRequest, Commits
+from perago.ports.errors import ObjectMissingError
+from perago.ports.identities import Identities
+from perago.ports.objects import Objects, ObjectUpload
+
+CONTENT_TYPE = "application/x-yaml"
+
+
+class FenceChange(StrEnum):
+    """What a command did to the fence file."""
+
+    INSTALLED = "installed"
+    REPLACED = "replaced"
+    REMOVED = "removed"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True, slots=True)
+class FenceReport:
+    """The fence of a branch after a command, and the commit it stands in."""
+
+    repository: RepositoryId
+    branch: BranchName
+    change: FenceChange
+    commit: CommitId
+    before: FenceState
+
+
+@dataclass(frozen=True, slots=True)
+class FenceTools:
+    """The ports that the fence commands use."""
+
+    branches: Branches
+    commits: Commits
+    objects: Objects
+    identities: Identities
+
+
+async def read_fence(tools: FenceTools, repository: RepositoryId, ref: str) -> bytes | None:
+    """The bytes of the fence file at a reference, or None."""
+    try:
+        return await tools.objects.read(repository, ref, FENCE_PATH)
+    except ObjectMissingError:
+        return None
+
+
+async def install_fence(
+    tools: FenceTools, repository: RepositoryId, branch: BranchName
+) -> FenceReport:
+    """Bring the newest fence onto a branch; whatever stood there before is replaced."""
+    head = await tools.branches.head(repository, branch)
+    before = await read_fence(tools, repository, head.commit)
+    state = recognise_fence(before)
+    if before == FENCE_FILE:
+        return FenceReport(repository, branch, FenceChange.UNCHANGED, head.commit, state)
+    async with _side_branch(tools, repository, head.commit) as side:
+        with TemporaryDirectory() as folder:
+            source = Path(folder) / "fence.yaml"
+            source.write_bytes(FENCE_FILE)
+            upload = ObjectUpload(FENCE_PATH, source, content_type=CONTENT_TYPE)
+            await tools.objects.upload(repository, side, upload)
+        text = "perago: install the publication fence"
+        commit = await _publish(tools, repository, side, branch, text)
+    change = FenceChange.INSTALLED if before is None else FenceChange.REPLACED
+    return FenceReport(repository, branch, change, commit, state)
+
+
+async def remove_fence(
+    tools: FenceTools, repository: RepositoryId, branch: BranchName
+) -> FenceReport:
+    """Take the fence file off a branch."""
+    head = await tools.branches.head(repository, branch)
+    before = await read_fence(tools, repository, head.commit)
+    state = recognise_fence(before)
+    if before is None:
+        return FenceReport(repository, branch, FenceChange.UNCHANGED, head.commit, state)
+    async with _side_branch(tools, repository, head.commit) as side:
+        await tools.objects.delete_many(repository, side, [FENCE_PATH])
+        text = "perago: remove the publication fence"
+        commit = await _publish(tools, repository, side, branch, text)
+    return FenceReport(repository, branch, FenceChange.REMOVED, commit, state)
+
+
+@asynccontextmanager
+async def _side_branch(
+    tools: FenceTools, repository: RepositoryId, head: CommitId
+) -> AsyncGenerator[BranchName]:
+    side = BranchName(f"perago-canary-fence-{tools.identities.new_execution_id()}")
+    await tools.branches.create(repository, side, head)
+    try:
+        yield side
+    finally:
+        await tools.branches.delete(repository, side)
+
+
+async def _publish(
+    tools: FenceTools, repository: RepositoryId, side: BranchName, branch: BranchName, text: str
+) -> CommitId:
+    """Commit the side branch and merge it: merges pass branch protection, writes do not."""
+    commit = await tools.commits.commit(CommitRequest(repository, side, text, NO_METADATA))
+    answer = await tools.branches.merge(MergeRequest(repository, commit, branch, text))
+    if isinstance(answer, Merged):
+        return answer.commit
+    reason = f"lakeFS did not merge the fence into {branch}: {answer}"
+    raise PublicationRefusedError(reason)

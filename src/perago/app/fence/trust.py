@@ -1,0 +1,58 @@
+"""What this process knows of the fences of repositories: read once, proven once, revoked for good.
+
+The file in the input commit is read for each attempt; the live canary runs once a repository.
+"""
+
+from perago.app.fence.canary import Canary
+from perago.domain.publication_fence import recognise_fence
+from perago.domain.publication_policy import FenceState
+from perago.domain.references import CommitId, RepositoryId
+from perago.domain.reserved_paths import FENCE_PATH
+from perago.ports.concurrency import Concurrency
+from perago.ports.errors import ObjectMissingError
+from perago.ports.objects import Objects
+from perago.ports.repositories import Repositories, RepositoryFacts
+
+
+class FenceTrust:
+    """Answers what a fence is worth; shared by all attempts of a process."""
+
+    def __init__(
+        self,
+        *,
+        objects: Objects,
+        repositories: Repositories,
+        canary: Canary,
+        concurrency: Concurrency,
+    ) -> None:
+        self._objects = objects
+        self._repositories = repositories
+        self._canary = canary
+        self._concurrency = concurrency
+        self._proven: dict[RepositoryId, FenceState] = {}
+        self._facts: dict[RepositoryId, RepositoryFacts] = {}
+
+    async def state(self, repository: RepositoryId, commit: CommitId) -> FenceState:
+        """The fence of one input commit: its file by its bytes, then the server by a canary."""
+        try:
+            content = await self._objects.read(repository, commit, FENCE_PATH)
+        except ObjectMissingError:
+            return FenceState.ABSENT
+        state = recognise_fence(content)
+        if state is not FenceState.TRUSTED:
+            return state
+        async with self._concurrency.turn(f"canary/{repository}"):
+            if repository not in self._proven:
+                works = await self._canary.sings(repository, commit)
+                self._proven[repository] = FenceState.TRUSTED if works else FenceState.DEAD
+        return self._proven[repository]
+
+    async def repository(self, repository: RepositoryId) -> RepositoryFacts:
+        """What lakeFS says of a repository, asked once."""
+        if repository not in self._facts:
+            self._facts[repository] = await self._repositories.read(repository)
+        return self._facts[repository]
+
+    def distrust(self, repository: RepositoryId) -> None:
+        """A merge was seen that the fence had to refuse: nothing here is fenced any more."""
+        self._proven[repository] = FenceState.DEAD

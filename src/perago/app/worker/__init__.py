@@ -1,0 +1,1 @@
+"""Workers: who runs task bodies, keeps leases, and asks for the next attempt."""
