@@ -1,6 +1,11 @@
 """The servers of the tests themselves: real ones, each reachable, each with its own data."""
 
+import os
 import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
 from http import HTTPStatus
 from pathlib import Path
 
@@ -13,6 +18,11 @@ from tools.servers import (
     lakefs_server,
 )
 from tools.servers.http import ask
+from tools.servers.process import PORTS, leased_port
+
+ROOT = Path(__file__).parents[2]
+LINUX_EPHEMERAL_START = 32_768
+GONE_SECONDS = 10
 
 
 def create_repository(server: LakefsServer, name: str) -> int:
@@ -65,3 +75,47 @@ def test_a_server_that_does_not_come_up_shows_the_end_of_its_log(tmp_path: Path)
     assert str(unusable) in str(caught.value)
     assert caught.value.log.exists()
     shutil.rmtree(caught.value.log.parent)
+
+
+@pytest.mark.lakefs
+def test_nothing_of_a_stopped_server_stays() -> None:
+    with lakefs_server() as server:
+        assert server.data is not None
+        assert server.data.exists()
+    assert not server.data.exists()
+    with pytest.raises(ConnectionError):
+        ask("GET", f"{server.endpoint}/_health")
+
+
+@pytest.mark.lakefs
+def test_a_server_dies_with_the_run_that_started_it() -> None:
+    command = [sys.executable, "-m", "tools.servers", "up", "lakefs"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as tool:
+        assert tool.stdout is not None
+        lines = [line for line in iter(tool.stdout.readline, "# ready; Ctrl-C stops\n") if line]
+        tool.kill()
+    pid, _, log = lines[-1].removeprefix("# lakefs: pid ").strip().partition(", log ")
+    assert is_gone(int(pid))
+    shutil.rmtree(Path(log).parent)
+
+
+def is_gone(pid: int) -> bool:
+    """Tell whether the process ends within a few seconds."""
+    deadline = time.monotonic() + GONE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)  # noqa: TID251 - the kernel's clock, not ours
+    return False
+
+
+def test_ports_that_are_leased_at_once_are_all_different() -> None:
+    with ExitStack() as stack:
+        ports = [stack.enter_context(leased_port()) for _ in range(50)]
+    assert len(set(ports)) == len(ports)
+
+
+def test_no_leased_port_is_one_that_a_client_may_be_given() -> None:
+    assert max(PORTS) < LINUX_EPHEMERAL_START

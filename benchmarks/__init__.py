@@ -1,0 +1,1 @@
+"""Measurements: each writes its figures to `results/` and compares within one run."""
