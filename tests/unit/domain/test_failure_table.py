@@ -1,0 +1,58 @@
+"""The failure tables of documents 001 and 002 and of the specification, row by row."""
+
+import pytest
+
+from perago.domain.attempt import AttemptStatus
+from perago.domain.failure_table import FAILURES, Step, keeps_result, status_after
+
+FAILED = AttemptStatus.FAILED
+TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+
+TABLE = [
+    # step                       any error  terminal error
+    (Step.ENVELOPE, FAILED, FAILED),
+    (Step.PARAMS, FAILED, TERMINAL),
+    (Step.DIRECTORY, FAILED, FAILED),
+    (Step.POLICY, FAILED, FAILED),
+    (Step.RESUME, FAILED, TERMINAL),
+    (Step.DOWNLOAD, FAILED, FAILED),
+    (Step.PRE_GUARDRAILS, TERMINAL, TERMINAL),
+    (Step.BODY, FAILED, TERMINAL),
+    (Step.RESULT, FAILED, TERMINAL),
+    (Step.POST_GUARDRAILS, FAILED, FAILED),
+    (Step.DIFF, FAILED, FAILED),
+    (Step.FENCE_BEFORE_STAGING, FAILED, FAILED),
+    (Step.STAGE, FAILED, TERMINAL),
+    (Step.DECIDE, FAILED, FAILED),
+    (Step.READ_HEAD, FAILED, FAILED),
+    (Step.FENCE_BEFORE_EFFECT, FAILED, FAILED),
+    (Step.EFFECT, FAILED, FAILED),
+    (Step.SETTLE, FAILED, FAILED),
+]
+KEEP = [Step.COMPLETE, Step.READ_BACK, Step.CLEAN_STAGING, Step.CLEAN_LOCAL]
+
+
+@pytest.mark.parametrize(("step", "plain", "terminal"), TABLE, ids=[row[0].value for row in TABLE])
+def test_a_failed_step_ends_the_attempt(
+    step: Step, plain: AttemptStatus, terminal: AttemptStatus
+) -> None:
+    assert status_after(step, terminal=False) is plain
+    assert status_after(step, terminal=True) is terminal
+    assert not keeps_result(step)
+
+
+@pytest.mark.parametrize("step", KEEP, ids=str)
+def test_a_failure_after_the_result_keeps_it(step: Step) -> None:
+    assert keeps_result(step)
+    with pytest.raises(AssertionError, match=f"'{step.value}' keeps the result"):
+        status_after(step, terminal=True)
+
+
+def test_every_step_has_exactly_one_row() -> None:
+    assert sorted([*(row[0] for row in TABLE), *KEEP]) == sorted(Step)
+    assert set(FAILURES) == set(Step)
+
+
+def test_no_failure_is_ever_reported_as_success() -> None:
+    reported = {row[column] for row in TABLE for column in (1, 2)}
+    assert reported == {FAILED, TERMINAL}

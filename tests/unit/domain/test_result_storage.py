@@ -1,0 +1,192 @@
+"""A result survives its way through commit metadata, or is refused with a reason."""
+
+import base64
+import json
+import random
+import zlib
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perago.domain.commit_metadata import RESULT, RESULT_PARTS
+from perago.domain.errors import DamagedResultError, ResultNotStorableError, ResultTooLargeError
+from perago.domain.result_storage import (
+    METADATA_BYTES_MAX,
+    PIECES_MAX,
+    RESULT_BYTES_MAX,
+    RESULT_PART,
+    canonical_json,
+    join_result,
+    split_result,
+)
+
+# A fixed text that zlib cannot make smaller.
+NOISE = base64.b64encode(random.Random(7).randbytes(400_000)).decode()  # noqa: S311
+
+LEAVES = st.sampled_from(
+    [None, True, False, 0, -1, 10**20, 1e-300, 0.1, "", "\x00", "\ud83d", "🎵", '"\\', "x" * 999]
+)
+JSON = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=2), LEAVES)
+RESULTS = st.dictionaries(st.text(max_size=2), JSON, max_size=3)
+
+
+@settings(max_examples=50)
+@given(RESULTS)
+def test_what_was_split_is_joined(result: dict[str, object]) -> None:
+    stored = split_result(result)
+    assert join_result(stored.metadata, stored.below) == result
+
+
+@settings(max_examples=30)
+@given(RESULTS)
+def test_equal_results_have_one_text(result: dict[str, object]) -> None:
+    backwards = dict(reversed(list(result.items())))
+    assert canonical_json(backwards) == canonical_json(result)
+
+
+@pytest.mark.parametrize(
+    ("result", "stored"),
+    [
+        ({}, "json:{}"),
+        ({"b": 1, "a": [True, None]}, 'json:{"a":[true,null],"b":1}'),
+        ({"name": "歌"}, 'json:{"name":"歌"}'),
+        ({"half": "\ud800"}, 'json:{"half":"\\ud800"}'),
+    ],
+    ids=["empty", "sorted and dense", "readable text", "half a surrogate pair is escaped"],
+)
+def test_small_results_are_plain_json(result: dict[str, object], stored: str) -> None:
+    assert split_result(result).metadata == {RESULT: stored}
+    assert split_result(result).below == ()
+
+
+def test_zlib_is_used_only_where_it_is_smaller() -> None:
+    assert split_result({"a": "x" * 1000}).metadata[RESULT].startswith("zlib:")
+    assert split_result({"a": NOISE[:1000]}).metadata[RESULT].startswith("json:")
+
+
+@pytest.mark.parametrize(
+    ("size", "pieces"),
+    [
+        (METADATA_BYTES_MAX - len('json:{"a":""}'), 0),
+        (METADATA_BYTES_MAX - len('json:{"a":""}') + 1, 2),
+        (2 * METADATA_BYTES_MAX - len('json:{"a":""}'), 2),
+        (2 * METADATA_BYTES_MAX - len('json:{"a":""}') + 1, 3),
+    ],
+    ids=["fits exactly", "one byte more", "two full pieces", "two pieces and a byte"],
+)
+def test_a_result_is_cut_where_the_limit_of_one_commit_is(size: int, pieces: int) -> None:
+    stored = split_result({"a": NOISE[:size]})
+    assert len(stored.below) == pieces
+    texts = [*stored.metadata.values(), *(piece[RESULT] for piece in stored.below)]
+    assert max(len(text.encode()) for text in texts) <= METADATA_BYTES_MAX
+    assert join_result(stored.metadata, stored.below) == {"a": NOISE[:size]}
+
+
+def test_pieces_say_how_many_and_which_they_are() -> None:
+    stored = split_result({"a": NOISE[:200_000]})
+    assert stored.metadata == {RESULT_PARTS: "2"}
+    assert [piece[RESULT_PART] for piece in stored.below] == ["1", "2"]
+
+
+@pytest.mark.parametrize("shift", [0, 1, 2, 3])
+def test_no_character_is_cut_in_two(shift: int) -> None:
+    text = f"{NOISE[: METADATA_BYTES_MAX - 30 + shift]}{'🎵' * 30}{NOISE[:METADATA_BYTES_MAX]}"
+    stored = split_result({"a": text})
+    sizes = [len(piece[RESULT].encode()) for piece in stored.below]
+    assert METADATA_BYTES_MAX - 3 <= sizes[0] <= METADATA_BYTES_MAX
+    walked = list(reversed(stored.below))
+    assert join_result(stored.metadata, walked) == {"a": text}
+
+
+def test_commits_without_a_piece_are_passed_over() -> None:
+    stored = split_result({"a": NOISE[:200_000]})
+    below = [{}, stored.below[1], {RESULT: "somebody's"}, stored.below[0]]
+    assert join_result(stored.metadata, below) == {"a": NOISE[:200_000]}
+
+
+def test_the_largest_result_fits_and_one_byte_more_is_refused() -> None:
+    largest = "x" * (RESULT_BYTES_MAX - len('{"a":""}'))
+    assert len(canonical_json({"a": largest})) == RESULT_BYTES_MAX
+    stored = split_result({"a": largest})
+    assert join_result(stored.metadata, stored.below) == {"a": largest}
+    with pytest.raises(ResultTooLargeError) as caught:
+        split_result({"a": largest + "x"})
+    assert caught.value.size_bytes == RESULT_BYTES_MAX + 1
+    assert caught.value.limit_bytes == RESULT_BYTES_MAX
+    assert str(caught.value) == (
+        "the result has 3145729 bytes as JSON, expected at most 3145728; "
+        "write the data into the workspace and return its path"
+    )
+
+
+def test_the_limit_counts_bytes_and_not_characters() -> None:
+    with pytest.raises(ResultTooLargeError):
+        split_result({"a": "歌" * (RESULT_BYTES_MAX // 3)})
+    with pytest.raises(ResultTooLargeError):
+        split_result({"a": "\ud800" * (RESULT_BYTES_MAX // 6)})
+
+
+def test_no_result_needs_more_pieces_than_the_walk_reads() -> None:
+    worst_piece = METADATA_BYTES_MAX - 3
+    assert (PIECES_MAX - 1) * worst_piece < RESULT_BYTES_MAX + len("json:")
+    assert PIECES_MAX * worst_piece >= RESULT_BYTES_MAX + len("json:")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("nan"), float("inf"), -float("inf"), {1, 2}, object(), b"bytes"],
+    ids=["nan", "infinity", "minus infinity", "set", "object", "bytes"],
+)
+def test_what_is_not_json_is_refused(value: object) -> None:
+    with pytest.raises(ResultNotStorableError, match="must be JSON without NaN and infinities"):
+        split_result({"a": [value]})
+
+
+def packed(content: bytes) -> str:
+    return "zlib:" + base64.b64encode(zlib.compress(content)).decode()
+
+
+NOT_CUT = base64.b64decode(packed(json.dumps({"a": NOISE[:1000]}).encode()).removeprefix("zlib:"))
+CUT = "zlib:" + base64.b64encode(NOT_CUT[:-4]).decode()
+WHOLE = split_result({"a": NOISE[:200_000]})
+FIRST, SECOND = WHOLE.below
+
+
+@pytest.mark.parametrize(
+    ("staged", "below", "found"),
+    [
+        ({}, [], "expected one of perago.result and perago.result_parts"),
+        ({RESULT: "json:{}", RESULT_PARTS: "1"}, [], "expected one of perago.result and"),
+        ({RESULT: "{}"}, [], "expected json: or zlib:, found '{}'"),
+        ({RESULT: "json:{"}, [], "JSONDecodeError"),
+        ({RESULT: "json:[1]"}, [], "expected a JSON object, found list"),
+        ({RESULT: "json:null"}, [], "expected a JSON object, found NoneType"),
+        ({RESULT: "zlib:%"}, [], "not base64"),
+        ({RESULT: "zlib:" + base64.b64encode(b"xyz").decode()}, [], "error: Error -3"),
+        ({RESULT: CUT}, [], "the compressed text is cut"),
+        ({RESULT: packed(b" " * (RESULT_BYTES_MAX + 1))}, [], "larger than any stored result"),
+        ({RESULT: packed(b"\xff")}, [], "UnicodeDecodeError"),
+        ({RESULT_PARTS: "2"}, [], "expected 2 pieces below the staged commit, found none"),
+        ({RESULT_PARTS: "2"}, [FIRST], "expected 2 pieces below the staged commit, found 1"),
+        ({RESULT_PARTS: "2"}, [SECOND, SECOND], "expected 2 pieces .*, found 2, 2"),
+        ({RESULT_PARTS: "2"}, [SECOND, FIRST, FIRST], "expected 2 pieces .*, found 2, 1, 1"),
+        ({RESULT_PARTS: "2"}, [FIRST, {RESULT_PART: "3"}], "expected 2 pieces .*, found 1, 3"),
+        ({RESULT_PARTS: "2"}, [FIRST, {RESULT_PART: "2"}], "JSONDecodeError"),
+        ({RESULT_PARTS: "two"}, [SECOND, FIRST], "expected two pieces"),
+        ({RESULT_PARTS: "0"}, [], "expected json: or zlib:, found ''"),
+    ],
+    ids=[
+        "nothing there", "both forms", "no form", "cut JSON", "a list", "null", "not base64",
+        "not zlib", "cut zlib", "a bomb", "not UTF-8", "no pieces", "a piece missing",
+        "a piece twice", "a piece too many", "a wrong number", "an empty piece", "not a number",
+        "none expected",
+    ],
+)  # fmt: skip
+def test_damaged_storage_is_named(
+    staged: Mapping[str, str], below: list[Mapping[str, str]], found: str
+) -> None:
+    with pytest.raises(DamagedResultError, match=found) as caught:
+        join_result(staged, below)
+    assert "`perago forget WORKFLOW REFERENCE`" in str(caught.value)

@@ -1,0 +1,168 @@
+"""What garbage collection may remove, kind by kind, as the table of the specification says."""
+
+from datetime import timedelta
+from itertools import product
+
+import pytest
+
+from perago.domain.retention import (
+    AttemptStanding,
+    Keep,
+    Owner,
+    Remove,
+    Retention,
+    RetentionTimes,
+    StagingBranchFacts,
+    WorkflowStanding,
+    judge_attempt_directory,
+    judge_attempt_mark,
+    judge_canary_branch,
+    judge_decision,
+    judge_relocated_tag,
+    judge_staging_branch,
+)
+
+TIMES = RetentionTimes()
+NOW = RetentionTimes(*[timedelta(0)] * 5)
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+YEAR = timedelta(days=365)
+
+BY_AGE = "by age"
+KEEP = "keep"
+REMOVE = "remove"
+
+
+def word(verdict: Retention) -> str:
+    return REMOVE if isinstance(verdict, Remove) else KEEP
+
+
+def word_over_time(young: Retention, old: Retention) -> str:
+    """Keep, remove, or by age: what a verdict is before and after the time to live."""
+    return word(young) if word(young) == word(old) else BY_AGE
+
+
+def test_the_times_are_the_ones_of_the_specification() -> None:
+    assert (
+        RetentionTimes(
+            attempt_directory=DAY,
+            staging_branch=DAY,
+            decision=7 * DAY,
+            relocated=30 * DAY,
+            canary=HOUR,
+        )
+        == TIMES
+    )
+
+
+@pytest.mark.parametrize(
+    ("owner", "verdict"),
+    [(Owner.ALIVE, KEEP), (Owner.GONE, REMOVE), (Owner.UNKNOWN, BY_AGE)],
+    ids=str,
+)
+def test_an_attempt_directory_goes_with_its_owner(owner: Owner, verdict: str) -> None:
+    young = judge_attempt_directory(owner, DAY - SECOND, TIMES)
+    assert word_over_time(young, judge_attempt_directory(owner, DAY, TIMES)) == verdict
+
+
+HELD_BY = {
+    "nothing": (False, False),
+    "an unknown outcome": (False, True),
+    "a decision": (True, False),
+    "both": (True, True),
+}
+LIVE, TERMINAL, UNKNOWN = WorkflowStanding
+STAGING = [
+    # workflow, held by           attempt: live, terminal, replaced, unknown
+    (LIVE, "nothing", KEEP, REMOVE, REMOVE, BY_AGE),
+    (LIVE, "an unknown outcome", KEEP, KEEP, KEEP, KEEP),
+    (LIVE, "a decision", KEEP, KEEP, KEEP, KEEP),
+    (LIVE, "both", KEEP, KEEP, KEEP, KEEP),
+    (TERMINAL, "nothing", BY_AGE, REMOVE, REMOVE, BY_AGE),
+    (TERMINAL, "an unknown outcome", BY_AGE, REMOVE, REMOVE, BY_AGE),
+    (TERMINAL, "a decision", BY_AGE, REMOVE, REMOVE, BY_AGE),
+    (TERMINAL, "both", BY_AGE, REMOVE, REMOVE, BY_AGE),
+    (UNKNOWN, "nothing", BY_AGE, REMOVE, REMOVE, BY_AGE),
+    (UNKNOWN, "an unknown outcome", BY_AGE, BY_AGE, BY_AGE, BY_AGE),
+    (UNKNOWN, "a decision", KEEP, KEEP, KEEP, KEEP),
+    (UNKNOWN, "both", KEEP, KEEP, KEEP, KEEP),
+]
+
+
+@pytest.mark.parametrize("row", STAGING, ids=[f"{row[0]}, held by {row[1]}" for row in STAGING])
+def test_a_staging_branch_goes_with_its_attempt(
+    row: tuple[WorkflowStanding, str, str, str, str, str],
+) -> None:
+    workflow, held_by, *verdicts = row
+    decision, outcome = HELD_BY[held_by]
+    for attempt, verdict in zip(AttemptStanding, verdicts, strict=True):
+        young, old = (
+            judge_staging_branch(
+                StagingBranchFacts(age, attempt, workflow, decision, outcome), TIMES
+            )
+            for age in (DAY - SECOND, DAY)
+        )
+        assert word_over_time(young, old) == verdict, attempt
+
+
+def test_the_staging_table_is_complete() -> None:
+    assert [row[:2] for row in STAGING] == list(product(WorkflowStanding, HELD_BY))
+
+
+@pytest.mark.parametrize(
+    ("workflow", "verdict"),
+    [(LIVE, KEEP), (TERMINAL, BY_AGE), (UNKNOWN, BY_AGE)],
+    ids=["live", "terminal", "unknown"],
+)
+def test_a_decision_and_then_its_marks_go_after_their_workflow(
+    workflow: WorkflowStanding, verdict: str
+) -> None:
+    before, after = 7 * DAY - SECOND, 7 * DAY
+    decisions = [judge_decision(workflow, age, TIMES) for age in (before, after)]
+    marks = [
+        judge_attempt_mark(workflow, age, TIMES, decisions_left=False) for age in (before, after)
+    ]
+    assert word_over_time(*decisions) == word_over_time(*marks) == verdict
+
+
+@pytest.mark.parametrize("workflow", WorkflowStanding, ids=str)
+def test_no_mark_goes_before_a_decision(workflow: WorkflowStanding) -> None:
+    verdict = judge_attempt_mark(workflow, YEAR, TIMES, decisions_left=True)
+    assert isinstance(verdict, Keep)
+
+
+@pytest.mark.parametrize(
+    ("judge", "limit"),
+    [(judge_relocated_tag, 30 * DAY), (judge_canary_branch, HOUR)],
+    ids=["tag of a relocation", "canary branch"],
+)
+def test_some_leftovers_go_by_age_alone(judge: object, limit: timedelta) -> None:
+    assert callable(judge)
+    assert isinstance(judge(limit - SECOND, TIMES), Keep)
+    assert isinstance(judge(limit, TIMES), Remove)
+
+
+def test_a_time_to_live_of_zero_keeps_nothing_by_age() -> None:
+    none = timedelta(0)
+    orphan = StagingBranchFacts(none, AttemptStanding.UNKNOWN, UNKNOWN)
+    assert [
+        word(verdict)
+        for verdict in (
+            judge_attempt_directory(Owner.UNKNOWN, none, NOW),
+            judge_staging_branch(orphan, NOW),
+            judge_decision(TERMINAL, none, NOW),
+            judge_relocated_tag(none, NOW),
+            judge_canary_branch(none, NOW),
+        )
+    ] == [REMOVE] * 5
+
+
+def test_every_verdict_has_a_reason_for_the_log() -> None:
+    old = judge_decision(TERMINAL, YEAR, TIMES)
+    young = judge_decision(TERMINAL, HOUR, TIMES)
+    assert old == Remove("its workflow is terminal, and it is older than 7 days, 0:00:00")
+    assert young == Keep("its workflow is terminal, but it is younger than 7 days, 0:00:00")
+    assert judge_staging_branch(
+        StagingBranchFacts(HOUR, AttemptStanding.REPLACED, LIVE), TIMES
+    ) == Remove("its attempt is replaced")
