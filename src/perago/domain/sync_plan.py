@@ -33,26 +33,35 @@ class SyncPlan:
 def plan_sync(base: Mapping[str, FileFacts], local: Mapping[str, FileFacts]) -> SyncPlan:
     """Compare what was materialised with what is there now.
 
-    A new path whose bytes stand in the base is copied on the server instead of uploaded.
+    A new path whose bytes stand in the base is copied on the server instead of uploaded. An
+    empty file is uploaded: it costs the same and takes nobody else's content type along.
     """
-    by_content: dict[tuple[str, int], str] = {}
-    for path in sorted(base, reverse=True):
-        facts = base[path]
-        by_content[facts.checksum, facts.size] = path
+    changed = [facts for path, facts in sorted(local.items()) if _differs(base.get(path), facts)]
+    added = {(facts.checksum, facts.size) for facts in changed if facts.path not in base}
+    sources = _sources(base, added)
     upload: list[FileFacts] = []
     copy: list[tuple[FileFacts, str]] = []
-    for path in sorted(local):
-        facts = local[path]
-        before = base.get(path)
-        if before is not None and (before.checksum, before.size) == (
-            facts.checksum,
-            facts.size,
-        ):
-            continue
-        source = by_content.get((facts.checksum, facts.size))
-        if source is not None and before is None:
-            copy.append((facts, source))
-        else:
+    for facts in changed:
+        source = sources.get((facts.checksum, facts.size))
+        if source is None or facts.path in base or facts.size == 0:
             upload.append(facts)
-    delete = tuple(sorted(set(base) - set(local)))
-    return SyncPlan(tuple(upload), tuple(copy), delete)
+        else:
+            copy.append((facts, source))
+    return SyncPlan(tuple(upload), tuple(copy), tuple(sorted(set(base) - set(local))))
+
+
+def _differs(before: FileFacts | None, now: FileFacts) -> bool:
+    return before is None or (before.checksum, before.size) != (now.checksum, now.size)
+
+
+def _sources(
+    base: Mapping[str, FileFacts], wanted: set[tuple[str, int]]
+) -> dict[tuple[str, int], str]:
+    """The first path of the base, in order, that holds each wanted content."""
+    found: dict[tuple[str, int], str] = {}
+    if wanted:
+        for path in sorted(base):
+            content = base[path].checksum, base[path].size
+            if content in wanted:
+                found.setdefault(content, path)
+    return found

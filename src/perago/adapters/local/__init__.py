@@ -1,0 +1,1 @@
+"""The local workspace pipeline: directories, change detection, cache, staging."""

@@ -1,0 +1,80 @@
+"""What a commit holds under a prefix, checked by name before anything moves.
+
+Knows the listing, not the disk beyond the rules it is given for names.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from perago.domain.prefix_projection import (
+    DEFAULT_NAME_RULES,
+    NameRules,
+    collision,
+    is_directory_marker,
+    listing_prefix,
+    name_problem,
+    relative_path,
+)
+from perago.domain.reserved_paths import is_reserved_object
+from perago.ports.errors import UnsafeNameError
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, Objects
+from perago.ports.workspace_pipeline import WorkspaceSource
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The business objects of a workspace in order of path, and what asking for them cost."""
+
+    entries: Sequence[tuple[str, ObjectEntry]]
+    requests: int
+
+
+async def take_inventory(objects: Objects, source: WorkspaceSource) -> Inventory:
+    """List a workspace page by page; names are not checked."""
+    entries: list[tuple[str, ObjectEntry]] = []
+    after = ""
+    requests = 0
+    while True:
+        page = await objects.list_page(
+            source.repository,
+            source.commit,
+            prefix=listing_prefix(source.prefix),
+            after=after,
+            amount=LIST_AMOUNT_MAX,
+        )
+        requests += 1
+        entries.extend(business_entries(source.prefix, page.entries))
+        if not page.more:
+            return Inventory(entries, requests)
+        after = page.entries[-1].path
+
+
+def business_entries(
+    prefix: str, entries: Iterable[ObjectEntry]
+) -> Iterable[tuple[str, ObjectEntry]]:
+    """The entries a task may see, each with its relative path."""
+    for entry in entries:
+        relative = relative_path(prefix, entry.path)
+        if relative is None or is_reserved_object(entry.path):
+            continue
+        if not is_directory_marker(relative, entry.size):
+            yield relative, entry
+
+
+def refuse_unsafe_names(
+    repository: str, names: Sequence[str], rules: NameRules = DEFAULT_NAME_RULES
+) -> None:
+    """Raise for the first name that cannot stand in lakeFS and on disk alike."""
+    for name in names:
+        problem = name_problem(name, rules)
+        if problem is not None:
+            raise UnsafeNameError(
+                f"object {name!r} of {repository} {problem}; nothing was moved; rename it"
+            )
+    clash = collision(names, rules)
+    if clash is not None:
+        one, other = clash
+        raise UnsafeNameError(
+            f"objects {one!r} and {other!r} of {repository} cannot stand in one directory;"
+            " nothing was moved; rename one of them"
+        )

@@ -1,0 +1,76 @@
+"""Bulk transfer over the plain objects port: the route that every installation has."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from perago.adapters.local.disk_errors import disk_errors
+from perago.adapters.local.lanes import in_lanes
+from perago.domain.object_checksum import md5_of_checksum
+from perago.domain.references import BranchName, RepositoryId
+from perago.ports.concurrency import Concurrency
+from perago.ports.errors import DamagedObjectError, LocalDiskError
+from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
+from perago.ports.objects import ObjectEntry, Objects, ObjectUpload
+
+LANES_MAX = 16
+_HASH_CHUNK_BYTES = 1 << 20
+
+
+@final
+class PortTransport(ObjectTransport):
+    """Moves objects one by one in a few lanes."""
+
+    def __init__(
+        self, objects: Objects, concurrency: Concurrency, *, lanes_max: int = LANES_MAX
+    ) -> None:
+        self._objects = objects
+        self._concurrency = concurrency
+        self._lanes_max = lanes_max
+
+    @property
+    def route(self) -> str:
+        return "objects port"
+
+    async def fetch(
+        self, repository: RepositoryId, ref: str, orders: Sequence[FetchOrder]
+    ) -> Sequence[Fetched]:
+        async def fetch_one(order: FetchOrder) -> Fetched:
+            await self._objects.download(repository, ref, order.entry.path, order.target)
+            return await self._concurrency.blocking(lambda: _checked(order))
+
+        return await in_lanes(self._concurrency, orders, fetch_one, lanes_max=self._lanes_max)
+
+    async def store(
+        self, repository: RepositoryId, branch: BranchName, uploads: Sequence[ObjectUpload]
+    ) -> Sequence[ObjectEntry]:
+        async def store_one(upload: ObjectUpload) -> ObjectEntry:
+            if not await self._concurrency.blocking(upload.source.is_file):
+                raise LocalDiskError(f"{upload.source} cannot be read: no such file")
+            return await self._objects.upload(repository, branch, upload)
+
+        return await in_lanes(self._concurrency, uploads, store_one, lanes_max=self._lanes_max)
+
+
+def md5_of_file(path: Path) -> str:
+    """The MD5 of a local file, read in chunks."""
+    digest = hashlib.md5(usedforsecurity=False)
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(_HASH_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _checked(order: FetchOrder) -> Fetched:
+    with disk_errors(order.target):
+        size = order.target.stat().st_size
+        md5 = md5_of_file(order.target)
+    expected = md5_of_checksum(order.entry.checksum) or md5
+    if (size, md5) == (order.entry.size, expected):
+        return Fetched(order, md5)
+    order.target.unlink(missing_ok=True)
+    raise DamagedObjectError(
+        f"{order.entry.path} arrived damaged: expected {order.entry.size} bytes with MD5"
+        f" {expected}, found {size} bytes with MD5 {md5}; nothing was used"
+    )

@@ -1,0 +1,118 @@
+"""Bringing a plan onto a staging branch: uploads, server-side copies and deletions side by side.
+
+Knows the plan and the index; what the branch is for is not known here.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from perago.adapters.local.lanes import in_lanes
+from perago.adapters.local.workspace_index import WorkspaceIndex
+from perago.domain.object_checksum import md5_of_checksum
+from perago.domain.prefix_projection import object_path
+from perago.domain.references import NO_METADATA
+from perago.domain.sync_plan import FileFacts, SyncPlan
+from perago.ports.concurrency import Concurrency
+from perago.ports.errors import DamagedObjectError
+from perago.ports.object_transport import ObjectTransport
+from perago.ports.objects import (
+    DEFAULT_CONTENT_TYPE,
+    DELETE_PATHS_MAX,
+    ObjectEntry,
+    Objects,
+    ObjectUpload,
+)
+from perago.ports.workspace_pipeline import StagingArea, TransferCounts
+
+COPY_LANES_MAX = 16
+DELETE_LANES_MAX = 4
+
+
+@final
+class StagingWrites:
+    """Writes plans; holds the ways to write and nothing of any attempt."""
+
+    def __init__(
+        self, objects: Objects, transport: ObjectTransport, concurrency: Concurrency
+    ) -> None:
+        self._objects = objects
+        self._transport = transport
+        self._concurrency = concurrency
+
+    async def write(
+        self, directory: Path, index: WorkspaceIndex, plan: SyncPlan, area: StagingArea
+    ) -> TransferCounts:
+        """Make every change of the plan; any refusal raises after the others have ended."""
+        await self._concurrency.together3(
+            self._upload(directory, index, plan.upload, area),
+            self._copy(plan.copy, area),
+            self._delete(plan.delete, area),
+        )
+        deletes = -(-len(plan.delete) // DELETE_PATHS_MAX)
+        return TransferCounts(
+            objects=len(plan.upload),
+            bytes=sum(facts.size for facts in plan.upload),
+            reused=len(plan.copy),
+            requests=len(plan.upload) + len(plan.copy) + deletes,
+        )
+
+    async def _upload(
+        self, directory: Path, index: WorkspaceIndex, files: Sequence[FileFacts], area: StagingArea
+    ) -> None:
+        if not files:
+            return
+        largest_first = sorted(files, key=lambda facts: facts.size, reverse=True)
+        uploads = [_upload_of(directory, index, facts, area.prefix) for facts in largest_first]
+        answers = await self._transport.store(area.staged.repository, area.staged.branch, uploads)
+        for facts, answer in zip(largest_first, answers, strict=True):
+            _check_written(facts, answer, "uploaded")
+
+    async def _copy(self, copies: Sequence[tuple[FileFacts, str]], area: StagingArea) -> None:
+        async def copy_one(copy: tuple[FileFacts, str]) -> None:
+            facts, source = copy
+            answer = await self._objects.copy(
+                area.staged.repository,
+                area.staged.branch,
+                source_ref=area.staged.commit,
+                source_path=object_path(area.prefix, source),
+                target_path=object_path(area.prefix, facts.path),
+            )
+            _check_written(facts, answer, "copied")
+
+        await in_lanes(self._concurrency, copies, copy_one, lanes_max=COPY_LANES_MAX)
+
+    async def _delete(self, paths: Sequence[str], area: StagingArea) -> None:
+        full = [object_path(area.prefix, path) for path in paths]
+        pages = [
+            full[start : start + DELETE_PATHS_MAX]
+            for start in range(0, len(full), DELETE_PATHS_MAX)
+        ]
+
+        async def delete_page(page: Sequence[str]) -> None:
+            await self._objects.delete_many(area.staged.repository, area.staged.branch, page)
+
+        await in_lanes(self._concurrency, pages, delete_page, lanes_max=DELETE_LANES_MAX)
+
+
+def _upload_of(
+    directory: Path, index: WorkspaceIndex, facts: FileFacts, prefix: str
+) -> ObjectUpload:
+    before = index.get(facts.path)
+    return ObjectUpload(
+        path=object_path(prefix, facts.path),
+        source=directory / facts.path,
+        content_type=DEFAULT_CONTENT_TYPE if before is None else before.content_type,
+        metadata=NO_METADATA if before is None else before.metadata,
+    )
+
+
+def _check_written(facts: FileFacts, answer: ObjectEntry, how: str) -> None:
+    """Compare what the server says it holds with what was compared before."""
+    md5 = md5_of_checksum(answer.checksum) or facts.checksum
+    if (answer.size, md5) != (facts.size, facts.checksum):
+        raise DamagedObjectError(
+            f"{answer.path} was {how} with other bytes than were planned: expected"
+            f" {facts.size} bytes with MD5 {facts.checksum}, found {answer.size} with {md5};"
+            " nothing was published; a process of the task may still write to it"
+        )

@@ -1,0 +1,92 @@
+"""What was materialised, with the stamps that tell an untouched file from a suspect.
+
+A file whose stamp (size, mtime, ctime, inode) is the recorded one was not written since; every
+other file is hashed. Knows no server.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from perago.adapters.local.directory_scan import ScannedFile, scan, scanned
+from perago.domain.references import NO_METADATA
+from perago.domain.sync_plan import FileFacts
+from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
+
+_Stamp = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFile:
+    """One object as it was materialised: its content, and what it says of itself."""
+
+    facts: FileFacts
+    content_type: str = DEFAULT_CONTENT_TYPE
+    metadata: Mapping[str, str] = NO_METADATA
+
+
+@final
+class WorkspaceIndex:
+    """The files of one materialised workspace by relative path."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        status = directory.lstat()
+        self._identity = status.st_dev, status.st_ino
+        self._files: dict[str, IndexedFile] = {}
+        self._stamps: dict[str, _Stamp] = {}
+        self._newest_ctime_ns = 0
+
+    @property
+    def base(self) -> Mapping[str, FileFacts]:
+        """What the workspace held when it was materialised."""
+        return {path: file.facts for path, file in self._files.items()}
+
+    def is_same_directory(self) -> bool:
+        """Whether the directory is still the one that was filled."""
+        try:
+            status = self._directory.lstat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def get(self, path: str) -> IndexedFile | None:
+        """What is known of a path from the start."""
+        return self._files.get(path)
+
+    def record(self, relative: str, entry: ObjectEntry, md5: str, status: os.stat_result) -> None:
+        """Remember one file that has just been written and closed."""
+        self._files[relative] = IndexedFile(
+            FileFacts(relative, md5, status.st_size), entry.content_type, entry.metadata
+        )
+        self._stamps[relative] = scanned(relative, status).stamp
+        self._newest_ctime_ns = max(self._newest_ctime_ns, status.st_ctime_ns)
+
+    def is_untouched(self, file: ScannedFile) -> bool:
+        """Whether a file has the stamp it was recorded with, and the stamp can be trusted.
+
+        A write in the very clock tick of the last recorded file could leave its stamp as it
+        was; such files are never trusted.
+        """
+        return self._stamps.get(file.path) == file.stamp and file.ctime_ns < self._newest_ctime_ns
+
+    def survey(self) -> "Survey":
+        """Walk the directory and part its files into untouched ones and suspects."""
+        untouched: dict[str, FileFacts] = {}
+        suspects: list[ScannedFile] = []
+        for file in scan(self._directory):
+            if self.is_untouched(file):
+                untouched[file.path] = self._files[file.path].facts
+            else:
+                suspects.append(file)
+        return Survey(untouched, suspects)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """One walk: what is known without reading, and what has to be hashed."""
+
+    untouched: dict[str, FileFacts]
+    suspects: list[ScannedFile]

@@ -1,0 +1,70 @@
+"""One thing after the other: concurrency for worlds that a test drives by hand.
+
+Needs no event loop: waiting is a bare yield, which asyncio reads as a pause and a scheduler as its
+chance to choose.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar, final
+
+from perago.adapters.memory.worker_handle import Turn
+from perago.ports.concurrency import Concurrency
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+@final
+class SequentialConcurrency(Concurrency):
+    """Questions in their order, blocking work at once, turns by name."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+        one = await _ended(first)
+        two = await _ended(second)
+        return one(), two()
+
+    async def together3(
+        self, first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]
+    ) -> tuple[A, B, C]:
+        one = await _ended(first)
+        two = await _ended(second)
+        three = await _ended(third)
+        return one(), two(), three()
+
+    def turn(self, name: str) -> AbstractAsyncContextManager[None]:
+        return self._take_turn(name)
+
+    async def blocking(self, work: Callable[[], A]) -> A:
+        return work()
+
+    @asynccontextmanager
+    async def _take_turn(self, name: str) -> AsyncGenerator[None]:
+        while name in self._taken:
+            await Turn()
+        self._taken.add(name)
+        try:
+            yield
+        finally:
+            self._taken.remove(name)
+
+
+async def _ended(question: Awaitable[A]) -> Callable[[], A]:
+    """Wait for the end of one question, good or bad, and give its result when asked."""
+    answers: list[A] = []
+    failures: list[Exception] = []
+    try:
+        answers.append(await question)
+    except Exception as failure:  # noqa: BLE001 - raised by the caller once all have ended
+        failures.append(failure)
+
+    def result() -> A:
+        if failures:
+            raise failures[0]
+        return answers[0]
+
+    return result

@@ -1,0 +1,72 @@
+"""Side by side on asyncio, blocking work on threads of its own.
+
+The default executor of asyncio has a handful of threads on a small machine and is shared with
+everybody; disk work of one attempt must not wait for somebody else's name look-up.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar, final
+
+from perago.ports.concurrency import Concurrency
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+BLOCKING_THREADS_MAX = 32
+
+
+@final
+class AsyncioConcurrency(Concurrency):
+    """Tasks of the running loop; one instance per loop."""
+
+    def __init__(self, *, threads_max: int = BLOCKING_THREADS_MAX) -> None:
+        self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="perago-blocking")
+        self._turns: dict[str, _Turn] = {}
+
+    async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+        one, two = asyncio.ensure_future(first), asyncio.ensure_future(second)
+        await asyncio.gather(one, two, return_exceptions=True)
+        return one.result(), two.result()
+
+    async def together3(
+        self, first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]
+    ) -> tuple[A, B, C]:
+        one, two = asyncio.ensure_future(first), asyncio.ensure_future(second)
+        three = asyncio.ensure_future(third)
+        await asyncio.gather(one, two, three, return_exceptions=True)
+        return one.result(), two.result(), three.result()
+
+    def turn(self, name: str) -> AbstractAsyncContextManager[None]:
+        return self._take_turn(name)
+
+    async def blocking(self, work: Callable[[], A]) -> A:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        """Let the threads go once their work is done."""
+        self._threads.shutdown(wait=True)
+
+    @asynccontextmanager
+    async def _take_turn(self, name: str) -> AsyncGenerator[None]:
+        turn = self._turns.setdefault(name, _Turn())
+        turn.wanted += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.wanted -= 1
+            if turn.wanted == 0:
+                del self._turns[name]
+
+
+@final
+class _Turn:
+    """One name's lock, kept as long as anybody wants it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.wanted = 0

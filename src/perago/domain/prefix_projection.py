@@ -1,0 +1,107 @@
+"""Object paths and local paths: how one becomes the other, and which names cannot.
+
+A name either round-trips exactly or is refused by a text that the caller turns into an error.
+Knows nothing of disks; what a file system folds together is told by the caller.
+"""
+
+import unicodedata
+from collections.abc import Collection
+from dataclasses import dataclass
+
+ROOT_PREFIX = "/"
+SEGMENT_BYTES_MAX = 255
+_DRIVE_LETTER_LENGTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class NameRules:
+    """What the local file system cannot tell apart or hold."""
+
+    folds_case: bool = False
+    folds_unicode: bool = False
+    path_bytes_max: int = 3800
+
+
+DEFAULT_NAME_RULES = NameRules()
+
+
+def listing_prefix(prefix: str) -> str:
+    """The string prefix of a listing: with its slash, so that siblings stay out."""
+    return "" if prefix == ROOT_PREFIX else f"{prefix}/"
+
+
+def object_path(prefix: str, relative: str) -> str:
+    """The object that a relative path of the workspace stands for."""
+    return listing_prefix(prefix) + relative
+
+
+def relative_path(prefix: str, path: str) -> str | None:
+    """The workspace path of an object, or None for an object outside the prefix."""
+    outer = listing_prefix(prefix)
+    return path[len(outer) :] if path.startswith(outer) else None
+
+
+def is_directory_marker(path: str, size: int) -> bool:
+    """Whether an object only says that a directory exists, as Spark's S3A leaves behind."""
+    return size == 0 and (not path or path.endswith("/"))
+
+
+def name_problem(relative: str, rules: NameRules = DEFAULT_NAME_RULES) -> str | None:
+    """Say why a path cannot stand in lakeFS and on disk alike, or None when it can."""
+    if "\\" in relative:
+        return "contains a backslash"
+    if "\x00" in relative:
+        return "contains a NUL character"
+    if len(relative) >= _DRIVE_LETTER_LENGTH and relative[0].isalpha() and relative[1] == ":":
+        return "starts with a drive letter"
+    try:
+        encoded = relative.encode("utf-8")
+    except UnicodeEncodeError:
+        return "is not valid Unicode"
+    if len(encoded) > rules.path_bytes_max:
+        return f"is longer than {rules.path_bytes_max} bytes"
+    return _segment_problem(relative, checks_length=len(encoded) > SEGMENT_BYTES_MAX)
+
+
+def _segment_problem(relative: str, *, checks_length: bool) -> str | None:
+    for segment in relative.split("/"):
+        if not segment:
+            return "has an empty path segment"
+        if segment in {".", ".."}:
+            return f"has a {segment!r} path segment"
+        if checks_length and len(segment.encode("utf-8")) > SEGMENT_BYTES_MAX:
+            return f"has a path segment longer than {SEGMENT_BYTES_MAX} bytes"
+    return None
+
+
+def collision(
+    paths: Collection[str], rules: NameRules = DEFAULT_NAME_RULES
+) -> tuple[str, str] | None:
+    """Find two paths that one directory cannot hold together, or None.
+
+    A file beside a directory of its name (`a` and `a/b`), and, where the file system folds them,
+    names that differ in case or Unicode normal form only, directories included.
+    """
+    spelled: dict[str, str] = {}
+    for path in paths:
+        folded = _fold(path, rules)
+        if folded in spelled:
+            return spelled[folded], path
+        spelled[folded] = path
+    directories: dict[str, str] = {}
+    for path in paths:
+        parent = path.rpartition("/")[0]
+        while parent and directories.get(folded := _fold(parent, rules)) != parent:
+            if folded in spelled:
+                return spelled[folded], path
+            if folded in directories:
+                return directories[folded] + "/", path
+            directories[folded] = parent
+            parent = parent.rpartition("/")[0]
+    return None
+
+
+def _fold(path: str, rules: NameRules) -> str:
+    if rules.folds_unicode:
+        path = unicodedata.normalize("NFD", path)
+    return path.casefold() if rules.folds_case else path

@@ -1,0 +1,61 @@
+"""Moving the bytes of many objects at once, by whatever route the server offers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from perago.domain.references import BranchName, RepositoryId
+from perago.ports.objects import ObjectEntry, ObjectUpload
+
+
+@dataclass(frozen=True, slots=True)
+class FetchOrder:
+    """One object to bring to a local path that does not exist yet."""
+
+    entry: ObjectEntry
+    target: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """One object that arrived, with the MD5 of the bytes that were written."""
+
+    order: FetchOrder
+    md5: str
+
+
+class ObjectTransport(Protocol):
+    """Bulk transfer; how many objects move side by side is the adapter's.
+
+    Laws (tests/contract/test_object_transport.py has one test for each, by name):
+
+    T1 fetch_writes_the_exact_bytes: every order's target has its object's bytes, empty ones
+       included, and the answer their MD5, in the order of the orders.
+    T2 fetch_of_a_missing_object: raises ObjectMissingError, and no target is half-written.
+    T3 fetch_of_other_bytes_is_damage: bytes that are not the entry's size and checksum raise
+       DamagedObjectError, and the target does not exist.
+    T4 store_writes_the_exact_bytes: every upload reads back with its content type and metadata,
+       and the answer is what the server says of it, in the order of the uploads.
+    T5 store_on_a_missing_branch: raises BranchMissingError.
+    T6 odd_names_move: spaces, unicode, `+`, `%`, `?`, `#` and `&` round-trip.
+    T7 large_objects_move: several megabytes round-trip, both ways.
+    T8 unreadable_source: a missing local file raises LocalDiskError and writes no object.
+    """
+
+    @property
+    def route(self) -> str:
+        """The name of the route in force, for people."""
+        ...
+
+    async def fetch(
+        self, repository: RepositoryId, ref: str, orders: Sequence[FetchOrder]
+    ) -> Sequence[Fetched]:
+        """Bring objects to local files; the directories exist."""
+        ...
+
+    async def store(
+        self, repository: RepositoryId, branch: BranchName, uploads: Sequence[ObjectUpload]
+    ) -> Sequence[ObjectEntry]:
+        """Write local files as uncommitted objects."""
+        ...
