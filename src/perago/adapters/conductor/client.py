@@ -6,6 +6,7 @@ its tokens and their renewal. Must not know what a request means.
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any, final
@@ -34,8 +35,13 @@ ERROR_CHAIN_MAX = 10
 class SdkApiClient(ApiClient):
     """The SDK's client behind our door."""
 
-    def __init__(self, settings: ConductorSettings) -> None:
+    def __init__(
+        self,
+        settings: ConductorSettings,
+        connect: Callable[[ConductorSettings], HttpConnection] = HttpConnection,
+    ) -> None:
         self._settings = settings
+        self._connect = connect
         self._url = api_address(settings.url)
         self._calls = ThreadPoolExecutor(settings.call_threads, "conductor-call")
         self._polls = ThreadPoolExecutor(settings.poll_threads, "conductor-poll")
@@ -111,7 +117,7 @@ class SdkApiClient(ApiClient):
     def _ready(self) -> Any:  # noqa: ANN401
         with self._first:
             if self._sdk is None:
-                self._connection = HttpConnection(self._settings)
+                self._connection = self._connect(self._settings)
                 self._sdk = sdk_client(self._settings, self._connection)
             return self._sdk
 

@@ -35,6 +35,7 @@ from perago.ports.errors import (
 )
 
 SHOWN_BODY_MAX = 300
+NO_SUCH_PATH = "No static resource"
 UNANSWERED = (HTTPStatus.REQUEST_TIMEOUT,)
 DENIED = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
 
@@ -106,7 +107,8 @@ def _said(body: str) -> str:
 def _conductor_message(body: str) -> str | None:
     """What Conductor says; None when somebody else speaks.
 
-    Spring's own error page has `error` and `path`; Conductor's answer has neither.
+    Spring's own error page has `error` and `path`, Conductor's answers have neither; and a path
+    that is not in its API, such as `/api/api/tasks`, gets its form but Spring's words.
     """
     try:
         answer = json.loads(body)
@@ -116,6 +118,8 @@ def _conductor_message(body: str) -> str | None:
         return None
     fields = cast("dict[str, object]", answer)
     if "message" not in fields or "path" in fields:
+        return None
+    if str(fields["message"]).startswith(NO_SUCH_PATH):
         return None
     details = fields.get("validationErrors")
     return f"{fields['message']} {json.dumps(details)}" if details else str(fields["message"])

@@ -35,7 +35,9 @@ class HttpConnection:
 
     is_closed = False  # else the SDK would replace it by a connection without these settings
 
-    def __init__(self, settings: ConductorSettings) -> None:
+    def __init__(
+        self, settings: ConductorSettings, transport: httpx.BaseTransport | None = None
+    ) -> None:
         threads = settings.call_threads + settings.poll_threads
         self._client = httpx.Client(
             verify=_tls(settings),
@@ -48,6 +50,7 @@ class HttpConnection:
                 max_keepalive_connections=threads,
                 keepalive_expiry=IDLE_SECONDS_MAX,
             ),
+            transport=transport,
             follow_redirects=False,  # a redirected POST becomes a GET
         )
 
@@ -88,15 +91,16 @@ class HttpConnection:
         try:
             deadline = time.monotonic() + (seconds or 0.0)
             chunks: list[bytes] = []
-            for chunk in response.iter_raw():
+            for chunk in response.iter_bytes():
                 chunks.append(chunk)
                 if seconds is not None and time.monotonic() > deadline:
                     raise httpx.ReadTimeout(f"answer not complete after {seconds:g} s")
         finally:
             response.close()
+        described = ("content-encoding", "content-length")  # of the bytes that were unpacked
         return httpx.Response(
             response.status_code,
-            headers=response.headers,
+            headers=[pair for pair in response.headers.items() if pair[0] not in described],
             content=b"".join(chunks),
             request=request,
         )

@@ -1,0 +1,87 @@
+"""A real Conductor as the contract suites see it.
+
+Decides how time-outs that are due are brought about there. Must not know any law.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import final
+
+import pytest
+from tests.contract.conductor_world import ConductorWorld
+from tools.servers import ConductorServer
+
+from perago.adapters.conductor.client import SdkApiClient
+from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
+from perago.adapters.conductor.task_queue import ConductorTaskQueue
+from perago.adapters.conductor.workflows import ConductorWorkflows
+from perago.domain.attempt import AttemptStatus
+
+JOIN_LOOKS_MAX = 40
+JOIN_PAUSE_SECONDS = 0.1
+
+
+@final
+class RealConductor(ConductorWorld):
+    """The adapters under test, and a clock that is everybody's."""
+
+    def __init__(self, client: SdkApiClient) -> None:
+        self._queue = ConductorTaskQueue(client)
+        self._definitions = ConductorTaskDefinitions(client)
+        self._workflows = ConductorWorkflows(client)
+
+    @property
+    def queue(self) -> ConductorTaskQueue:
+        """The queue under test."""
+        return self._queue
+
+    @property
+    def definitions(self) -> ConductorTaskDefinitions:
+        """The definitions under test."""
+        return self._definitions
+
+    @property
+    def workflows(self) -> ConductorWorkflows:
+        """The workflows under test."""
+        return self._workflows
+
+    def unique(self, stem: str) -> str:
+        """A name of its own."""
+        return f"{stem}_{secrets.token_hex(6)}"
+
+    async def nudge(self, workflow_id: str) -> None:
+        """Decide; a JOIN that is ready is moved by the server's own worker, so look for it."""
+        await self._workflows.decide(workflow_id)
+        for _ in range(JOIN_LOOKS_MAX):
+            if not await self._waits_for_a_join(workflow_id):
+                return
+            await asyncio.sleep(JOIN_PAUSE_SECONDS)
+            await self._workflows.decide(workflow_id)
+
+    async def let_pass(self, seconds: float) -> None:
+        """Sleep."""
+        await asyncio.sleep(seconds)
+
+    async def _waits_for_a_join(self, workflow_id: str) -> bool:
+        workflow = await self._queue.read_workflow(workflow_id)
+        if workflow is None or workflow.status.is_terminal:
+            return False
+        joins = [row for row in workflow.tasks if row.task_type == "JOIN"]
+        others = [row for row in workflow.tasks if row not in joins]
+        return any(row.status is AttemptStatus.IN_PROGRESS for row in joins) and all(
+            row.status.is_terminal for row in others
+        )
+
+
+@asynccontextmanager
+async def open_real_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[RealConductor]:
+    """The session's server with system workers: without them no JOIN ends."""
+    server: ConductorServer = request.getfixturevalue("conductor_workers_server")
+    client = SdkApiClient(ConductorSettings(server.api_url))
+    try:
+        yield RealConductor(client)
+    finally:
+        client.close()
