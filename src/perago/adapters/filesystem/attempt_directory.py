@@ -1,0 +1,190 @@
+"""Attempt directories on the local disk, each with a marker inside and an owner record beside.
+
+Decides whose a directory is; whether a leftover may go is the application's.
+"""
+
+import errno
+import hashlib
+import os
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import final
+
+from perago.adapters.filesystem.attempt_marker import StampedMarker, marker_text, read_marker
+from perago.adapters.filesystem.owner_record import OwnerRecords
+from perago.adapters.filesystem.tree_removal import remove_tree
+from perago.domain.attempt import ExecutionId
+from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.ports.attempt_directory import AttemptDirectories, AttemptMarker, Leftover
+from perago.ports.clock import Clock
+from perago.ports.concurrency import Concurrency
+from perago.ports.errors import ExistsError, LocalDiskError, WorkspaceLostError
+
+SEGMENT_LENGTH_MAX = 90
+_NAME = re.compile(r"task_id=.+-exec=.+")
+
+
+@final
+class LocalAttemptDirectories(AttemptDirectories):
+    """Directories below one root; one instance per process and root."""
+
+    def __init__(self, root: Path, clock: Clock, concurrency: Concurrency) -> None:
+        self._root = root
+        self._clock = clock
+        self._concurrency = concurrency
+        self._records = OwnerRecords(root)
+
+    async def create(self, marker: AttemptMarker) -> Path:
+        started_at = self._clock.now()
+        stamped = StampedMarker(marker, os.getpid(), started_at)
+        return await self._concurrency.blocking(lambda: self._create(stamped))
+
+    async def record_staging(self, directory: Path, repository: str, branch: str) -> None:
+        await self._concurrency.blocking(
+            lambda: self._record_staging(directory, repository, branch)
+        )
+
+    async def check(self, directory: Path, execution_id: ExecutionId) -> None:
+        await self._concurrency.blocking(lambda: self._check(directory, execution_id))
+
+    async def remove(self, directory: Path) -> None:
+        await self._concurrency.blocking(lambda: self._remove(directory))
+
+    async def leftovers(self, *, older_than_seconds: float) -> Sequence[Leftover]:
+        now = self._clock.now()
+
+        def find() -> Sequence[Leftover]:
+            found = [
+                Leftover(path, stamped.marker, (now - stamped.started_at).total_seconds())
+                for path, stamped in self._ownerless()
+            ]
+            old = [leftover for leftover in found if leftover.age_seconds >= older_than_seconds]
+            return sorted(old, key=lambda leftover: leftover.age_seconds, reverse=True)
+
+        return await self._concurrency.blocking(find)
+
+    def _create(self, stamped: StampedMarker) -> Path:
+        attempt = stamped.marker.attempt
+        name = f"task_id={_segment(attempt.task_id)}-exec={_segment(stamped.marker.execution_id)}"
+        directory = self._root / name
+        try:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            directory.mkdir(mode=0o700)
+            status = directory.lstat()
+            stamped = replace(stamped, device=status.st_dev, inode=status.st_ino)
+            self._records.take(name, marker_text(stamped))
+            (directory / ATTEMPT_MARKER).write_text(marker_text(stamped), encoding="utf-8")
+        except FileExistsError as error:
+            raise ExistsError(f"attempt directory {directory} exists") from error
+        except OSError as error:
+            raise _refused(directory, error) from error
+        return directory
+
+    def _record_staging(self, directory: Path, repository: str, branch: str) -> None:
+        stamped = self._stamped(directory)
+        if stamped is None:
+            raise _lost(directory)
+        marker = replace(stamped.marker, repository=repository, staging_branch=branch)
+        text = marker_text(replace(stamped, marker=marker))
+        try:
+            if self._records.read(directory.name) is not None:
+                self._records.write(directory.name, text)
+            (directory / ATTEMPT_MARKER).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise _refused(directory, error) from error
+
+    def _check(self, directory: Path, execution_id: ExecutionId) -> None:
+        inside = _marker_inside(directory)
+        if inside is None or inside.marker.execution_id != execution_id:
+            raise _lost(directory)
+        if inside.inode and not _is_that_directory(directory, inside):
+            raise _lost(directory)
+
+    def _remove(self, directory: Path) -> None:
+        name = directory.name
+        if not os.path.lexists(directory):
+            self._records.drop(name)
+            return
+        if self._stamped(directory) is None:
+            raise WorkspaceLostError(f"{directory} is not a Perago attempt workspace")
+        try:
+            remove_tree(directory)
+        except OSError as error:
+            raise _refused(directory, error) from error
+        self._records.drop(name)
+
+    def _stamped(self, directory: Path) -> StampedMarker | None:
+        """The record where the directory is still the recorded one, else the marker inside."""
+        text = self._records.read(directory.name)
+        recorded = None if text is None else read_marker(text)
+        if recorded is not None and _is_that_directory(directory, recorded):
+            return recorded
+        return _marker_inside(directory)
+
+    def _ownerless(self) -> Iterator[tuple[Path, StampedMarker]]:
+        """Directories nobody holds; records whose directory is gone are forgotten on the way."""
+        if not self._root.is_dir():
+            return
+        recorded = set(self._records.names())
+        for name in recorded:
+            if not os.path.lexists(self._root / name) and not self._records.is_alive(name):
+                self._records.drop(name)
+        for path in sorted(self._root.iterdir()):
+            if path.is_symlink() or not path.is_dir() or not _NAME.fullmatch(path.name):
+                continue
+            stamped = self._stamped(path)
+            if stamped is None or self._records.is_alive(path.name):
+                continue
+            if path.name in recorded or not _process_lives(stamped.owner_pid):
+                yield path, stamped
+
+
+def _segment(text: str) -> str:
+    """A part of a directory name; what a name cannot hold or would make too long is hashed in."""
+    safe = re.sub(r"[^A-Za-z0-9_.=-]+", "_", text).strip("._") or "unknown"
+    if safe == text and len(safe) <= SEGMENT_LENGTH_MAX:
+        return safe
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{safe[:SEGMENT_LENGTH_MAX]}-{digest}"
+
+
+def _marker_inside(directory: Path) -> StampedMarker | None:
+    try:
+        if directory.is_symlink():
+            return None
+        return read_marker((directory / ATTEMPT_MARKER).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _is_that_directory(directory: Path, stamped: StampedMarker) -> bool:
+    with suppress(OSError):
+        status = directory.lstat()
+        return (status.st_dev, status.st_ino) == (stamped.device, stamped.inode)
+    return False
+
+
+def _process_lives(pid: int) -> bool:
+    """Whether a process of that number runs; only asked for directories without a record."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _lost(directory: Path) -> WorkspaceLostError:
+    return WorkspaceLostError(
+        f"attempt directory {directory} vanished or is somebody else's; nothing was published;"
+        " keep temporary-file cleaners away from PERAGO_WORKSPACE_ROOT"
+    )
+
+
+def _refused(directory: Path, error: OSError) -> LocalDiskError:
+    reason = errno.errorcode.get(error.errno or 0, type(error).__name__)
+    return LocalDiskError(f"{directory}: {error.strerror or error} ({reason})")
