@@ -69,6 +69,15 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """The world answers with this value, one the operation can return; nothing happens."""
+
+    operation: str
+    value: object
+    nth: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """The worker stands still on one side of the effect until `resume`: a zombie in the making."""
 
@@ -88,5 +97,5 @@ class Meanwhile:
 
 
 Fault: TypeAlias = (
-    CrashBefore | CrashAfter | LoseRequest | LoseAnswer | Hold | Refuse | Pause | Meanwhile
+    CrashBefore | CrashAfter | LoseRequest | LoseAnswer | Hold | Refuse | Answer | Pause | Meanwhile
 )

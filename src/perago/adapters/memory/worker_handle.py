@@ -7,10 +7,11 @@ loop, so a scheduler may drive the coroutines by hand.
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from perago.adapters.memory.planned_faults import (
     ANY,
+    Answer,
     CrashAfter,
     CrashBefore,
     Fault,
@@ -106,8 +107,9 @@ class WorkerHandle:
         for fault in due:
             await self._before(fault, operation, effect)
         self._live()
+        answers = [fault.value for fault in due if isinstance(fault, Answer)]
         try:
-            return effect()
+            return cast("Result", answers[0]) if answers else effect()
         finally:
             # A refusal is an answer as well: it can be lost, and its reader can die.
             for fault in due:

@@ -1,0 +1,160 @@
+"""Immutable trees of objects: what a commit points to, and how two of them differ.
+
+Knows nothing of commits, branches or hooks. A tree shares its objects with the trees it was made
+from and sorts its paths once, when somebody lists it; a page then costs its own length.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import ItemsView, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from hashlib import blake2b, md5
+from typing import TypeAlias
+
+from perago.domain.references import NO_METADATA
+from perago.ports.commits import Change, ChangeKind
+
+_FINGERPRINTS = 1 << 128
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredObject:
+    """One written object; `address` is new for each write, so equal bytes are told apart."""
+
+    content: bytes
+    checksum: str
+    content_type: str
+    metadata: Mapping[str, str]
+    modified_at: int
+    address: int
+    identity: bytes = field(repr=False)
+
+    def fingerprint(self, path: str) -> int:
+        """A number for this object at this path; a tree's is the sum of its objects'."""
+        text = f"{len(path)} {path} {self.address} ".encode(errors="surrogatepass")
+        return int.from_bytes(blake2b(text + self.identity, digest_size=16).digest())
+
+
+def store_object(
+    content: bytes,
+    *,
+    content_type: str,
+    metadata: Mapping[str, str] = NO_METADATA,
+    modified_at: int,
+    address: int,
+) -> StoredObject:
+    """Make an object; two of one identity do not differ for a diff, a merge or a commit."""
+    checksum = md5(content, usedforsecurity=False).hexdigest()
+    facts = (checksum, content_type, sorted(metadata.items()))
+    return StoredObject(
+        content=content,
+        checksum=checksum,
+        content_type=content_type,
+        metadata=dict(metadata),
+        modified_at=modified_at,
+        address=address,
+        identity=blake2b(repr(facts).encode(errors="surrogatepass"), digest_size=16).digest(),
+    )
+
+
+# What a write leaves behind: None is a deletion.
+Changes: TypeAlias = Mapping[str, StoredObject | None]
+
+
+class Tree:
+    """Objects by path; never changes."""
+
+    def __init__(
+        self, objects: dict[str, StoredObject], fingerprint: int, *, name: str = ""
+    ) -> None:
+        self._objects = objects
+        self._fingerprint = fingerprint
+        self.metarange = name or f"{fingerprint:032x}"
+
+    def get(self, path: str) -> StoredObject | None:
+        """The object at a path, or None."""
+        return self._objects.get(path)
+
+    def items(self) -> ItemsView[str, StoredObject]:
+        """Every path with its object, in no order."""
+        return self._objects.items()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def with_changes(self, changes: Changes) -> "Tree":
+        """The tree after these writes and deletions."""
+        if not changes:
+            return self
+        objects = dict(self._objects)
+        fingerprint = self._fingerprint
+        for path, stored in changes.items():
+            before = objects.pop(path, None)
+            if before is not None:
+                fingerprint -= before.fingerprint(path)
+            if stored is not None:
+                fingerprint += stored.fingerprint(path)
+                objects[path] = stored
+        return Tree(objects, fingerprint % _FINGERPRINTS)
+
+    def under(self, prefix: str, after: str = "") -> Iterator[tuple[str, StoredObject]]:
+        """Objects whose path starts with `prefix`, in order of path, after a path."""
+        paths = self._paths
+        start = max(bisect_left(paths, prefix), bisect_right(paths, after) if after else 0)
+        for position in range(start, len(paths)):
+            path = paths[position]
+            if not path.startswith(prefix):
+                return
+            yield path, self._objects[path]
+
+    @cached_property
+    def _paths(self) -> list[str]:
+        return sorted(self._objects)
+
+
+# The first commit of a repository has no metarange, as on the server.
+EMPTY_TREE = Tree({}, 0)
+EMPTY_TREE.metarange = ""
+
+
+def diff(left: Tree, right: Tree, prefix: str = "", after: str = "") -> Iterator[Change]:
+    """Paths under `prefix` that differ from left to right, in order, after a path."""
+    changes = _all_changes(left, right)
+    start = max(
+        bisect_left(changes, prefix, key=_path_of),
+        bisect_right(changes, after, key=_path_of) if after else 0,
+    )
+    for position in range(start, len(changes)):
+        change = changes[position]
+        if not change.path.startswith(prefix):
+            return
+        yield change
+
+
+def change_of(path: str, before: StoredObject | None, now: StoredObject | None) -> Change | None:
+    """What happened to one path, or None when nothing did."""
+    if before is None:
+        return None if now is None else Change(path, ChangeKind.ADDED)
+    if now is None:
+        return Change(path, ChangeKind.REMOVED)
+    if before.identity == now.identity:
+        return None
+    return Change(path, ChangeKind.CHANGED)
+
+
+# Pages of one diff come one after the other: the whole answer is worked out once.
+@lru_cache(maxsize=16)
+def _all_changes(left: Tree, right: Tree) -> tuple[Change, ...]:
+    found = (change_of(path, left.get(path), right.get(path)) for path in touched(left, right))
+    return tuple(sorted((change for change in found if change is not None), key=_path_of))
+
+
+def touched(left: Tree, right: Tree) -> set[str]:
+    """Paths that may differ: everything that is not one and the same object on both sides."""
+    if left is right:
+        return set()
+    return {path for path, _ in left.items() ^ right.items()}
+
+
+def _path_of(change: Change) -> str:
+    return change.path
