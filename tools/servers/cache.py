@@ -71,11 +71,14 @@ def run_logged(
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> None:
-    """Run a build command with its output in `log`; raise FetchError when it fails."""
+    """Run a build command with its output in `log`; raise FetchError when it fails.
+
+    Builds are nice: they often run beside the fast tests, on the same two cores.
+    """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         done = subprocess.run(
-            command,
+            ["nice", "-n", "10", *command],
             cwd=cwd,
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,

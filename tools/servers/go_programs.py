@@ -13,7 +13,7 @@ from pathlib import Path
 from tools.servers import versions
 from tools.servers.cache import build_log, make_once, run_logged
 from tools.servers.errors import FetchError
-from tools.servers.python_wheel import private_environment
+from tools.servers.python_wheel import answer_of, private_environment
 
 LAKEFS_MODULE = "github.com/treeverse/lakefs"
 # Only the Go that was chosen here builds: it must not fetch another one behind our back.
@@ -25,7 +25,8 @@ def go() -> str:
     on_path = shutil.which("go")
     if on_path is not None and _version(on_path) >= versions.GO_MINIMUM:
         return on_path
-    return str(private_environment(versions.GO_WHEEL) / "bin" / "go")
+    package = answer_of(private_environment(versions.GO_WHEEL), "import go; print(go.__path__[0])")
+    return str(Path(package) / "bin" / "go")
 
 
 def _version(program: str) -> tuple[int, ...]:

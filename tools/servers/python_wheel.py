@@ -3,24 +3,39 @@
 Decides only where the environment lies; the package index is whatever pip is set up for.
 """
 
+import shutil
+import subprocess
 import sys
 import venv
 from pathlib import Path
 
-from tools.servers.cache import build_log, make_once, run_logged
+from tools.servers.cache import build_log, cache_root, locked, run_logged, say
 
 
 def private_environment(requirement: str) -> Path:
-    """Return a virtual environment of the cache that holds exactly `requirement`."""
+    """Return a virtual environment of the cache that holds exactly `requirement`.
+
+    Its scripts know their own place, so it is made where it stays; a stamp proves completeness.
+    """
     name, _, version = requirement.partition("==")
     key = f"{name}-{version}-py{sys.version_info.major}.{sys.version_info.minor}"
+    place = cache_root() / key
+    stamp = place / "complete"
+    if stamp.exists():
+        return place
+    with locked(key):
+        if not stamp.exists():
+            say(f"making {key} in {place.parent}")
+            shutil.rmtree(place, ignore_errors=True)
+            venv.create(place, with_pip=True)
+            command = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+            run_logged([*command, requirement], what=requirement, log=build_log(key))
+            stamp.touch()
+    return place
 
-    def make(directory: Path) -> None:
-        venv.create(directory, with_pip=True)
-        run_logged(
-            [str(directory / "bin" / "python"), "-m", "pip", "install", "--quiet", requirement],
-            what=requirement,
-            log=build_log(key),
-        )
 
-    return make_once(key, make)
+def answer_of(environment: Path, code: str) -> str:
+    """Return what a line of Python prints in an environment."""
+    command = [str(environment / "bin" / "python"), "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
