@@ -1,0 +1,120 @@
+"""Commits over lakefs-sdk.
+
+Spells out every option. Must not know policies, nor what a walk is good for.
+"""
+
+from typing import TYPE_CHECKING, final
+
+from perago.adapters.lakefs.client import LakeFSClient
+from perago.adapters.lakefs.commit_records import commit_record, walk_first_parents
+from perago.adapters.lakefs.error_mapping import Operation
+from perago.domain.references import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    FirstParentWalk,
+    RepositoryId,
+)
+from perago.ports.commits import Change, ChangeKind, ChangePage, CommitRequest, Commits
+from perago.ports.errors import BranchMissingError
+
+if TYPE_CHECKING:
+    from lakefs_sdk.models.diff_list import DiffList
+
+
+@final
+class LakeFSCommits(Commits):
+    """Commits of one lakeFS installation."""
+
+    def __init__(self, client: LakeFSClient) -> None:
+        self._client = client
+
+    async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
+        commit = await self._client.ask(
+            Operation("read commit", f"{repository}/{ref}"),
+            lambda sdk: sdk.commits.get_commit(repository, ref),
+        )
+        return commit_record(commit)
+
+    async def first_parents(
+        self, repository: RepositoryId, start: str, stop_at: CommitId, *, commits_max: int
+    ) -> FirstParentWalk:
+        operation = Operation("walk first parents", f"{repository}/{start} down to {stop_at}")
+        return await self._client.ask(
+            operation,
+            lambda sdk: walk_first_parents(sdk, repository, start, stop_at, commits_max),
+        )
+
+    async def commit(self, request: CommitRequest) -> CommitId:
+        operation = Operation(
+            "commit on",
+            f"{request.repository}/{request.branch}",
+            writes=True,
+            missing=BranchMissingError,
+        )
+        commit = await self._client.ask(
+            operation,
+            lambda sdk: sdk.commits.commit(
+                request.repository,
+                request.branch,
+                sdk.new_commit(
+                    message=request.message,
+                    metadata=dict(request.metadata),
+                    date=None,
+                    allow_empty=request.allow_empty,
+                    force=False,
+                ),
+                source_metarange=request.source_metarange,
+            ),
+        )
+        return CommitId(commit.id)
+
+    async def diff_page(
+        self,
+        repository: RepositoryId,
+        left: CommitId,
+        right: CommitId,
+        *,
+        prefix: str,
+        after: str = "",
+        amount: int = 1000,
+    ) -> ChangePage:
+        page = await self._client.ask(
+            Operation("compare", f"{repository}/{left} with {right}"),
+            # Two dots: the trees as they are. The default asks what a merge would bring.
+            lambda sdk: sdk.refs.diff_refs(
+                repository,
+                left,
+                right,
+                type="two_dot",
+                prefix=prefix,
+                after=after,
+                amount=amount,
+            ),
+        )
+        return _change_page(page)
+
+    async def uncommitted_page(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        *,
+        prefix: str = "",
+        after: str = "",
+        amount: int = 1000,
+    ) -> ChangePage:
+        operation = Operation(
+            "list uncommitted objects of", f"{repository}/{branch}", missing=BranchMissingError
+        )
+        page = await self._client.ask(
+            operation,
+            lambda sdk: sdk.branches.diff_branch(
+                repository, branch, prefix=prefix, after=after, amount=amount
+            ),
+        )
+        return _change_page(page)
+
+
+def _change_page(page: "DiffList") -> ChangePage:
+    changes = tuple(Change(diff.path, ChangeKind(diff.type)) for diff in page.results)
+    return ChangePage(changes, more=page.pagination.has_more)

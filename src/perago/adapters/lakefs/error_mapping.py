@@ -1,0 +1,199 @@
+"""The only place where a status and a text of lakeFS become a port error or an answer.
+
+Knows the texts of the server by heart. Must not know who asked, nor what follows.
+"""
+
+import re
+from dataclasses import dataclass
+
+from perago.adapters.lakefs.exchange import Failure, Lost, NotSent, Refused
+from perago.domain.outcome import (
+    BrokenActions,
+    DirtyTarget,
+    HeadMoved,
+    MergeAnswer,
+    MergeConflict,
+    MergeRefused,
+    NoAnswer,
+    NoChanges,
+    RefusedByHook,
+    RelocationAnswer,
+    RelocationRefused,
+    TooManyTries,
+)
+from perago.domain.publication_fence import HEAD_MOVED_TEXT
+from perago.ports.errors import (
+    AccessDeniedError,
+    BranchMissingError,
+    BrokenActionsError,
+    DirtyBranchError,
+    ExistsError,
+    MissingError,
+    NothingToCommitError,
+    ObjectExistsError,
+    OutcomeUnknownError,
+    ProtectedBranchError,
+    ReferenceMissingError,
+    RepositoryMissingError,
+    RequestRefusedError,
+    UnavailableError,
+    WorldError,
+)
+
+_HOOK_ABORTED = "hook aborted"
+_NO_CHANGES = "no changes"
+_DIRTY = re.compile(r"dirty branch|uncommitted changes")
+_TAKEN = re.compile(r"not unique|already exists")
+_BRANCH_MISSING = re.compile(r"^branch not found$|^branch '[^']*' not found$")
+# A commit on an absent branch fails where its hooks are listed; a broken file names itself.
+_NO_BRANCH_TO_LIST = re.compile(r"(?s)prepare-commit hook aborted.*listing actions: not found$")
+_NOT_A_PERMISSION = re.compile(r"read-only|default branch")
+_FIRST_SERVER_ERROR = 500
+_FIRST_REFUSAL = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One request in the words of an error: what is done to what, and what may be missing."""
+
+    name: str
+    subject: str
+    writes: bool = False
+    missing: type[MissingError] = ReferenceMissingError
+    taken: type[ExistsError] = ExistsError
+
+
+def port_error(operation: Operation, failure: Failure) -> WorldError:
+    """The exception that crosses the port.
+
+    not sent                      nothing can have happened
+    lost, 408, 499, 5xx, 3xx      unknown after a write, else no usable answer
+    `hook aborted`, not 412       a file under `_lakefs_actions/` is broken
+    400                           no changes, dirty branch, or refused
+    401, 403                      protected branch, or not allowed
+    404                           what is missing: repository, branch, or what was named
+    409, 412                      the name is taken, or refused
+    423, 429                      nothing happened: the server gave up
+    another 4xx                   refused
+    """
+    doing = f"{operation.name} {operation.subject}"
+    match failure:
+        case NotSent(text):
+            return UnavailableError(f"{doing}: lakeFS was not reached, nothing was sent: {text}")
+        case Lost(text):
+            return _unanswered(operation, text)
+        case Refused(status, text) if is_no_answer(failure):
+            return _unanswered(operation, f"status {status}: {text}")
+        case Refused(status, text):
+            return _refusal(operation, status, text)(f"{doing}: {text or f'status {status}'}")
+
+
+def merge_answer(operation: Operation, failure: Failure) -> MergeAnswer:
+    """What lakeFS answered to a merge; raises when it never reached a branch.
+
+    412 with our text anywhere   HeadMoved
+    412                          RefusedByHook
+    `hook aborted` otherwise     BrokenActions
+    404                          raised: repository, branch or source is missing
+    409                          MergeConflict
+    400 no changes, dirty        NoChanges, DirtyTarget
+    423, 429                     TooManyTries
+    another 4xx                  MergeRefused
+    anything else                NoAnswer
+    """
+    match failure:
+        case NotSent():
+            raise port_error(operation, failure)
+        case Lost(text):
+            return NoAnswer(text)
+        case Refused(412, text):
+            return HeadMoved(text) if HEAD_MOVED_TEXT in text else RefusedByHook(text)
+        case Refused(status, text) if _HOOK_ABORTED in text:
+            return BrokenActions(f"status {status}: {text}")
+        case Refused(404):
+            raise port_error(operation, failure)
+        case Refused(409, text):
+            return MergeConflict(text or "conflict")
+        case Refused(400, text) if _NO_CHANGES in text:
+            return NoChanges(text)
+        case Refused(400, text) if _DIRTY.search(text):
+            return DirtyTarget(text)
+        case Refused(423 | 429, text):
+            return TooManyTries(text)
+        case Refused(status, text) if is_no_answer(failure):
+            return NoAnswer(f"status {status}: {text}")
+        case Refused(status, text):
+            return MergeRefused(f"status {status}: {text}")
+
+
+def relocation_answer(operation: Operation, failure: Failure) -> RelocationAnswer:
+    """What lakeFS answered to a hard reset; raises when there was nothing to relocate."""
+    match failure:
+        case NotSent() | Refused(404):
+            raise port_error(operation, failure)
+        case Lost(text):
+            return NoAnswer(text)
+        case Refused(status, text) if is_no_answer(failure):
+            return NoAnswer(f"status {status}: {text}")
+        case Refused(403, text) if "protected branch" in text:
+            return RelocationRefused(text, protected=True)
+        case Refused(status, text):
+            return RelocationRefused(f"status {status}: {text}")
+
+
+def is_no_answer(failure: Refused) -> bool:
+    """Whether a status says nothing of what the server did: a redirect is not followed either."""
+    return (
+        failure.status < _FIRST_REFUSAL
+        or failure.status in {408, 499}
+        or (failure.status >= _FIRST_SERVER_ERROR and _HOOK_ABORTED not in failure.text)
+    )
+
+
+def _unanswered(operation: Operation, text: str) -> WorldError:
+    doing = f"{operation.name} {operation.subject}"
+    if operation.writes:
+        return OutcomeUnknownError(f"{doing}: the request left and no usable answer came: {text}")
+    return UnavailableError(f"{doing}: no usable answer: {text}")
+
+
+def _refusal(operation: Operation, status: int, text: str) -> type[WorldError]:
+    if _HOOK_ABORTED in text:
+        return _refused_by_hook(status, text)
+    match status:
+        case 400 if _NO_CHANGES in text:
+            return NothingToCommitError
+        case 400 if _DIRTY.search(text):
+            return DirtyBranchError
+        case 401 | 403:
+            return _denied(status, text)
+        case 404:
+            return _missing(operation, text)
+        case 409:
+            return operation.taken if _TAKEN.search(text) else ExistsError
+        case 412 if _TAKEN.search(text):
+            return ObjectExistsError
+        case 423 | 429:
+            return UnavailableError
+        case _:
+            return RequestRefusedError
+
+
+def _refused_by_hook(status: int, text: str) -> type[WorldError]:
+    if _NO_BRANCH_TO_LIST.search(text):
+        return BranchMissingError
+    return RequestRefusedError if status == 412 else BrokenActionsError  # noqa: PLR2004
+
+
+def _denied(status: int, text: str) -> type[WorldError]:
+    if "protected branch" in text:
+        return ProtectedBranchError
+    if status == 403 and _NOT_A_PERMISSION.search(text):  # noqa: PLR2004
+        return RequestRefusedError
+    return AccessDeniedError
+
+
+def _missing(operation: Operation, text: str) -> type[WorldError]:
+    if text == "repository not found":
+        return RepositoryMissingError
+    return BranchMissingError if _BRANCH_MISSING.search(text) else operation.missing

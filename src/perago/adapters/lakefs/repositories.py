@@ -1,0 +1,32 @@
+"""Repositories over lakefs-sdk.
+
+Reads facts; judges none.
+"""
+
+from typing import final
+
+from perago.adapters.lakefs.client import LakeFSClient
+from perago.adapters.lakefs.error_mapping import Operation
+from perago.domain.references import BranchName, RepositoryId
+from perago.ports.errors import RepositoryMissingError
+from perago.ports.repositories import Repositories, RepositoryFacts
+
+
+@final
+class LakeFSRepositories(Repositories):
+    """Repositories of one lakeFS installation."""
+
+    def __init__(self, client: LakeFSClient) -> None:
+        self._client = client
+
+    async def read(self, repository: RepositoryId) -> RepositoryFacts:
+        found = await self._client.ask(
+            Operation("read repository", repository, missing=RepositoryMissingError),
+            lambda sdk: sdk.repositories.get_repository(repository),
+        )
+        return RepositoryFacts(
+            repository=RepositoryId(found.id),
+            default_branch=BranchName(found.default_branch),
+            storage_namespace=found.storage_namespace,
+            read_only=bool(found.read_only),
+        )
