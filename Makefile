@@ -50,10 +50,10 @@ clean:  ## Removes the virtual environment and what the tools left; keeps the ca
 .venv/.perago: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Perago needs Python 3.11 or newer: make PYTHON=...")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(PIP) 'pip>=25.1'  # the first that knows dependency groups
 	@$(PIP) --editable .
 	@touch $@
 
 .venv/.gate: .venv/.perago
+	@$(PIP) 'pip>=25.1'  # the first that knows dependency groups
 	@$(PIP) --editable '.[testing]' --group dev
 	@touch $@
