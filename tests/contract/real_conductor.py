@@ -77,11 +77,18 @@ class RealConductor(ConductorWorld):
 
 
 @asynccontextmanager
-async def open_real_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[RealConductor]:
-    """The session's server with system workers: without them no JOIN ends."""
-    server: ConductorServer = request.getfixturevalue("conductor_workers_server")
+async def connected(server: ConductorServer) -> AsyncGenerator[RealConductor]:
+    """The world on one server."""
     client = SdkApiClient(ConductorSettings(server.api_url))
     try:
         yield RealConductor(client)
     finally:
         client.close()
+
+
+@asynccontextmanager
+async def open_real_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[RealConductor]:
+    """The session's server with system workers: without them no JOIN ends."""
+    server: ConductorServer = request.getfixturevalue("conductor_workers_server")
+    async with connected(server) as world:
+        yield world
