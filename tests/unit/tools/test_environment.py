@@ -1,9 +1,11 @@
 """What `up` prints is what the fixtures read."""
 
-import pytest
+import os
 
+import pytest
 from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
 from tools.servers.environment import (
+    PREFIX,
     given_conductor,
     given_lakefs,
     given_toxiproxy,
@@ -16,6 +18,12 @@ LAKEFS = LakefsServer(
     secret_access_key="secret",
     namespace_root="s3://bucket/",
 )
+
+
+@pytest.fixture(autouse=True)
+def _no_servers_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(PREFIX)]:
+        monkeypatch.delenv(name)
 
 
 def test_a_printed_lakefs_is_the_one_that_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
