@@ -16,6 +16,7 @@ from perago.domain.publication_facts import Isolation, PublicationFacts
 from perago.domain.references import CommitRecord
 
 FIRST_PARENT_COMMITS_MAX = 10_000
+REMEDY = "start a new workflow from the current head"
 
 
 def decide(facts: PublicationFacts) -> Decision:
@@ -43,8 +44,9 @@ def find_publication(facts: PublicationFacts) -> CommitRecord | None:
     """Find the commit that already published this execution.
 
     Key, branch and parents must agree: a cherry-pick copies metadata but stands elsewhere.
+    Without a key nothing is ours: two absent keys are not equal.
     """
-    if not facts.walk.reached:
+    if facts.execution_key is None or not facts.walk.reached:
         return None
     above = facts.walk.above
     candidates = above if facts.isolation is Isolation.PREFIX else above[-1:]
@@ -63,18 +65,27 @@ def _publish_on_head(facts: PublicationFacts) -> Decision:
 
 
 def _refuse(facts: PublicationFacts) -> Refusal:
-    head = facts.walk.head
-    other_policy = head.metadata.get(POLICY, "another policy")
+    head, branch = facts.walk.head, facts.workspace.branch
+    code = "PRG-F002"
     if facts.child_of_input and head.metadata.get(LOGICAL_TASK_KEY) == facts.logical_task_key:
-        more = (
-            f"published by policy {other_policy}, "
-            f"retry under {other_policy} or start from the current head"
-        )
+        more = _who_of_us(facts)
+    elif facts.walk.truncated:
+        code, more = "PRG-F004", f"{branch} advanced beyond supported publish range"
     elif not facts.walk.reached:
-        more = f"{facts.workspace.branch} no longer contains workspace input ref"
+        text = f"{branch} no longer contains workspace input ref {facts.workspace.ref}"
+        code, more = "PRG-F005", text
     elif facts.isolation is Isolation.PREFIX:
         more = "something under the prefix or reserved changed since the input"
     else:
-        more = "somebody else published; start a new workflow from the current head"
-    reason = f"{facts.refusal_reason()}; {more}"
-    return Refusal("PRG-F002", reason, facts.workspace.ref, head)
+        more = f"somebody else published; {REMEDY}"
+    return Refusal(code, f"{facts.refusal_reason()}; {more}", facts.workspace.ref, head)
+
+
+def _who_of_us(facts: PublicationFacts) -> str:
+    """Say which publication of this task stands on the input, and what helps."""
+    if find_publication(facts) is not None:
+        return f"this execution published before, and is a no-op now; {REMEDY}"
+    policy = facts.walk.head.metadata.get(POLICY, "unknown")
+    if policy == "settled":
+        return f"another execution of this task published it; {REMEDY}"
+    return f"published by policy {policy}, retry under {policy} or start from the current head"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.domain.join_workspaces import Joined, JoinRefused, JoinVerdict, join_workspaces
@@ -54,7 +54,6 @@ def test_the_table(workspaces: list[WorkspaceReference], verdict: JoinVerdict) -
 REFS = st.sampled_from("abcd")
 
 
-@settings(max_examples=60)
 @given(
     st.lists(REFS, min_size=1, max_size=5),
     st.dictionaries(REFS.map(CommitId), st.sets(REFS.map(CommitId)), max_size=4),

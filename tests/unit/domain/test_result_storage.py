@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.domain.commit_metadata import RESULT, RESULT_PARTS
@@ -32,14 +32,12 @@ JSON = LEAVES | st.lists(LEAVES, max_size=3) | st.dictionaries(st.text(max_size=
 RESULTS = st.dictionaries(st.text(max_size=2), JSON, max_size=3)
 
 
-@settings(max_examples=50)
 @given(RESULTS)
 def test_what_was_split_is_joined(result: dict[str, object]) -> None:
     stored = split_result(result)
     assert join_result(stored.metadata, stored.below) == result
 
 
-@settings(max_examples=30)
 @given(RESULTS)
 def test_equal_results_have_one_text(result: dict[str, object]) -> None:
     backwards = dict(reversed(list(result.items())))
