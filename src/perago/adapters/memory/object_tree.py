@@ -6,7 +6,7 @@ from and sorts its paths once, when somebody lists it; a page then costs its own
 
 from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b, md5
 from typing import TypeAlias
@@ -28,6 +28,10 @@ class StoredObject:
     modified_at: int
     address: int
     identity: bytes = field(repr=False)
+
+    def with_content(self, content: bytes) -> "StoredObject":
+        """The same object with equal bytes that are kept elsewhere already."""
+        return replace(self, content=content)
 
     def fingerprint(self, path: str) -> int:
         """A number for this object at this path; a tree's is the sum of its objects'."""

@@ -4,8 +4,17 @@ Knows no commit. Compares identities, as the server does: the same bytes written
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from perago.adapters.memory.object_tree import StoredObject, Tree, touched
+
+
+class Strategy(StrEnum):
+    """Who wins where both sides changed one object."""
+
+    NONE = "default"
+    SOURCE_WINS = "source-wins"
+    TARGET_WINS = "dest-wins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +24,9 @@ class ConflictingPaths:
     paths: tuple[str, ...]
 
 
-def merge_trees(*, base: Tree, source: Tree, target: Tree) -> Tree | ConflictingPaths:
+def merge_trees(
+    *, base: Tree, source: Tree, target: Tree, strategy: Strategy = Strategy.NONE
+) -> Tree | ConflictingPaths:
     """The target's tree with what the source changed since the base."""
     if target.metarange == base.metarange:
         return source
@@ -25,9 +36,9 @@ def merge_trees(*, base: Tree, source: Tree, target: Tree) -> Tree | Conflicting
         before, theirs, ours = base.get(path), source.get(path), target.get(path)
         if _same(theirs, before) or _same(theirs, ours):
             continue
-        if _same(ours, before):
+        if _same(ours, before) or strategy is Strategy.SOURCE_WINS:
             taken[path] = theirs
-        else:
+        elif strategy is Strategy.NONE:
             conflicts.append(path)
     if conflicts:
         return ConflictingPaths(tuple(sorted(conflicts)))

@@ -1,0 +1,32 @@
+"""Repositories of the in-memory lakeFS, as one worker reaches them.
+
+Knows the port; creating a repository is a test's business (`repository_builder.py`).
+"""
+
+from typing import final
+
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.references import RepositoryId
+from perago.ports.repositories import Repositories, RepositoryFacts
+
+
+@final
+class MemoryRepositories(Repositories):
+    """Repositories in memory."""
+
+    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle) -> None:
+        self._lakefs = lakefs
+        self._handle = handle
+
+    async def read(self, repository: RepositoryId) -> RepositoryFacts:
+        def facts() -> RepositoryFacts:
+            state = self._lakefs.repository(repository)
+            return RepositoryFacts(
+                repository=repository,
+                default_branch=state.default_branch,
+                storage_namespace=f"mem://{repository}",
+                read_only=state.read_only,
+            )
+
+        return await self._handle.ask("repositories.read", facts)

@@ -1,0 +1,195 @@
+"""Builds repositories and history, and acts as anybody who is not a worker.
+
+Synchronous and without faults: what a human, another tool or a test's set-up does to the same
+lakeFS. Knows no port; workers have their handles.
+"""
+
+from collections.abc import Mapping
+
+from perago.adapters.memory.commit_graph import Commit
+from perago.adapters.memory.committing import commit_branch
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.merging import merge_into_branch
+from perago.adapters.memory.naming import create_branch, create_tag, delete_branch, relocate_branch
+from perago.adapters.memory.object_tree import Tree
+from perago.adapters.memory.storing import delete_objects, write_object
+from perago.adapters.memory.three_way_merge import ConflictingPaths, Strategy, merge_trees
+from perago.domain.outcome import Merged
+from perago.domain.references import (
+    NO_METADATA,
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+)
+from perago.ports.branches import MergeRequest
+from perago.ports.commits import CommitRequest
+from perago.ports.errors import RequestRefusedError
+from perago.ports.objects import DEFAULT_CONTENT_TYPE
+
+MAIN = BranchName("main")
+
+
+class RepositoryBuilder:
+    """One repository in the hands of somebody else."""
+
+    def __init__(self, lakefs: MemoryLakeFS, name: str) -> None:
+        self.lakefs = lakefs
+        self._state = lakefs.create_repository(name)
+
+    @property
+    def id(self) -> RepositoryId:
+        """The repository."""
+        return self._state.id
+
+    def head(self, branch: str = MAIN) -> CommitRecord:
+        """The head of a branch."""
+        return self._state.branch(BranchName(branch)).head.record
+
+    def history(self, branch: str = MAIN) -> list[CommitRecord]:
+        """The head and its first parents, down to the root."""
+        return [
+            commit.record for commit in self._state.graph.first_parents(self.head(branch).commit)
+        ]
+
+    def files(self, ref: str = MAIN) -> dict[str, bytes]:
+        """Every object a reference shows, with its bytes."""
+        return {path: stored.content for path, stored in self._state.tree_of(ref).under("")}
+
+    def branch_names(self) -> set[str]:
+        """Every branch there is."""
+        return set(self._state.branches)
+
+    def tags(self) -> dict[TagName, CommitId]:
+        """Every tag there is."""
+        return dict(self._state.tags)
+
+    def branch(self, name: str, source: str = MAIN) -> BranchName:
+        """Create a branch."""
+        create_branch(self.lakefs, self.id, BranchName(name), self._commit(source).id)
+        return BranchName(name)
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch."""
+        delete_branch(self.lakefs, self.id, BranchName(name))
+
+    def tag(self, name: str, ref: str) -> None:
+        """Create a tag."""
+        create_tag(self.lakefs, self.id, TagName(name), self._commit(ref).id)
+
+    def delete_tag(self, name: str) -> None:
+        """Remove a tag, whatever hooks say."""
+        self._state.tags.pop(TagName(name), None)
+
+    def protect(self, pattern: str = MAIN) -> None:
+        """Protect branches by name pattern; in force at once."""
+        self._state.protected_patterns.add(pattern)
+
+    def make_read_only(self) -> None:
+        """Refuse every write from now on."""
+        self._state.read_only = True
+
+    def write(
+        self,
+        path: str,
+        content: bytes | None,
+        branch: str = MAIN,
+        *,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> None:
+        """Write one object, or delete it (None), and leave that uncommitted."""
+        if content is None:
+            delete_objects(self.lakefs, self.id, BranchName(branch), [path])
+            return
+        stored = self.lakefs.new_object(content, content_type=content_type, metadata=metadata)
+        write_object(self.lakefs, self.id, BranchName(branch), path, stored)
+
+    def discard_uncommitted(self, branch: str = MAIN) -> None:
+        """Reset a branch: forget what is not committed."""
+        self._state.branch(BranchName(branch)).discard()
+
+    def commit(
+        self,
+        files: Mapping[str, bytes | None],
+        branch: str = MAIN,
+        *,
+        metadata: Mapping[str, str] = NO_METADATA,
+        message: str = "files",
+        unchecked: bool = False,
+    ) -> CommitId:
+        """Write files (None deletes one) and commit them; without files, an empty commit."""
+        for path, content in files.items():
+            self.write(path, content, branch)
+        request = CommitRequest(
+            self.id, BranchName(branch), message, metadata, allow_empty=not files
+        )
+        return commit_branch(self.lakefs, request, unchecked=unchecked)
+
+    def merge(
+        self,
+        source: str,
+        target: str = MAIN,
+        *,
+        squash: bool = False,
+        strategy: Strategy = Strategy.NONE,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> CommitId:
+        """Merge as a person does, without squash unless asked."""
+        request = MergeRequest(self.id, source, BranchName(target), "merge", metadata)
+        answer = merge_into_branch(self.lakefs, request, squash=squash, strategy=strategy)
+        if not isinstance(answer, Merged):
+            raise RequestRefusedError(f"merge of {source} into {target}: {answer}")
+        return answer.commit
+
+    def reset_hard(self, to: str, branch: str = MAIN) -> None:
+        """Point a branch to what a reference means now."""
+        relocate_branch(self.lakefs, self.id, BranchName(branch), to)
+
+    def revert(self, ref: str, branch: str = MAIN) -> CommitId:
+        """Take back what a commit did, with a new commit."""
+        undone = self._commit(ref)
+        parent = self._first_parent(undone)
+        return self._replay(branch, base=undone.tree, source=parent.tree, message=f"revert {ref}")
+
+    def cherry_pick(self, ref: str, branch: str = MAIN) -> CommitId:
+        """Do again what a commit did; message and metadata are copied."""
+        picked = self._commit(ref)
+        metadata = {**picked.record.metadata, "cherry-pick-origin": picked.id}
+        return self._replay(
+            branch,
+            base=self._first_parent(picked).tree,
+            source=picked.tree,
+            message=picked.record.message,
+            metadata=metadata,
+        )
+
+    def _replay(
+        self,
+        branch: str,
+        *,
+        base: Tree,
+        source: Tree,
+        message: str,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> CommitId:
+        target = self._state.branch(BranchName(branch))
+        merged = merge_trees(base=base, source=source, target=target.head.tree)
+        if isinstance(merged, ConflictingPaths):
+            raise RequestRefusedError(f"{message} on {branch}: conflict in {merged.paths}")
+        commit = self._state.graph.add(
+            merged,
+            parents=(target.head.id,),
+            message=message,
+            metadata=metadata,
+            created_at=self.lakefs.now(),
+        )
+        target.move(commit)
+        return commit.id
+
+    def _commit(self, ref: str) -> Commit:
+        return self._state.commit_of(ref)
+
+    def _first_parent(self, commit: Commit) -> Commit:
+        return self._state.graph[commit.record.parents[0]]
