@@ -1,0 +1,34 @@
+"""A process that creates an attempt directory and dies without tidying up."""
+
+import asyncio
+import multiprocessing
+import os
+from pathlib import Path
+
+from tests.contract.local_adapters import DIRECTORIES
+
+from perago.ports.attempt_directory import AttemptMarker
+
+
+def crash_after_creating(
+    adapter: str, root: Path, marker: AttemptMarker, staging: tuple[str, str] | None = None
+) -> Path:
+    """Let another process create the directory, maybe record a staging branch, and die."""
+    owner = multiprocessing.get_context("spawn").Process(
+        target=_own, args=(adapter, root, marker, staging)
+    )
+    owner.start()
+    owner.join()
+    (directory,) = root.glob("task_id=*")
+    return directory
+
+
+def _own(adapter: str, root: Path, marker: AttemptMarker, staging: tuple[str, str] | None) -> None:
+    async def own() -> None:
+        directories = DIRECTORIES[adapter](root)
+        directory = await directories.create(marker)
+        if staging is not None:
+            await directories.record_staging(directory, *staging)
+        os._exit(0)
+
+    asyncio.run(own())

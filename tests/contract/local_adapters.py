@@ -1,0 +1,53 @@
+"""The registry of what needs no server: clocks, identities, concurrency, listeners, directories.
+
+One dictionary per suite: name -> a function that opens the adapter.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.identities import SeededIdentities
+from perago.adapters.memory.progress import RecordingProgress
+from perago.adapters.observability.progress_log import ProgressLog
+from perago.adapters.system.clock import SystemClock
+from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.identities import SystemIdentities
+from perago.ports.attempt_directory import AttemptDirectories
+from perago.ports.clock import Clock
+from perago.ports.concurrency import Concurrency
+from perago.ports.identities import Identities
+from perago.ports.progress import Progress
+
+CLOCKS: Mapping[str, Callable[[], Clock]] = {"memory": VirtualClock, "system": SystemClock}
+
+IDENTITIES: Mapping[str, Callable[[], Identities]] = {
+    "memory": lambda: SeededIdentities(7),
+    "system": SystemIdentities,
+}
+
+CONCURRENCY: Mapping[str, Callable[[], Concurrency]] = {
+    "memory": SequentialConcurrency,
+    "asyncio": AsyncioConcurrency,
+}
+
+PROGRESS: Mapping[str, Callable[[], Progress]] = {
+    "memory": RecordingProgress,
+    "log": ProgressLog,
+}
+
+
+def _local(root: Path) -> AttemptDirectories:
+    return LocalAttemptDirectories(root, SystemClock(), SequentialConcurrency())
+
+
+def _threaded(root: Path) -> AttemptDirectories:
+    return LocalAttemptDirectories(root, SystemClock(), AsyncioConcurrency())
+
+
+DIRECTORIES: Mapping[str, Callable[[Path], AttemptDirectories]] = {
+    "local": _local,
+    "local in threads": _threaded,
+}

@@ -1,0 +1,156 @@
+"""Laws of perago.ports.attempt_directory."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+from tests.contract.attempt_owner import crash_after_creating
+from tests.contract.local_adapters import DIRECTORIES
+
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
+from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.ports.attempt_directory import AttemptDirectories, AttemptMarker
+from perago.ports.errors import ExistsError, WorkspaceLostError
+
+
+@pytest.fixture(params=list(DIRECTORIES))
+def adapter(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "attempts"
+
+
+@pytest.fixture
+def directories(adapter: str, root: Path) -> AttemptDirectories:
+    return DIRECTORIES[adapter](root)
+
+
+def marker(execution_id: str = "e1", task_id: str = "t1") -> AttemptMarker:
+    attempt = AttemptSnapshot(
+        workflow_id="w1",
+        task_id=task_id,
+        reference_name="clean_ref",
+        task_type="clean",
+        status=AttemptStatus.IN_PROGRESS,
+        retry_count=2,
+        seq=5,
+        iteration=1,
+        scheduled_time=17,
+    )
+    return AttemptMarker(attempt, ExecutionId(execution_id), owner_worker_id="worker-1")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+async def test_A1_create_is_exclusive(directories: AttemptDirectories) -> None:
+    directory = await directories.create(marker())
+    assert [path.name for path in directory.iterdir()] == [ATTEMPT_MARKER]
+    with pytest.raises(ExistsError):
+        await directories.create(marker())
+    assert await directories.create(marker("e2")) != directory
+
+
+async def test_A2_directories_are_private(directories: AttemptDirectories, root: Path) -> None:
+    directory = await directories.create(marker())
+    assert [mode(directory), mode(root)] == [0o700, 0o700]
+
+
+async def test_A3_marker_reads_back(adapter: str, root: Path) -> None:
+    crash_after_creating(adapter, root, marker())
+    (leftover,) = await DIRECTORIES[adapter](root).leftovers(older_than_seconds=0)
+    assert leftover.marker == marker()
+
+
+async def test_A4_staging_is_recorded(adapter: str, root: Path) -> None:
+    crash_after_creating(adapter, root, marker(), staging=("repo", "perago-staging-x"))
+    (leftover,) = await DIRECTORIES[adapter](root).leftovers(older_than_seconds=0)
+    assert leftover.marker is not None
+    assert (leftover.marker.repository, leftover.marker.staging_branch) == (
+        "repo",
+        "perago-staging-x",
+    )
+
+
+async def test_A5_check_finds_a_vanished_directory(directories: AttemptDirectories) -> None:
+    directory = await directories.create(marker())
+    await directories.check(directory, ExecutionId("e1"))
+    shutil.rmtree(directory)
+    with pytest.raises(WorkspaceLostError):
+        await directories.check(directory, ExecutionId("e1"))
+
+
+async def test_A6_check_finds_a_foreign_directory(directories: AttemptDirectories) -> None:
+    directory = await directories.create(marker())
+    with pytest.raises(WorkspaceLostError):
+        await directories.check(directory, ExecutionId("e2"))
+    text = (directory / ATTEMPT_MARKER).read_text()
+    (directory / ATTEMPT_MARKER).unlink()
+    with pytest.raises(WorkspaceLostError):
+        await directories.check(directory, ExecutionId("e1"))
+    directory.rename(directory.with_name("moved"))
+    directory.mkdir()
+    (directory / ATTEMPT_MARKER).write_text(text)
+    with pytest.raises(WorkspaceLostError):
+        await directories.check(directory, ExecutionId("e1"))
+
+
+async def test_A7_remove_is_idempotent(directories: AttemptDirectories) -> None:
+    directory = await directories.create(marker())
+    (directory / "deep" / "er").mkdir(parents=True)
+    (directory / "deep" / "er" / "file").write_bytes(b"x")
+    await directories.remove(directory)
+    assert not directory.exists()
+    await directories.remove(directory)
+
+
+async def test_A8_remove_refuses_what_is_not_ours(
+    directories: AttemptDirectories, root: Path
+) -> None:
+    foreign = root / "task_id=t9-exec=e9"
+    foreign.mkdir(parents=True)
+    with pytest.raises(WorkspaceLostError):
+        await directories.remove(foreign)
+    assert foreign.is_dir()
+
+
+async def test_A9_live_owners_are_no_leftovers(adapter: str, root: Path) -> None:
+    directory = await DIRECTORIES[adapter](root).create(marker())
+    (directory / ATTEMPT_MARKER).unlink()
+    assert await DIRECTORIES[adapter](root).leftovers(older_than_seconds=0) == []
+
+
+@pytest.mark.parametrize("loses_marker", [False, True], ids=["with marker", "marker removed"])
+async def test_A10_dead_owners_are_leftovers(adapter: str, root: Path, loses_marker: bool) -> None:  # noqa: FBT001
+    directory = crash_after_creating(adapter, root, marker())
+    if loses_marker:
+        (directory / ATTEMPT_MARKER).unlink()
+    survivor = DIRECTORIES[adapter](root)
+    assert await survivor.leftovers(older_than_seconds=3600) == []
+    (leftover,) = await survivor.leftovers(older_than_seconds=0)
+    assert leftover.path == directory
+    await survivor.remove(directory)
+    assert await survivor.leftovers(older_than_seconds=0) == []
+
+
+async def test_A11_names_are_safe(directories: AttemptDirectories, root: Path) -> None:
+    created = [
+        await directories.create(marker(execution_id, task_id))
+        for execution_id, task_id in [
+            ("e/../..", "../../t"),
+            ("e 1", "a b"),
+            ("e_1", "a_b"),
+            ("..", "."),
+            ("é" * 300, "x" * 300),
+        ]
+    ]
+    assert len(set(created)) == len(created)
+    for directory in created:
+        assert directory.parent == root
+        assert len(os.fsencode(directory.name)) <= 255
