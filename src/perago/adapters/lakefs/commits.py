@@ -3,11 +3,12 @@
 Spells out every option. Must not know policies, nor what a walk is good for.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import final
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.commit_records import commit_record, walk_first_parents
 from perago.adapters.lakefs.error_mapping import Operation
+from perago.adapters.lakefs.object_entries import change_page
 from perago.domain.references import (
     BranchName,
     CommitId,
@@ -15,11 +16,8 @@ from perago.domain.references import (
     FirstParentWalk,
     RepositoryId,
 )
-from perago.ports.commits import Change, ChangeKind, ChangePage, CommitRequest, Commits
+from perago.ports.commits import ChangePage, CommitRequest, Commits
 from perago.ports.errors import BranchMissingError
-
-if TYPE_CHECKING:
-    from lakefs_sdk.models.diff_list import DiffList
 
 
 @final
@@ -79,20 +77,20 @@ class LakeFSCommits(Commits):
         after: str = "",
         amount: int = 1000,
     ) -> ChangePage:
-        page = await self._client.ask(
-            Operation("compare", f"{repository}/{left} with {right}"),
+        query = {
             # Two dots: the trees as they are. The default asks what a merge would bring.
-            lambda sdk: sdk.refs.diff_refs(
-                repository,
-                left,
-                right,
-                type="two_dot",
-                prefix=prefix,
-                after=after,
-                amount=amount,
-            ),
+            "type": "two_dot",
+            "include_right_stats": "true",
+            "prefix": prefix,
+            "after": after,
+            "amount": str(amount),
+        }
+        place = ("repositories", repository, "refs", left, "diff", right)
+        body = await self._client.ask(
+            Operation("compare", f"{repository}/{left} with {right}"),
+            lambda sdk: sdk.raw.fetch(place, query),
         )
-        return _change_page(page)
+        return change_page(body)
 
     async def uncommitted_page(
         self,
@@ -106,15 +104,7 @@ class LakeFSCommits(Commits):
         operation = Operation(
             "list uncommitted objects of", f"{repository}/{branch}", missing=BranchMissingError
         )
-        page = await self._client.ask(
-            operation,
-            lambda sdk: sdk.branches.diff_branch(
-                repository, branch, prefix=prefix, after=after, amount=amount
-            ),
-        )
-        return _change_page(page)
-
-
-def _change_page(page: "DiffList") -> ChangePage:
-    changes = tuple(Change(diff.path, ChangeKind(diff.type)) for diff in page.results)
-    return ChangePage(changes, more=page.pagination.has_more)
+        place = ("repositories", repository, "branches", branch, "diff")
+        query = {"prefix": prefix, "after": after, "amount": str(amount)}
+        body = await self._client.ask(operation, lambda sdk: sdk.raw.fetch(place, query))
+        return change_page(body)

@@ -4,19 +4,18 @@ Knows one object or one page at a time; what is moved, and in which order, is de
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.error_mapping import Operation, port_error
 from perago.adapters.lakefs.exchange import Refused
 from perago.adapters.lakefs.local_file import FileSource, open_source, write_new
+from perago.adapters.lakefs.object_entries import object_entry, object_page
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.errors import BranchMissingError, ObjectMissingError
 from perago.ports.objects import (
-    DEFAULT_CONTENT_TYPE,
     LIST_AMOUNT_MAX,
     ObjectEntry,
     ObjectPage,
@@ -47,10 +46,12 @@ class LakeFSObjects(Objects):
         amount: int = LIST_AMOUNT_MAX,
     ) -> ObjectPage:
         query = {"prefix": prefix, "after": after, "amount": str(amount), "user_metadata": "true"}
-        return await self._client.ask(
+        place = (*_object_path(repository, "refs", ref), "ls")
+        body = await self._client.ask(
             Operation("list objects of", f"{repository}/{ref}/{prefix}"),
-            lambda sdk: _list_page(sdk, (repository, ref), query),
+            lambda sdk: sdk.raw.fetch(place, query),
         )
+        return object_page(body)
 
     async def read(self, repository: RepositoryId, ref: str, path: str) -> bytes:
         return await self._client.ask(
@@ -80,7 +81,7 @@ class LakeFSObjects(Objects):
                     _upload_headers(upload, source.size),
                     source,
                 )
-            return _entry(json.loads(answer))
+            return object_entry(json.loads(answer))
 
         operation = Operation(
             "upload",
@@ -130,27 +131,7 @@ class LakeFSObjects(Objects):
                 sdk.new_copy(src_ref=source_ref, src_path=source_path, force=False, shallow=None),
             ),
         )
-        return ObjectEntry(
-            path=stats.path,
-            checksum=stats.checksum,
-            size=stats.size_bytes or 0,
-            modified_at=stats.mtime,
-            content_type=stats.content_type or DEFAULT_CONTENT_TYPE,
-            metadata=MappingProxyType(dict(stats.metadata or {})),
-        )
-
-
-def _list_page(
-    sdk: "LakeFSSdk", place: tuple[RepositoryId, str], query: Mapping[str, str]
-) -> ObjectPage:
-    """One page, without the generated models: they cost ten times the request itself."""
-    repository, ref = place
-    body = sdk.raw.fetch((*_object_path(repository, "refs", ref), "ls"), query)
-    page = json.loads(body)
-    return ObjectPage(
-        entries=tuple(_entry(stats) for stats in page["results"]),
-        more=page["pagination"]["has_more"],
-    )
+        return object_entry(stats.dict())
 
 
 def _object_path(repository: str, kind: str, name: str) -> tuple[str, ...]:
@@ -164,14 +145,3 @@ def _upload_headers(upload: ObjectUpload, size: int) -> dict[str, str]:
     return headers | {
         f"{METADATA_HEADER_PREFIX}{name}": value for name, value in upload.metadata.items()
     }
-
-
-def _entry(stats: Mapping[str, Any]) -> ObjectEntry:
-    return ObjectEntry(
-        path=stats["path"],
-        checksum=stats["checksum"],
-        size=stats["size_bytes"],
-        modified_at=stats["mtime"],
-        content_type=stats.get("content_type") or DEFAULT_CONTENT_TYPE,
-        metadata=MappingProxyType(dict(stats.get("metadata") or {})),
-    )

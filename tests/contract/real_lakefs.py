@@ -1,0 +1,211 @@
+"""A real lakeFS as the contract suites see it.
+
+Set-up goes through the adapter's own client. Must not know any law.
+"""
+
+import asyncio
+import io
+import json
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import final
+
+import pytest
+from tests.contract.lakefs_world import MAIN, LakeFSWorld
+from tools.servers import LakefsServer
+from tools.servers.http import ask
+
+from perago.adapters.lakefs.branch_protection import covers
+from perago.adapters.lakefs.branches import LakeFSBranches
+from perago.adapters.lakefs.client import LakeFSClient
+from perago.adapters.lakefs.commits import LakeFSCommits
+from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.error_mapping import Operation
+from perago.adapters.lakefs.objects import LakeFSObjects
+from perago.adapters.lakefs.repositories import LakeFSRepositories
+from perago.adapters.lakefs.tags import LakeFSTags
+from perago.domain.outcome import RelocationRefused
+from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
+from perago.ports.commits import CommitRequest
+from perago.ports.errors import BrokenActionsError
+from perago.ports.objects import DEFAULT_CONTENT_TYPE
+
+SET_UP = Operation("set up", "a contract test", writes=True)
+PROTECTION_LOOKS_MAX = 60
+PROTECTION_PAUSE_SECONDS = 0.5
+UNCHECKED_TRIES_MAX = 10
+
+
+@final
+class RealLakeFS(LakeFSWorld):
+    """The adapters under test, and set-up on the same server."""
+
+    def __init__(self, client: LakeFSClient, server: LakefsServer) -> None:
+        self._client = client
+        self._server = server
+        self._branches = LakeFSBranches(client)
+        self._commits = LakeFSCommits(client)
+        self._tags = LakeFSTags(client)
+        self._objects = LakeFSObjects(client)
+        self._repositories = LakeFSRepositories(client)
+
+    @property
+    def branches(self) -> LakeFSBranches:
+        """The branches under test."""
+        return self._branches
+
+    @property
+    def commits(self) -> LakeFSCommits:
+        """The commits under test."""
+        return self._commits
+
+    @property
+    def tags(self) -> LakeFSTags:
+        """The tags under test."""
+        return self._tags
+
+    @property
+    def objects(self) -> LakeFSObjects:
+        """The objects under test."""
+        return self._objects
+
+    @property
+    def repositories(self) -> LakeFSRepositories:
+        """The repositories under test."""
+        return self._repositories
+
+    async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
+        """Create one of a unique name."""
+        name = self.unique_name("perago-test")
+        await self._tell(
+            "POST",
+            "/repositories",
+            {
+                "name": name,
+                "storage_namespace": self._server.storage_namespace(name),
+                "default_branch": MAIN,
+                "read_only": read_only,
+            },
+        )
+        return RepositoryId(name)
+
+    async def write(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        path: str,
+        content: bytes,
+        *,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> None:
+        """Upload one object."""
+        headers = {"Content-Type": content_type, "Content-Length": str(len(content))}
+        headers |= {f"x-lakefs-meta-{name}": value for name, value in metadata.items()}
+        place = ("repositories", repository, "branches", branch, "objects")
+        await self._client.ask(
+            SET_UP,
+            lambda sdk: sdk.raw.send(place, {"path": path}, headers, io.BytesIO(content)),
+        )
+
+    async def commit_files(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        files: Mapping[str, bytes | None],
+        *,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> CommitId:
+        """Upload or delete each, then commit."""
+        for path, content in files.items():
+            if content is not None:
+                await self.write(repository, branch, path, content)
+        gone = [path for path, content in files.items() if content is None]
+        if gone:
+            await self._objects.delete_many(repository, branch, gone)
+        return await self._commits.commit(
+            CommitRequest(repository, branch, "set up", metadata, allow_empty=not files)
+        )
+
+    async def commit_unchecked(
+        self, repository: RepositoryId, branch: BranchName, files: Mapping[str, bytes]
+    ) -> CommitId:
+        """Commit once to make the server remember the list of action files, then at once again.
+
+        The list is kept for some seconds; when it was forgotten in between, the broken files are
+        taken out and it starts over.
+        """
+        for _ in range(UNCHECKED_TRIES_MAX):
+            await self.commit_files(repository, branch, {})
+            try:
+                return await self.commit_files(repository, branch, files)
+            except BrokenActionsError:
+                await self._objects.delete_many(repository, branch, tuple(files))
+        raise TimeoutError(f"{branch} never took {sorted(files)}")
+
+    async def protect(self, repository: RepositoryId, pattern: str) -> None:
+        """Set the rule and wait until the server refuses to reset a branch to where it is."""
+        settings = f"/repositories/{repository}/settings/branch_protection"
+        await self._tell("PUT", settings, [{"pattern": pattern}])
+        page = await self._branches.list_page(repository, "")
+        heads = dict(zip(page.names, page.heads, strict=True))
+        name = next(name for name in page.names if covers(pattern, name))
+        for _ in range(PROTECTION_LOOKS_MAX):
+            answer = await self._branches.relocate(repository, name, heads[name])
+            if isinstance(answer, RelocationRefused):
+                return
+            await asyncio.sleep(PROTECTION_PAUSE_SECONDS)
+        raise TimeoutError(f"{pattern} was never enforced on {name}")
+
+    async def merge_keeping_both_parents(
+        self, repository: RepositoryId, source: str, target: BranchName
+    ) -> CommitId:
+        """Merge as a human does."""
+        merge = f"/repositories/{repository}/refs/{source}/merge/{target}"
+        answer = await self._tell("POST", merge, {})
+        return CommitId(json.loads(answer)["reference"])
+
+    def unique_name(self, prefix: str) -> str:
+        """The prefix and some chance."""
+        return f"{prefix}-{secrets.token_hex(6)}"
+
+    async def _tell(self, method: str, path: str, body: object) -> bytes:
+        """Ask the server past the adapter for what no port offers."""
+        status, answer = await asyncio.to_thread(
+            ask,
+            method,
+            f"{self._server.endpoint}/api/v1{path}",
+            body=body,
+            basic_auth=(self._server.access_key_id, self._server.secret_access_key),
+        )
+        if status >= HTTPStatus.BAD_REQUEST:
+            raise OSError(f"{method} {path}: {status} {answer!r}")
+        return answer
+
+
+@asynccontextmanager
+async def connected(
+    server: LakefsServer, endpoint: str | None = None
+) -> AsyncGenerator[RealLakeFS]:
+    """Connect to a running server, through another endpoint if one is given."""
+    client = LakeFSClient(
+        LakeFSConfiguration(
+            endpoint_url=endpoint or server.endpoint,
+            access_key_id=server.access_key_id,
+            secret_access_key=server.secret_access_key,
+        )
+    )
+    try:
+        yield RealLakeFS(client, server)
+    finally:
+        client.close()
+
+
+@asynccontextmanager
+async def open_real_lakefs(request: pytest.FixtureRequest) -> AsyncGenerator[RealLakeFS]:
+    """Connect to the lakeFS of this session."""
+    server: LakefsServer = request.getfixturevalue("lakefs_server")
+    async with connected(server) as world:
+        yield world
