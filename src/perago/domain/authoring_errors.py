@@ -3,6 +3,8 @@
 Knows no model and no command line; what Perago concludes about an attempt is `errors`.
 """
 
+from typing import cast
+
 from perago.domain.errors import PeragoError
 
 
@@ -24,13 +26,26 @@ class TaskInputError(PeragoError, ValueError):
     code = "PRG-I001"
 
 
+class StoredResultError(PeragoError, ValueError):
+    """An earlier attempt stored a result that today's result model does not describe."""
+
+    code = "PRG-R003"
+
+    def __init__(self, differing: str) -> None:
+        super().__init__(
+            f"the stored result differs from today's result model in: {differing};"
+            " deploy the code that decided, or `perago forget WORKFLOW REFERENCE` to compute again"
+        )
+        self.differing = differing
+
+
 class TaskExecutionError(PeragoError, RuntimeError):
     """A task body ends its attempt on purpose, with a reason meant for Conductor."""
 
     code = "PRG-B003"
 
     def __init__(self, reason: str) -> None:
-        if not isinstance(reason, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(cast("object", reason), str):  # callers need not be type-checked
             message = "reason must be str"
             raise TypeError(message)
         super().__init__(reason)

@@ -4,7 +4,7 @@ Declares only; `guardrails` looks at a tree and judges.
 """
 
 import os
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -36,9 +36,12 @@ class WorkspaceGuardrail(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _require_glob_has_a_minimum(cls, values: object) -> object:
-        if isinstance(values, dict) and values.get("kind") == "require_glob":
-            return {"min_count": DEFAULT_REQUIRE_GLOB_MIN_COUNT} | values
-        return values
+        if not isinstance(values, dict):
+            return values
+        given = cast("dict[str, object]", values)
+        if given.get("kind") == "require_glob":
+            return {"min_count": DEFAULT_REQUIRE_GLOB_MIN_COUNT} | given
+        return given
 
     @model_validator(mode="after")
     def _bounds_fit(self) -> "WorkspaceGuardrail":
@@ -48,9 +51,7 @@ class WorkspaceGuardrail(BaseModel):
                     f"{self.kind} does not accept count bounds", code="PRG-T016"
                 )
         elif self.max_count is not None and (self.min_count or 0) > self.max_count:
-            raise TaskDefinitionError(
-                "guardrail min_count must be <= max_count", code="PRG-T016"
-            )
+            raise TaskDefinitionError("guardrail min_count must be <= max_count", code="PRG-T016")
         return self
 
 

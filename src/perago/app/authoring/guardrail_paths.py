@@ -31,9 +31,7 @@ def check_guardrail_text(text: str) -> None:
             "guardrail paths must be relative to WorkspaceSpec(prefix=...)", code=_CODE
         )
     if text[1:2] == ":" and text[0].isascii() and text[0].isalpha():
-        raise TaskDefinitionError(
-            "drive-qualified guardrail paths are not allowed", code=_CODE
-        )
+        raise TaskDefinitionError("drive-qualified guardrail paths are not allowed", code=_CODE)
     _check_segments(text.split("/"))
 
 

@@ -1,13 +1,26 @@
-"""Calling the team's function: parameters in, validated result out. Nothing around it."""
+"""Calls a task function with validated params and validates what it returns.
+
+For workers and for tests of task bodies. Nothing is downloaded, staged or sent.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perago.app.authoring.envelope import validate_result
+from pydantic import BaseModel
+
+from perago.app.authoring.envelope import (
+    params_model_value,
+    read_params,
+    read_workspace_input,
+    validate_result,
+)
+from perago.app.authoring.guardrails import check_guardrails
 from perago.app.authoring.metric_recorder import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.authoring_errors import TaskInputError
+
+_CODE = "PRG-I007"
 
 
 def invoke_body(
@@ -17,13 +30,54 @@ def invoke_body(
     *,
     metrics: MetricRecorder | None = None,
 ) -> dict[str, Any]:
-    """Validate the parameters, call the function, validate what it returned."""
-    extra = "forbid" if task.strict_params else "ignore"
-    arguments: list[Any] = [] if workspace is None else [workspace]
-    arguments.append(task.params_model.model_validate(dict(params), extra=extra))
+    """Run the function of a task on params as Conductor gave them; return its result as JSON."""
+    return _call(task, params_model_value(task, params), workspace, metrics)
+
+
+def invoke_workspace_task_body(
+    task: TaskDefinition,
+    input_data: Mapping[str, Any],
+    workspace_dir: Path,
+    *,
+    metrics: MetricRecorder | None = None,
+) -> dict[str, Any]:
+    """Run a workspace task on a directory, guardrails included; return `{"result": ...}`."""
+    if task.workspace is None:
+        raise TaskInputError("invoke_workspace_task_body only supports workspace tasks", code=_CODE)
+    read_workspace_input(input_data, strict=False)
+    params = read_params(task, input_data)
+    check_guardrails(workspace_dir, task.workspace.pre, "pre")
+    result = _call(task, params, workspace_dir, metrics)
+    check_guardrails(workspace_dir, task.workspace.post, "post")
+    return {"result": result}
+
+
+def invoke_workspace_free_task(
+    task: TaskDefinition,
+    input_data: Mapping[str, Any],
+    *,
+    metrics: MetricRecorder | None = None,
+) -> dict[str, Any]:
+    """Run a task without a workspace; return `{"result": ...}`."""
+    if task.has_workspace:
+        raise TaskInputError(
+            "invoke_workspace_free_task only supports workspace-free tasks", code=_CODE
+        )
+    return {"result": _call(task, read_params(task, input_data), None, metrics)}
+
+
+def _call(
+    task: TaskDefinition,
+    params: BaseModel,
+    workspace: Path | None,
+    metrics: MetricRecorder | None,
+) -> dict[str, Any]:
+    arguments: list[object] = [] if workspace is None else [workspace]
+    arguments.append(params)
     if task.metrics is not None:
         if metrics is None:
-            text = "metrics-enabled task invocation requires a MetricRecorder"
-            raise TaskInputError(text, code="PRG-I007")
+            raise TaskInputError(
+                "metrics-enabled task invocation requires a MetricRecorder", code=_CODE
+            )
         arguments.append(metrics)
     return validate_result(task, task.fn(*arguments))

@@ -1,0 +1,166 @@
+"""The JSON Schema of a params or result model, in the form a TaskDef carries.
+
+Models are inlined and closed or opened; only recursive ones stay definitions. Validates nothing.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
+
+Schema = dict[str, Any]
+Side = Literal["validation", "serialization"]
+
+_DEFINITION = "#/$defs/"
+_OBJECT_KEYS = frozenset({"type", "properties", "required", "additionalProperties"})
+# Where a schema holds other schemas; what is under any other keyword is data and stays as it is.
+_SCHEMA_KEYS = frozenset(
+    {"items", "additionalProperties", "contains", "not", "propertyNames", "contentSchema"}
+)
+_SCHEMA_LIST_KEYS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
+_SCHEMA_MAP_KEYS = frozenset({"properties", "patternProperties"})
+
+
+class _ContractSchema(GenerateJsonSchema):
+    """Pydantic's schemas without what a model says about itself: its title, docstring, extras."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        return _object_keys_only(super().model_schema(schema))
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return _object_keys_only(super().dataclass_schema(schema))
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return _object_keys_only(super().typed_dict_schema(schema))
+
+
+class _ShapeOnly(_ContractSchema):
+    """For comparing the two sides of a model: a decimal is read and written as text anyway."""
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        del schema
+        return {"type": "string"}
+
+
+def schema_for_model(
+    model: type[BaseModel], *, allow_extra: bool = False, side: Side = "validation"
+) -> Schema:
+    """Return the schema of `model`; `allow_extra` opens its objects, at every level."""
+    generated = _generate(model, side, _ContractSchema)
+    return _Inliner(generated.pop("$defs", {}), allow_extra=allow_extra).document(generated)
+
+
+def schema_for_result(model: type[BaseModel]) -> Schema:
+    """Return the schema of what a task writes.
+
+    A model is described as it is read, like the public 0.6.1 does, unless it writes itself in
+    another shape: computed fields, aliases of one side only, custom serializers.
+    """
+    read, written = (_shape(model, side) for side in ("validation", "serialization"))
+    return schema_for_model(model, side="validation" if read == written else "serialization")
+
+
+def _generate(
+    model: type[BaseModel], side: Side, generator: type[GenerateJsonSchema]
+) -> dict[str, Any]:
+    return model.model_json_schema(mode=side, schema_generator=generator)
+
+
+def _shape(model: type[BaseModel], side: Side) -> object:
+    return _without(_generate(model, side, _ShapeOnly), frozenset({"required", "default"}))
+
+
+def _without(value: object, keywords: frozenset[str], *, names: bool = False) -> object:
+    """Drop keywords from a schema; the names of properties are not keywords."""
+    if isinstance(value, list):
+        return [_without(each, keywords) for each in cast("list[object]", value)]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: _without(each, keywords, names=key in {"properties", "$defs"} and not names)
+        for key, each in cast("dict[str, object]", value).items()
+        if names or key not in keywords
+    }
+
+
+def _object_keys_only(schema: JsonSchemaValue) -> JsonSchemaValue:
+    return {key: value for key, value in schema.items() if key in _OBJECT_KEYS}
+
+
+class _Inliner:
+    """Replaces references by what they stand for, except where that would not end."""
+
+    def __init__(self, definitions: Mapping[str, Schema], *, allow_extra: bool) -> None:
+        self._definitions = definitions
+        self._allow_extra = allow_extra
+        self._recursive = frozenset(name for name in definitions if self._reaches(name, name))
+
+    def document(self, root: Schema) -> Schema:
+        """Return one self-contained schema."""
+        inlined = self._schema(root)
+        if self._recursive:
+            inlined["$defs"] = {
+                name: self._schema(self._definitions[name]) for name in sorted(self._recursive)
+            }
+        return inlined
+
+    def _schema(self, schema: Schema) -> Schema:
+        reference = schema.get("$ref")
+        if isinstance(reference, str):
+            name = reference.removeprefix(_DEFINITION)
+            if name not in self._recursive:
+                beside = {key: value for key, value in schema.items() if key != "$ref"}
+                return self._schema({**self._definitions[name], **beside})
+        inlined = {key: self._keyword(key, value) for key, value in schema.items()}
+        inlined.pop("title", None)
+        if "properties" in inlined:
+            inlined["additionalProperties"] = self._allow_extra
+        return inlined
+
+    def _keyword(self, key: str, value: object) -> object:
+        if key in _SCHEMA_KEYS and isinstance(value, dict):
+            return self._schema(cast("Schema", value))
+        if key in _SCHEMA_LIST_KEYS and isinstance(value, list):
+            return [self._any(each) for each in cast("list[object]", value)]
+        if key in _SCHEMA_MAP_KEYS and isinstance(value, dict):
+            named = cast("Schema", value)
+            return {name: self._any(each) for name, each in named.items()}
+        return value
+
+    def _any(self, schema: object) -> object:
+        return self._schema(cast("Schema", schema)) if isinstance(schema, dict) else schema
+
+    def _reaches(self, start: str, wanted: str) -> bool:
+        seen: set[str] = set()
+        pending = list(_references(self._definitions[start]))
+        while pending:
+            name = pending.pop()
+            if name == wanted:
+                return True
+            if name not in seen:
+                seen.add(name)
+                pending += _references(self._definitions[name])
+        return False
+
+
+def _references(schema: Schema) -> Iterator[str]:
+    """Names of the definitions that a schema refers to directly."""
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        yield reference.removeprefix(_DEFINITION)
+    for below in _subschemas(schema):
+        yield from _references(below)
+
+
+def _subschemas(schema: Schema) -> Iterator[Schema]:
+    for key, value in schema.items():
+        below: list[object] = []
+        if key in _SCHEMA_KEYS:
+            below = [value]
+        elif key in _SCHEMA_LIST_KEYS and isinstance(value, list):
+            below = cast("list[object]", value)
+        elif key in _SCHEMA_MAP_KEYS and isinstance(value, dict):
+            below = list(cast("Schema", value).values())
+        yield from (cast("Schema", each) for each in below if isinstance(each, dict))

@@ -1,0 +1,148 @@
+"""What goes into a task and what comes out: the task input, the params, the result, the output.
+
+Validates values against a task's contract. Runs no body and publishes nothing.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from perago.app.authoring.result_values import json_result, rewritten_result
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.validation_reasons import without_input_values
+from perago.app.authoring.workspace_contract import WorkspaceInput
+from perago.domain.authoring_errors import StoredResultError, TaskInputError
+from perago.domain.errors import ResultNotStorableError
+
+_NULL_WORKSPACE = (
+    "workspace is null: the upstream output was null, or the input expression points at nothing;"
+    " retrying cannot help, look at the task that should have produced the workspace"
+)
+_MISSING = "{kind} task input must contain {keys}"
+
+
+def read_workspace_input(input_data: object, *, strict: bool) -> WorkspaceInput:
+    """Return the workspace of a workspace task's input; `strict` refuses other keys."""
+    data = _keys("workspace", ("workspace", "params"), input_data, strict=strict)
+    workspace = data["workspace"]
+    if workspace is None:
+        raise TaskInputError(_NULL_WORKSPACE, code="PRG-I004")
+    try:
+        return WorkspaceInput.model_validate(workspace)
+    except ValidationError as error:
+        raise without_input_values(
+            error, place="workspace", data=workspace, model=WorkspaceInput
+        ) from None  # the original carries the values
+
+
+def read_params(task: TaskDefinition, input_data: object, *, strict: bool = False) -> BaseModel:
+    """Return the params of a task's input, closed or open as the task says."""
+    if task.has_workspace:
+        data = _keys("workspace", ("workspace", "params"), input_data, strict=strict)
+    else:
+        data = _keys("workspace-free", ("params",), input_data, strict=strict)
+    return params_model_value(task, data["params"])
+
+
+def params_model_value(task: TaskDefinition, params: object) -> BaseModel:
+    """Return the params alone, without the input around them, as the task's model."""
+    try:
+        return task.params_model.model_validate(
+            params, extra="forbid" if task.strict_params else "ignore"
+        )
+    except ValidationError as error:
+        raise without_input_values(
+            error, place="params", data=params, model=task.params_model
+        ) from None  # the original carries the values
+
+
+def validate_result(task: TaskDefinition, raw: object) -> dict[str, Any]:
+    """Return what a body returned as JSON-ready data, checked against its result model."""
+    try:
+        result = json_result(task.output_model, raw)
+    except ValidationError as error:
+        raise without_input_values(
+            error, place="result", data=raw, model=task.output_model
+        ) from None  # the original carries the values
+    try:
+        json.dumps(result, allow_nan=False)
+    except (ValueError, TypeError) as error:
+        raise ResultNotStorableError(str(error)) from error
+    return result
+
+
+def check_stored_result(task: TaskDefinition, stored: Mapping[str, Any]) -> None:
+    """Refuse a stored result that today's result model would not have written.
+
+    A result is compared with what the model writes again, since what is written need not be
+    readable as it stands: computed fields are in it.
+    """
+    try:
+        again = rewritten_result(task.output_model, stored)
+    except ValidationError as error:
+        raise without_input_values(
+            error, place="result", data=stored, model=task.output_model
+        ) from None  # the original carries the values
+    if again != stored:
+        names = ", ".join(sorted(set(again) ^ set(stored))) or "values inside"
+        raise StoredResultError(names)
+
+
+def workspace_task_output(
+    input_workspace: WorkspaceInput, published_ref: str, result: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the output of a workspace task from a result that is validated already."""
+    published = input_workspace.published_output(published_ref)
+    return {"workspace": published.model_dump(mode="json"), "result": dict(result)}
+
+
+def build_workspace_task_output(
+    task: TaskDefinition,
+    input_workspace: WorkspaceInput | Mapping[str, Any],
+    published_ref: str,
+    raw_result: object,
+) -> dict[str, Any]:
+    """Return the output of a workspace task: its input with another commit, and its result."""
+    if not task.has_workspace:
+        raise TaskInputError(
+            "workspace output can only be built for workspace tasks", code="PRG-I007"
+        )
+    workspace = WorkspaceInput.model_validate(input_workspace)
+    result = validate_result(task, raw_result)
+    return workspace_task_output(workspace, published_ref, result)
+
+
+def build_workspace_free_task_output(task: TaskDefinition, raw_result: object) -> dict[str, Any]:
+    """Return the output of a task without a workspace."""
+    if task.has_workspace:
+        raise TaskInputError(
+            "workspace-free output can only be built for workspace-free tasks",
+            code="PRG-I007",
+        )
+    return {"result": validate_result(task, raw_result)}
+
+
+def _keys(
+    kind: str, keys: tuple[str, ...], input_data: object, *, strict: bool
+) -> Mapping[str, object]:
+    expected = _MISSING.format(kind=kind, keys=" and ".join(keys))
+    if not isinstance(input_data, Mapping):
+        raise TaskInputError(f"{expected}; it is no object", code="PRG-I001")
+    data = cast("Mapping[str, object]", input_data)
+    missing = [key for key in keys if key not in data]
+    if "workspace" in missing:
+        raise TaskInputError(
+            f"{expected}; workspace is missing: the upstream output was null or is not mapped",
+            code="PRG-I004",
+        )
+    if missing:
+        raise TaskInputError(expected, code="PRG-I001")
+    unknown = sorted(set(data) - set(keys))
+    if strict and unknown:
+        raise TaskInputError(
+            f"{kind} task input must contain only {' and '.join(keys)}; found {', '.join(unknown)}",
+            code="PRG-I005",
+        )
+    return data

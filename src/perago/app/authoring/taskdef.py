@@ -1,0 +1,132 @@
+"""The Conductor TaskDef of a task: key order, defaults and schemas as the public 0.6.1 writes.
+
+Builds and writes a document; who registers it is not known here.
+"""
+
+import json
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perago.app.authoring.contract_schema import schema_for_model, schema_for_result
+from perago.app.authoring.model_graph import validate_no_root_task_models
+from perago.app.authoring.task_definition import TaskDefinition
+
+TASKDEF_SCHEMA_VERSION = 1
+TASKDEF_SCHEMA_TYPE = "JSON"
+
+CONTROL_FIELD_MAP: Mapping[str, tuple[str, ...]] = {
+    "retryCount": ("retry", "count"),
+    "retryLogic": ("retry", "logic"),
+    "retryDelaySeconds": ("retry", "delay_seconds"),
+    "maxRetryDelaySeconds": ("retry", "max_delay_seconds"),
+    "backoffJitterMs": ("retry", "jitter_ms"),
+    "totalTimeoutSeconds": ("timeout", "total_seconds"),
+    "timeoutPolicy": ("timeout", "policy"),
+    "timeoutSeconds": ("timeout", "seconds"),
+    "responseTimeoutSeconds": ("response_timeout_seconds",),
+    "pollTimeoutSeconds": ("timeout", "poll_seconds"),
+    "concurrentExecLimit": ("limits", "concurrent_exec_limit"),
+    "rateLimitFrequencyInSeconds": ("limits", "rate_limit_frequency_in_seconds"),
+    "rateLimitPerFrequency": ("limits", "rate_limit_per_frequency"),
+}
+
+_NAME = {"minLength": 1, "type": "string"}
+_COMMIT = {"const": "commit", "type": "string"}
+
+
+def build_taskdef(task: TaskDefinition) -> dict[str, Any]:
+    """Return the TaskDef of a task; warns when its lease is shorter than its publish budget."""
+    validate_no_root_task_models(task)
+    _warn_of_short_lease(task)
+    definition: dict[str, Any] = {"name": task.name, "ownerEmail": task.owner_email}
+    if task.description is not None:
+        definition["description"] = task.description
+    for key, path in CONTROL_FIELD_MAP.items():
+        value: Any = task.controls
+        for step in path:
+            value = getattr(value, step)
+        if value is not None:
+            definition[key] = value
+    inputs = {"params": schema_for_model(task.params_model, allow_extra=not task.strict_params)}
+    outputs = {"result": schema_for_result(task.output_model)}
+    if task.has_workspace:
+        inputs = {"workspace": workspace_schema()} | inputs
+        outputs = {"workspace": workspace_schema()} | outputs
+    definition["inputKeys"] = list(inputs)
+    definition["outputKeys"] = list(outputs)
+    definition["inputSchema"] = _schema(f"{task.name}.input", inputs, is_open=True)
+    definition["outputSchema"] = _schema(f"{task.name}.output", outputs, is_open=False)
+    return definition
+
+
+def write_taskdef(task: TaskDefinition, output: Path) -> Path:
+    """Write the TaskDef of a task as JSON and return the path; parents are created."""
+    if output.suffix != ".json":
+        message = "output must be a JSON file path, for example generated/features.build.json"
+        raise ValueError(message)
+    if output.is_dir():
+        message = "output must be a JSON file path, not a directory"
+        raise ValueError(message)
+    document = taskdef_text(build_taskdef(task))
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(document, encoding="utf-8")
+    return output
+
+
+def taskdef_text(definition: Mapping[str, Any]) -> str:
+    """Return a TaskDef as the text that is written to files."""
+    return json.dumps(definition, indent=2) + "\n"
+
+
+def workspace_schema() -> dict[str, Any]:
+    """Schema of the workspace object: closed, with the reference type in either spelling."""
+    return {
+        "properties": {
+            "repository": dict(_NAME),
+            "branch": dict(_NAME),
+            "refType": dict(_COMMIT),
+            "ref_type": dict(_COMMIT),
+            "ref": dict(_NAME),
+        },
+        "required": ["repository", "branch", "ref"],
+        "anyOf": [{"required": ["refType"]}, {"required": ["ref_type"]}],
+        "type": "object",
+        "additionalProperties": False,
+    }
+
+
+def _schema(name: str, properties: dict[str, Any], *, is_open: bool) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": is_open,
+    }
+    definitions: dict[str, Any] = {}
+    for schema in properties.values():
+        definitions |= schema.pop("$defs", {})
+    if definitions:
+        data["$defs"] = definitions
+    return {
+        "name": name,
+        "version": TASKDEF_SCHEMA_VERSION,
+        "type": TASKDEF_SCHEMA_TYPE,
+        "data": data,
+    }
+
+
+def _warn_of_short_lease(task: TaskDefinition) -> None:
+    budget = task.controls.publish_budget
+    if budget is None or (task.workspace is not None and task.workspace.read_only):
+        return
+    lease, needed = task.controls.response_timeout_seconds, budget.response_timeout_seconds
+    if lease < needed:
+        warnings.warn(
+            f"Task '{task.name}' has TaskControls.timeout.response_seconds={lease} which is"
+            f" shorter than publish_budget.response_timeout_seconds={needed};"
+            " responseTimeoutSeconds will use timeout.response_seconds",
+            UserWarning,
+            stacklevel=3,
+        )
