@@ -1,0 +1,172 @@
+"""Rows of the in-memory Conductor: one task attempt, one workflow, and how a port shows them.
+
+Holds state and answers questions about it; what changes it is decided elsewhere.
+"""
+
+from collections.abc import Iterator, Mapping
+from copy import copy, deepcopy
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from perago.adapters.memory.task_settings import TaskSettings
+from perago.domain.attempt import (
+    AttemptRecord,
+    AttemptSnapshot,
+    AttemptStatus,
+    WorkflowSnapshot,
+    WorkflowStatus,
+)
+from perago.ports.workflows import WorkflowRecord
+
+Spec: TypeAlias = Mapping[str, object]
+ITERATION_MARK = "__"
+
+PASSING = frozenset(
+    {AttemptStatus.COMPLETED, AttemptStatus.COMPLETED_WITH_ERRORS, AttemptStatus.SKIPPED}
+)
+
+
+@dataclass(slots=True)
+class TaskRow:
+    """One attempt, as the server stores it; times are its milliseconds."""
+
+    workflow_id: str
+    task_id: str
+    reference_name: str
+    task_type: str
+    spec: Spec
+    settings: TaskSettings
+    input_data: Mapping[str, object]
+    status: AttemptStatus = AttemptStatus.SCHEDULED
+    retry_count: int = 0
+    seq: int = 0
+    iteration: int = 0
+    poll_count: int = 0
+    scheduled_time: int = 0
+    start_time: int = 0
+    update_time: int = 0
+    start_delay_ms: int = 0
+    callback_after_ms: int = 0
+    worker_id: str | None = None
+    retried_task_id: str | None = None
+    retried: bool = False
+    domain: str | None = None
+    output_data: Mapping[str, object] = field(default_factory=dict[str, object])
+    output_is_offloaded: bool = False
+    reason: str | None = None
+    requeueable: bool = True
+
+    @property
+    def is_queued_type(self) -> bool:
+        """Whether workers poll it; the rows of forks, loops and the like are the server's own."""
+        return is_queued(self.spec)
+
+    @property
+    def lets_pass(self) -> bool:
+        """Whether the tasks behind it may be scheduled."""
+        return self.status in PASSING and not self.retried
+
+    @property
+    def queue(self) -> tuple[str, str | None]:
+        """The queue it waits in."""
+        return self.task_type, self.domain
+
+    def snapshot(self) -> AttemptSnapshot:
+        """The facts that fences compare."""
+        return AttemptSnapshot(
+            workflow_id=self.workflow_id,
+            task_id=self.task_id,
+            reference_name=self.reference_name,
+            task_type=self.task_type,
+            status=self.status,
+            retry_count=self.retry_count,
+            seq=self.seq,
+            iteration=self.iteration,
+            poll_count=self.poll_count,
+            start_time=self.start_time,
+            scheduled_time=self.scheduled_time,
+            worker_id=self.worker_id,
+            retried_task_id=self.retried_task_id,
+            retried=self.retried,
+        )
+
+    def record(self) -> AttemptRecord:
+        """The row with what it carries, apart from the server's own copy."""
+        return AttemptRecord(
+            snapshot=self.snapshot(),
+            input_data=deepcopy(dict(self.input_data)),
+            output_data={} if self.output_is_offloaded else deepcopy(dict(self.output_data)),
+            reason=self.reason,
+            response_timeout_seconds=self.settings.response_timeout_seconds,
+            queue_wait_ms=max(0, self.start_time - self.scheduled_time) if self.start_time else 0,
+        )
+
+
+@dataclass(slots=True)
+class WorkflowRun:
+    """One workflow with its rows in the order of their `seq`."""
+
+    workflow_id: str
+    definition: Spec
+    settings: Mapping[str, TaskSettings]
+    input_data: Mapping[str, object]
+    start_time: int
+    task_to_domain: Mapping[str, str]
+    parent: tuple[str, str] | None = None
+    status: WorkflowStatus = WorkflowStatus.RUNNING
+    reason: str | None = None
+    output_data: Mapping[str, object] = field(default_factory=dict[str, object])
+    rows: dict[str, TaskRow] = field(default_factory=dict[str, TaskRow])
+
+    @property
+    def next_seq(self) -> int:
+        """The `seq` of the next row."""
+        return max((row.seq for row in self.rows.values()), default=0) + 1
+
+    def attempts_of(self, reference_name: str) -> list[TaskRow]:
+        """All attempts of one task, oldest first."""
+        return [row for row in self.rows.values() if row.reference_name == reference_name]
+
+    def newest_by_name(self, name: str) -> TaskRow | None:
+        """The newest row of a task; a name inside a loop means its newest iteration."""
+        found = None
+        for row in self.rows.values():
+            if row.reference_name == name or base_name(row.reference_name) == name:
+                found = row
+        return found
+
+    def open_rows(self) -> Iterator[TaskRow]:
+        """Rows that have not ended."""
+        return (row for row in list(self.rows.values()) if not row.status.is_terminal)
+
+    def snapshot(self) -> WorkflowSnapshot:
+        """Status and rows in one answer."""
+        rows = tuple(row.snapshot() for row in self.rows.values())
+        return WorkflowSnapshot(self.workflow_id, self.status, rows)
+
+    def record(self) -> WorkflowRecord:
+        """The workflow as an operator sees it."""
+        return WorkflowRecord(
+            workflow_id=self.workflow_id,
+            status=self.status,
+            reason=self.reason,
+            input_data=deepcopy(dict(self.input_data)),
+            output_data=deepcopy(dict(self.output_data)),
+            attempts=tuple(row.record() for row in self.rows.values()),
+        )
+
+
+def copy_of(row: TaskRow) -> TaskRow:
+    """A row as a server thread holds it between its read and its write."""
+    return copy(row)
+
+
+def base_name(reference_name: str) -> str:
+    """A reference name without the iteration of its loop."""
+    name, mark, iteration = reference_name.rpartition(ITERATION_MARK)
+    return name if mark and iteration.isdigit() else reference_name
+
+
+def is_queued(spec: Spec) -> bool:
+    """Whether a task of a definition is handed to workers."""
+    return spec.get("type", "SIMPLE") == "SIMPLE"

@@ -1,0 +1,227 @@
+"""The in-memory Conductor: one shared state machine behind the ports of any number of workers.
+
+Every verb is one request as the server takes it. Stale messages succeed and change nothing. With
+`race` set, a worker's write lands late, over whatever came in between: the server's unlocked row
+update, made deterministic. Must not know who asks.
+"""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from enum import Enum
+from typing import final
+
+from perago.adapters.memory import attempt_updates, workflow_verbs
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.conductor_rows import TaskRow, WorkflowRun
+from perago.adapters.memory.conductor_state import ConductorState
+from perago.adapters.memory.task_settings import complete_definition
+from perago.adapters.memory.workflow_decider import create_run, decide
+from perago.adapters.memory.workflow_definitions import check_definition
+from perago.adapters.memory.workflow_end import end_workflow
+from perago.adapters.memory.workflow_steps.registry import STEPS
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowStatus
+from perago.ports.task_queue import PollRequest, TerminalUpdate
+
+VERSION = "3.32.3"
+
+
+class Race(Enum):
+    """When the write of one message lands that was overtaken by another."""
+
+    NEVER = "each message is one step"
+    AFTER_DECISION = "after the other was written and decided on"
+    BEFORE_DECISION = "after the other was written, before it was decided on"
+
+
+@final
+@dataclass(slots=True, eq=False)
+class OpenWrite:
+    """A message between its read and its write; `row` is None when it changes nothing."""
+
+    row: TaskRow | None
+    write: Callable[["OpenWrite"], None]
+
+    def land(self) -> None:
+        """Write the row; a second time does nothing."""
+        self.write(self)
+
+
+@final
+class MemoryConductor:
+    """One Conductor installation."""
+
+    def __init__(
+        self,
+        clock: VirtualClock | None = None,
+        *,
+        seed: int = 0,
+        race: Race = Race.NEVER,
+        sweeps: bool = True,
+    ) -> None:
+        self.clock = VirtualClock() if clock is None else clock
+        self.race = race
+        self.sweeps = sweeps
+        self.state = ConductorState(self.clock, seed)
+        self.open_writes: list[OpenWrite] = []
+        self._swept_ms = -1
+
+    def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
+        """Hand out what waits; an empty queue answers at once, for nobody else can fill it."""
+        self.sweep()
+        rows = self.state.take_due((request.task_type, request.domain), request.count)
+        for row in rows:
+            attempt_updates.hand_out(self.state, row, request.worker_id)
+        return tuple(row.record() for row in rows)
+
+    def begin_complete(self, update: TerminalUpdate) -> OpenWrite:
+        """Read for a terminal update; landing it decides the workflow that it named."""
+        row = attempt_updates.terminal_copy(self.state, update)
+        return self._open(row, lambda: self._written(update.attempt.workflow_id))
+
+    def begin_extend_lease(self, attempt: AttemptSnapshot) -> OpenWrite:
+        """Read for a heartbeat; landing it decides nothing."""
+        return self._open(attempt_updates.heartbeat_copy(self.state, attempt.task_id), None)
+
+    def release(self, attempt: AttemptSnapshot) -> None:
+        """Put a running row back on its queue."""
+        row = attempt_updates.released_copy(
+            self.state, attempt.workflow_id, attempt.task_id, attempt.worker_id
+        )
+        if row is not None:
+            self.state.store(row)
+            self.state.enqueue(row)
+            self._written(row.workflow_id)
+
+    def log(self, task_id: str, line: str) -> None:
+        """Keep a line, also of a task that nobody knows."""
+        self.state.logs.setdefault(task_id, []).append(line)
+
+    def put_task_definition(self, definition: Mapping[str, object]) -> None:
+        """Replace one task definition; workflows that run keep the one they started with."""
+        full = complete_definition(definition)
+        self.state.definitions[str(full["name"])] = deepcopy(full)
+
+    def put_workflow_definition(self, definition: Mapping[str, object]) -> None:
+        """Replace one workflow definition; workflows that run keep the one they started with."""
+        full = check_definition(definition, STEPS)
+        version = full["version"]
+        assert isinstance(version, int)
+        self.state.workflow_definitions[str(full["name"]), version] = deepcopy(full)
+
+    def start(
+        self,
+        name: str,
+        workflow_input: Mapping[str, object],
+        *,
+        version: int = 1,
+        task_to_domain: Mapping[str, str],
+    ) -> str:
+        """Start a workflow; its id."""
+        given = deepcopy(dict(workflow_input))
+        run = create_run(self.state, name, version, given, dict(task_to_domain))
+        decide(self.state, run)
+        return run.workflow_id
+
+    def terminate(self, workflow_id: str, reason: str) -> None:
+        """End a workflow; once it has ended this does nothing."""
+        run = self.state.run(workflow_id)
+        if not run.status.is_terminal:
+            end_workflow(self.state, run, WorkflowStatus.TERMINATED, reason)
+        self._written(workflow_id)
+
+    def pause(self, workflow_id: str) -> None:
+        """Schedule nothing new until resumed."""
+        workflow_verbs.pause(self.state.run(workflow_id))
+
+    def resume(self, workflow_id: str) -> None:
+        """Undo a pause and go on."""
+        workflow_verbs.resume(self.state.run(workflow_id))
+        self._written(workflow_id)
+
+    def retry(self, workflow_id: str) -> None:
+        """Continue a failed workflow."""
+        workflow_verbs.retry(self.state, self.state.run(workflow_id))
+        self._written(workflow_id)
+
+    def rerun(
+        self, workflow_id: str, from_task_id: str, task_input: Mapping[str, object] | None
+    ) -> None:
+        """Run an ended workflow again from one of its rows."""
+        run = self.state.run(workflow_id)
+        workflow_verbs.rerun(self.state, run, from_task_id, task_input)
+        self._written(workflow_id)
+
+    def restart(self, workflow_id: str) -> None:
+        """Run an ended workflow again from its start."""
+        workflow_verbs.restart(self.state, self.state.run(workflow_id))
+        self._written(workflow_id)
+
+    def requeue(self, task_type: str) -> None:
+        """Queue every open row of a type, healthy ones included, without changing the rows.
+
+        The server keeps a list of open rows that a row leaves with its first end: after a rerun
+        it is open and not on the list.
+        """
+        for run in self.state.runs.values():
+            for row in run.open_rows():
+                if row.task_type == task_type and row.is_queued_type and row.requeueable:
+                    self.state.enqueue(row)
+
+    def decide(self, workflow_id: str) -> None:
+        """Apply what is due in one workflow and in its parts."""
+        run = self.state.run(workflow_id)
+        for child in self._parts_of(run):
+            decide(self.state, child)
+        self._written(workflow_id)
+
+    def sweep(self) -> None:
+        """Decide every open workflow when the clock has moved, as the server's sweeper does."""
+        if not self.sweeps or self._swept_ms == self.state.now_ms:
+            return
+        self._swept_ms = self.state.now_ms
+        for run in list(self.state.runs.values()):
+            if run.status is WorkflowStatus.RUNNING:
+                self._written(run.workflow_id)
+
+    def _open(self, row: TaskRow | None, decide_after: Callable[[], None] | None) -> OpenWrite:
+        def write(opened: OpenWrite) -> None:
+            if opened not in self.open_writes:
+                return
+            self.open_writes.remove(opened)
+            self._store(opened.row)
+            if opened.row is not None and decide_after is not None:
+                decide_after()
+
+        opened = OpenWrite(row, write)
+        self.open_writes.append(opened)
+        if self.race is Race.NEVER:
+            opened.land()
+        return opened
+
+    def _store(self, row: TaskRow | None) -> None:
+        if row is None or self.state.find_row(row.task_id) is None:
+            return
+        self.state.store(row)
+        if row.status.is_terminal:
+            self.state.dequeue(row)
+
+    def _written(self, workflow_id: str) -> None:
+        """Something was written: decide on it, and let what was overtaken land on its side."""
+        if self.race is Race.BEFORE_DECISION:
+            self._land_overtaken(workflow_id)
+        decide(self.state, self.state.run(workflow_id))
+        if self.race is Race.AFTER_DECISION:
+            self._land_overtaken(workflow_id)
+
+    def _land_overtaken(self, workflow_id: str) -> None:
+        for opened in list(self.open_writes):
+            if opened.row is None or opened.row.workflow_id == workflow_id:
+                opened.land()
+
+    def _parts_of(self, run: WorkflowRun) -> list[WorkflowRun]:
+        return [
+            part
+            for part in self.state.runs.values()
+            if part.parent is not None and part.parent[0] == run.workflow_id
+        ]

@@ -1,0 +1,101 @@
+"""What the in-memory Conductor remembers: definitions, workflows, rows, queues, logs.
+
+Finds and stores; which change follows from which is decided elsewhere.
+"""
+
+from collections.abc import Mapping
+from random import Random
+from uuid import UUID
+
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.conductor_rows import Spec, TaskRow, WorkflowRun
+from perago.ports.errors import MissingError
+
+QueueName = tuple[str, str | None]
+
+
+class ConductorState:
+    """The tables of one installation."""
+
+    def __init__(self, clock: VirtualClock, seed: int) -> None:
+        self.clock = clock
+        self.random = Random(seed)  # noqa: S311 - ids and jitter, no secrets
+        self.definitions: dict[str, Mapping[str, object]] = {}
+        self.workflow_definitions: dict[tuple[str, int], Spec] = {}
+        self.runs: dict[str, WorkflowRun] = {}
+        self.logs: dict[str, list[str]] = {}
+        self._workflow_of_task: dict[str, str] = {}
+        # Task id -> (when it may be polled, order of arrival).
+        self._queues: dict[QueueName, dict[str, tuple[int, int]]] = {}
+        self._arrivals = 0
+
+    @property
+    def now_ms(self) -> int:
+        """The server's clock."""
+        return self.clock.epoch_ms
+
+    def new_id(self) -> str:
+        """An id as the server makes them, from the seed."""
+        return str(UUID(int=self.random.getrandbits(128), version=4))
+
+    def run(self, workflow_id: str) -> WorkflowRun:
+        """A workflow, or MissingError."""
+        run = self.runs.get(workflow_id)
+        if run is None:
+            raise MissingError(f"no such workflow found by id: {workflow_id}")
+        return run
+
+    def find_row(self, task_id: str) -> TaskRow | None:
+        """A row, or None."""
+        workflow_id = self._workflow_of_task.get(task_id)
+        return None if workflow_id is None else self.runs[workflow_id].rows.get(task_id)
+
+    def row(self, task_id: str) -> TaskRow:
+        """A row, or MissingError."""
+        row = self.find_row(task_id)
+        if row is None:
+            raise MissingError(f"no such task found by id: {task_id}")
+        return row
+
+    def store(self, row: TaskRow) -> None:
+        """Write a whole row, as the server does: whatever stood there is gone."""
+        self.runs[row.workflow_id].rows[row.task_id] = row
+        self._workflow_of_task[row.task_id] = row.workflow_id
+
+    def forget(self, row: TaskRow) -> None:
+        """Remove a row; its id is unknown from now on."""
+        self.dequeue(row)
+        self.runs[row.workflow_id].rows.pop(row.task_id, None)
+        self._workflow_of_task.pop(row.task_id, None)
+
+    def enqueue(self, row: TaskRow, after_ms: int = 0) -> None:
+        """Put a row on its queue; a row that is there already takes the new time."""
+        self._arrivals += 1
+        queue = self._queues.setdefault(row.queue, {})
+        queue[row.task_id] = (self.now_ms + after_ms, self._arrivals)
+
+    def dequeue(self, row: TaskRow) -> None:
+        """Take a row off its queue, wherever it stands."""
+        self._queues.get(row.queue, {}).pop(row.task_id, None)
+
+    def take_due(self, queue_name: QueueName, count: int) -> list[TaskRow]:
+        """Take up to `count` rows whose time has come, in the order of their times."""
+        queue = self._queues.get(queue_name)
+        if not queue or count < 1:
+            return []
+        now = self.now_ms
+        due = sorted((place, task_id) for task_id, place in queue.items() if place[0] <= now)
+        taken: list[TaskRow] = []
+        for _, task_id in due:
+            if len(taken) == count:
+                break
+            del queue[task_id]
+            row = self.find_row(task_id)
+            if row is not None and not row.status.is_terminal:
+                taken.append(row)
+        return taken
+
+    def next_due_ms(self) -> int | None:
+        """When the next queued row may be polled; None when every queue is empty."""
+        times = [place[0] for queue in self._queues.values() for place in queue.values()]
+        return min(times, default=None)

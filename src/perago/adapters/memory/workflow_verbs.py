@@ -1,0 +1,124 @@
+"""What an operator does to a workflow: pause, resume, retry, rerun, restart.
+
+Which rows stay, which are forgotten and which are reset is decided here; what runs next is decided
+by the decider afterwards.
+"""
+
+from collections.abc import Mapping
+
+from perago.adapters.memory.conductor_rows import TaskRow, WorkflowRun
+from perago.adapters.memory.conductor_state import ConductorState
+from perago.adapters.memory.task_scheduling import schedule_next
+from perago.adapters.memory.workflow_walk import kind_of
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.ports.errors import RequestRefusedError
+
+# Kinds that wait for other tasks: brought back they wait again, as the same row.
+WAITING_KINDS = frozenset({"JOIN", "DO_WHILE"})
+REPEATABLE = frozenset(
+    {
+        AttemptStatus.FAILED,
+        AttemptStatus.FAILED_WITH_TERMINAL_ERROR,
+        AttemptStatus.TIMED_OUT,
+        AttemptStatus.CANCELED,
+    }
+)
+
+
+def pause(run: WorkflowRun) -> None:
+    """Schedule nothing new; what is scheduled is still handed out."""
+    if run.status.is_terminal:
+        raise _refused(run, "has ended, its status cannot be updated")
+    run.status = WorkflowStatus.PAUSED
+
+
+def resume(run: WorkflowRun) -> None:
+    """Undo a pause."""
+    if run.status is not WorkflowStatus.PAUSED:
+        raise _refused(run, "is not PAUSED, cannot resume")
+    run.status = WorkflowStatus.RUNNING
+
+
+def retry(state: ConductorState, run: WorkflowRun) -> None:
+    """Add an attempt behind the newest of every task that ended badly, past any limit."""
+    if not run.status.is_terminal:
+        raise _refused(run, "is still running, cannot retry")
+    newest = {row.reference_name: row for row in run.rows.values()}
+    failed = [row for row in newest.values() if row.status in REPEATABLE]
+    if not failed:
+        raise _refused(run, "has no retryable tasks; use restart")
+    _bring_back(state, run)
+    for row in failed:
+        if kind_of(row.spec) in WAITING_KINDS:
+            row.status = AttemptStatus.IN_PROGRESS
+        else:
+            schedule_next(state, run, row, delay_ms=0, reason=None)
+
+
+def rerun(
+    state: ConductorState,
+    run: WorkflowRun,
+    from_task_id: str,
+    task_input: Mapping[str, object] | None,
+) -> None:
+    """Run again from one row: it keeps its id and count, everything behind it is forgotten."""
+    if not run.status.is_terminal:
+        raise _refused(run, "is not in terminal state, unable to rerun")
+    row = run.rows.get(from_task_id)
+    if row is None:
+        raise RequestRefusedError(f"task {from_task_id} not found in workflow {run.workflow_id}")
+    for other in list(run.rows.values()):
+        if other.seq > row.seq:
+            state.forget(other)
+        elif kind_of(other.spec) in WAITING_KINDS and other.status is AttemptStatus.CANCELED:
+            other.status = AttemptStatus.IN_PROGRESS
+    _bring_back(state, run)
+    if kind_of(row.spec) in {"SIMPLE", "SUB_WORKFLOW"}:
+        _reset(state, row, task_input)
+    else:
+        state.forget(row)  # walking makes it anew
+
+
+def restart(state: ConductorState, run: WorkflowRun) -> None:
+    """Run again from the start under the same id; the rows are forgotten."""
+    if not run.status.is_terminal:
+        raise _refused(run, "is not in terminal state, unable to restart")
+    for row in list(run.rows.values()):
+        state.forget(row)
+    run.output_data = {}
+    _bring_back(state, run)
+
+
+def _reset(state: ConductorState, row: TaskRow, task_input: Mapping[str, object] | None) -> None:
+    row.status = AttemptStatus.SCHEDULED
+    row.poll_count = 0
+    row.start_time = row.update_time = 0
+    # On a server time has passed since; here the clock may stand still.
+    row.scheduled_time = max(state.now_ms, row.scheduled_time + 1)
+    row.retried = False
+    row.output_data = {}
+    row.output_is_offloaded = False
+    if task_input is not None:
+        row.input_data = dict(task_input)
+    if row.is_queued_type:
+        state.enqueue(row)
+
+
+def _bring_back(state: ConductorState, run: WorkflowRun) -> None:
+    """Set an ended workflow running, and the ones it is a part of."""
+    run.status = WorkflowStatus.RUNNING
+    run.reason = None
+    run.start_time = state.now_ms
+    if run.parent is None:
+        return
+    parent = state.runs.get(run.parent[0])
+    row = None if parent is None else parent.rows.get(run.parent[1])
+    if parent is not None and row is not None and not row.retried:
+        row.status = AttemptStatus.IN_PROGRESS
+        if parent.status.is_terminal:
+            _bring_back(state, parent)
+
+
+def _refused(run: WorkflowRun, why: str) -> RequestRefusedError:
+    name = run.definition["name"]
+    return RequestRefusedError(f"workflow {name}/{run.workflow_id} ({run.status}) {why}")
