@@ -3,12 +3,11 @@
 from collections.abc import AsyncIterator
 
 import pytest
-import pytest_asyncio
 from tests.contract.adapters import LAKEFS, Factory, parameters
 from tests.contract.lakefs_world import LakeFSWorld
 
 
-@pytest_asyncio.fixture(params=parameters(LAKEFS))
+@pytest.fixture(params=parameters(LAKEFS))
 async def lakefs_world(request: pytest.FixtureRequest) -> AsyncIterator[LakeFSWorld]:
     """A lakeFS, in memory or real."""
     factory: Factory[LakeFSWorld] = request.param
