@@ -55,9 +55,12 @@ def find_epoch(
 def retry_chain(
     mine: AttemptSnapshot, rows: Iterable[AttemptSnapshot]
 ) -> tuple[AttemptSnapshot, ...]:
-    """My row and the rows it retries, newest first; a row that is gone ends the chain."""
+    """My row and the rows it retries, newest first; a row that is gone ends the chain.
+
+    Mine is the row as it was polled: a zombie must not take its key from the rerun of its row.
+    """
     by_id = {row.task_id: row for row in rows}
-    chain = [by_id.get(mine.task_id, mine)]
+    chain = [mine]
     for _ in range(CHAIN_ROWS_MAX):
         before = by_id.get(chain[-1].retried_task_id or "")
         if before is None:
@@ -110,7 +113,7 @@ def attempt_mark_tag(attempt: AttemptSnapshot) -> TagName:
 def parse_attempt_mark(tag: TagName) -> AttemptMark | None:
     """Read a mark back from its tag; None for a name that is not one."""
     parts = tag.removeprefix(ATTEMPT_MARK_PREFIX).split("-")
-    if not tag.startswith(ATTEMPT_MARK_PREFIX) or len(parts) != 3 or not parts[2].isdigit():  # noqa: PLR2004 - task, attempt, time
+    if not tag.startswith(ATTEMPT_MARK_PREFIX) or len(parts) != 3 or not parts[2].isdecimal():  # noqa: PLR2004 - task, attempt, time
         return None
     return AttemptMark(parts[1], int(parts[2]))
 

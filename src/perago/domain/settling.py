@@ -102,15 +102,18 @@ def look_after_merge(
     my execution on it or above A   Published       Published
     still the expected head         send again      keep looking
     something else                  NotPublished    keep looking
+
+    Of several commits with my execution the oldest is mine, the others are copies of it. A walk
+    that was cut proves nothing about what is below.
     """
-    for record in walk.above:
+    for record in reversed(walk.above):
         if record.metadata.get(EXECUTION_ID) == execution_id:
             return Published(record.commit)
     head = walk.head.commit
     if head == expected_head:
         return SendAgain() if fenced else KeepLooking(f"the head is still {head}")
-    if fenced:
-        return NotPublished("PRG-F001", f"the head moved from {expected_head} to {head}")
+    if fenced and not walk.truncated:
+        return NotPublished("PRG-F002", f"the head moved from {expected_head} to {head}")
     return KeepLooking(f"the head is {head}, expected {expected_head}")
 
 
