@@ -4,7 +4,7 @@ Two holes are races of the server's unlocked row updates: they are provoked unti
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TypeAlias
 
 import pytest
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.conductor
 Recorder: TypeAlias = Callable[[str, object], None]
 AT_ONCE = 12
 ROUNDS_MAX = 20
-HEARTBEATS = 3
+HEARTBEATS = 4
 
 
 @pytest_asyncio.fixture
@@ -115,6 +115,14 @@ async def held(task: OneTask) -> list[AttemptSnapshot]:
     return polled
 
 
+async def beside_heartbeats(
+    conductor: RealConductor, attempt: AttemptSnapshot, end: Awaitable[None]
+) -> None:
+    """Send what ends the attempt between its heartbeats, all at once."""
+    beats = [conductor.queue.extend_lease(attempt, "old") for _ in range(HEARTBEATS)]
+    await asyncio.gather(*beats[: HEARTBEATS // 2], end, *beats[HEARTBEATS // 2 :])
+
+
 async def test_hole_3_a_heartbeat_beside_a_termination_leaves_a_running_row(
     conductor: RealConductor, record_property: Recorder
 ) -> None:
@@ -122,13 +130,10 @@ async def test_hole_3_a_heartbeat_beside_a_termination_leaves_a_running_row(
     seen = tried = 0
     for _ in range(ROUNDS_MAX):
         attempts = await held(task)
-        beats = [
-            conductor.queue.extend_lease(attempt, "old")
-            for attempt in attempts
-            for _ in range(HEARTBEATS)
-        ]
-        ends = [conductor.workflows.terminate(attempt.workflow_id, "") for attempt in attempts]
-        await asyncio.gather(*beats, *ends)
+        terminate = conductor.workflows.terminate
+        await asyncio.gather(
+            *(beside_heartbeats(conductor, old, terminate(old.workflow_id, "")) for old in attempts)
+        )
         for attempt in attempts:
             assert stale_field(await wide(conductor, attempt)) == "workflow_status"
             seen += await narrow(conductor, attempt) == Current()
@@ -139,6 +144,15 @@ async def test_hole_3_a_heartbeat_beside_a_termination_leaves_a_running_row(
     assert seen, f"the narrow fence noticed all {tried} terminations: the hole has closed"
 
 
+async def outlive_the_first_sweep(
+    conductor: RealConductor, attempts: list[AttemptSnapshot]
+) -> None:
+    """Let leases of a second run out unnoticed: the next sweep is a minute away."""
+    await asyncio.sleep(0.7)
+    await asyncio.gather(*(conductor.queue.extend_lease(attempt, "old") for attempt in attempts))
+    await asyncio.sleep(1.3)
+
+
 async def test_hole_4_a_heartbeat_beside_a_time_out_leaves_two_running_attempts(
     conductor: RealConductor, record_property: Recorder
 ) -> None:
@@ -146,14 +160,12 @@ async def test_hole_4_a_heartbeat_beside_a_time_out_leaves_two_running_attempts(
     seen = tried = 0
     for _ in range(ROUNDS_MAX):
         attempts = await held(task)
-        await asyncio.sleep(1.1)
-        beats = [
-            conductor.queue.extend_lease(attempt, "old")
-            for attempt in attempts
-            for _ in range(HEARTBEATS)
-        ]
-        decisions = [conductor.workflows.decide(attempt.workflow_id) for attempt in attempts]
-        await asyncio.gather(*beats, *decisions)
+        await outlive_the_first_sweep(conductor, attempts)
+        for attempt in attempts:
+            await asyncio.gather(
+                conductor.workflows.decide(attempt.workflow_id),
+                conductor.queue.extend_lease(attempt, "old"),
+            )
         retries = {
             record.snapshot.workflow_id: record.snapshot
             for record in await task.poll("new", AT_ONCE)
