@@ -45,7 +45,15 @@ def raised_by_the_client(cause: Exception) -> ApiException:
         SSLError("[SSL: WRONG_VERSION_NUMBER] wrong version number"),
         raised_by_the_client(ssl.SSLCertVerificationError("self-signed")),
     ],
-    ids=repr,
+    ids=[
+        "refused",
+        "unknown host",
+        "connect time-out",
+        "no proxy",
+        "bad certificate",
+        "plain server",
+        "bad certificate, hidden by the client",
+    ],
 )
 def test_before_the_request_left(error: Exception) -> None:
     assert isinstance(classify(error), NotSent)
@@ -61,7 +69,7 @@ def test_before_the_request_left(error: Exception) -> None:
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), False),
         (AttributeError("'str' object has no attribute 'get'"), False),
     ],
-    ids=repr,
+    ids=["silence", "reset", "cut", "TLS broken off", "not text", "not JSON"],
 )
 def test_after_the_request_left(error: Exception, broken: bool) -> None:  # noqa: FBT001 - a column
     failure = classify(error)
