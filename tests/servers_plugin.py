@@ -18,7 +18,7 @@ from tools.servers.__main__ import FETCHERS
 
 FETCHED_FOR = {
     "lakefs": ("lakefs", "toxiproxy", "versitygw"),
-    "conductor": ("conductor",),
+    "conductor": ("conductor", "toxiproxy"),
     "spark": ("spark-jars",),
 }
 # The first test of a session also waits for its server.
