@@ -11,7 +11,9 @@ from typing import Generic, TypeAlias, TypeVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+from tests.contract.conductor_world import ConductorWorld
 from tests.contract.lakefs_world import LakeFSWorld
+from tests.contract.memory_conductor import open_memory_conductor
 from tests.contract.memory_lakefs import open_memory_lakefs
 
 World = TypeVar("World")
@@ -48,4 +50,18 @@ def _open_real_lakefs(request: pytest.FixtureRequest) -> AbstractAsyncContextMan
 LAKEFS: dict[str, Adapter[LakeFSWorld]] = {
     "memory": Adapter(open_memory_lakefs),
     "lakefs": Adapter(_open_real_lakefs, marker="lakefs"),
+}
+
+
+def _open_real_conductor(
+    request: pytest.FixtureRequest,
+) -> AbstractAsyncContextManager[ConductorWorld]:
+    from tests.contract.real_conductor import open_real_conductor  # noqa: PLC0415
+
+    return open_real_conductor(request)
+
+
+CONDUCTOR: dict[str, Adapter[ConductorWorld]] = {
+    "memory": Adapter(open_memory_conductor),
+    "conductor": Adapter(_open_real_conductor, marker="conductor"),
 }

@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.contract.adapters import LAKEFS, Factory, parameters
+from tests.contract.adapters import CONDUCTOR, LAKEFS, Factory, parameters
+from tests.contract.conductor_world import ConductorWorld
 from tests.contract.lakefs_world import LakeFSWorld
 
 
@@ -11,5 +12,13 @@ from tests.contract.lakefs_world import LakeFSWorld
 async def lakefs_world(request: pytest.FixtureRequest) -> AsyncIterator[LakeFSWorld]:
     """A lakeFS, in memory or real."""
     factory: Factory[LakeFSWorld] = request.param
+    async with factory(request) as world:
+        yield world
+
+
+@pytest.fixture(params=parameters(CONDUCTOR))
+async def conductor_world(request: pytest.FixtureRequest) -> AsyncIterator[ConductorWorld]:
+    """A Conductor, in memory or real."""
+    factory: Factory[ConductorWorld] = request.param
     async with factory(request) as world:
         yield world
