@@ -101,6 +101,8 @@ class Traces:
     directory: Path | None = None
     materialised: Materialised | None = None
     staging: tuple[RepositoryId, BranchName] | None = None
-    scratch: list[tuple[RepositoryId, BranchName]] = field(default_factory=list)
+    scratch: list[tuple[RepositoryId, BranchName]] = field(
+        default_factory=list[tuple[RepositoryId, BranchName]]
+    )
     staging_may_go: bool = True
     decided: bool = False

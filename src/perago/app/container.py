@@ -1,0 +1,239 @@
+"""The composition root: the only module that names adapters.
+
+Adapters are chosen by the scheme of an address: `memory:`, `http:` and `https:` are ours, any
+other scheme is looked up in the entry point group `perago.adapters`. Each is imported when it
+is asked for, so that a command pays only for what it uses. Every provider can be overridden.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Any, TypeVar, cast
+from urllib.parse import urlsplit
+
+from dependency_injector import containers, providers
+
+from perago.app.attempt.world import LakeFS, World
+from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
+from perago.app.fence.canary import Canary
+from perago.app.fence.forget import ForgetTools
+from perago.app.fence.install import FenceTools
+from perago.app.fence.trust import FenceTrust
+from perago.domain.authoring_errors import RuntimeConfigError
+from perago.ports.attempt_directory import AttemptDirectories
+from perago.ports.clock import Clock
+from perago.ports.concurrency import Concurrency
+from perago.ports.identities import Identities
+from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.progress import Progress
+from perago.ports.task_body import TaskBody
+from perago.ports.workspace_pipeline import WorkspacePipeline
+
+ADAPTERS_GROUP = "perago.adapters"
+Connection = TypeVar("Connection", LakeFSConnection, ConductorConnection)
+Installation = TypeVar("Installation", LakeFSInstallation, ConductorInstallation)
+
+
+def open_lakefs(connection: LakeFSConnection | None) -> LakeFSInstallation:
+    """The lakeFS behind an address."""
+    if connection is None:
+        text = "LakeFS config is required for workspace tasks"
+        raise RuntimeConfigError(text, code="PRG-C002")
+    makers = {"memory": _memory_lakefs, "http": _real_lakefs, "https": _real_lakefs}
+    return _maker(connection.url, makers, "lakefs")(connection)
+
+
+def open_conductor(connection: ConductorConnection | None) -> ConductorInstallation:
+    """The Conductor behind an address."""
+    if connection is None:
+        text = "CONDUCTOR_SERVER_URL is required"
+        raise RuntimeConfigError(text, code="PRG-C003")
+    makers = {"memory": _memory_conductor, "http": _real_conductor, "https": _real_conductor}
+    return _maker(connection.url, makers, "conductor")(connection)
+
+
+def _maker(
+    url: str, own: Mapping[str, Callable[[Connection], Installation]], kind: str
+) -> Callable[[Connection], Installation]:
+    """Our maker for the scheme, or somebody's entry point named `<kind>.<scheme>`."""
+    scheme = urlsplit(url).scheme
+    if scheme in own:
+        return own[scheme]
+    found = entry_points(group=ADAPTERS_GROUP, name=f"{kind}.{scheme}")
+    for point in found:
+        return cast("Callable[[Connection], Installation]", point.load())
+    known = ", ".join(sorted({*own, *(_scheme(p.name, kind) for p in _points(kind))}))
+    text = f"no {kind} adapter for {scheme or 'an address without a scheme'}; known: {known}"
+    raise RuntimeConfigError(text, code="PRG-C004")
+
+
+def _points(kind: str) -> list[Any]:
+    points = entry_points(group=ADAPTERS_GROUP)
+    return [point for point in points if point.name.startswith(f"{kind}.")]
+
+
+def _scheme(name: str, kind: str) -> str:
+    return name.removeprefix(f"{kind}.")
+
+
+def _memory_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
+    from perago.adapters.memory.installations import shared_lakefs  # noqa: PLC0415 - lazy
+
+    return shared_lakefs(connection.url)
+
+
+def _memory_conductor(connection: ConductorConnection) -> ConductorInstallation:
+    from perago.adapters.memory.installations import shared_conductor  # noqa: PLC0415 - lazy
+
+    return shared_conductor(connection.url)
+
+
+def _real_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
+    from perago.adapters.lakefs import installation  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.configuration import LakeFSConfiguration  # noqa: PLC0415 - lazy
+
+    return installation.open_lakefs(
+        LakeFSConfiguration(
+            endpoint_url=connection.url,
+            access_key_id=connection.access_key_id,
+            secret_access_key=connection.secret_access_key,
+            ca_file=connection.ca_file,
+            verify_tls=connection.verify_tls,
+            proxy=connection.proxy,
+        )
+    )
+
+
+def _real_conductor(connection: ConductorConnection) -> ConductorInstallation:
+    from perago.adapters.conductor import installation  # noqa: PLC0415 - lazy
+    from perago.adapters.conductor.connection_settings import (  # noqa: PLC0415 - lazy
+        ConductorSettings,
+    )
+
+    return installation.open_conductor(
+        ConductorSettings(
+            url=connection.url,
+            auth_key=connection.auth_key,
+            auth_secret=connection.auth_secret,
+            ca_file=None if connection.ca_file is None else str(connection.ca_file),
+            verify_tls=connection.verify_tls,
+            proxy=connection.proxy,
+        )
+    )
+
+
+def _clock() -> Clock:
+    from perago.adapters.system.clock import SystemClock  # noqa: PLC0415 - lazy
+
+    return SystemClock()
+
+
+def _identities() -> Identities:
+    from perago.adapters.system.identities import SystemIdentities  # noqa: PLC0415 - lazy
+
+    return SystemIdentities()
+
+
+def _concurrency() -> Concurrency:
+    from perago.adapters.system.concurrency import AsyncioConcurrency  # noqa: PLC0415 - lazy
+
+    return AsyncioConcurrency()
+
+
+def _progress() -> Progress:
+    from perago.adapters.observability.progress_log import ProgressLog  # noqa: PLC0415 - lazy
+
+    return ProgressLog()
+
+
+def _directories(
+    connections: Connections, clock: Clock, concurrency: Concurrency
+) -> AttemptDirectories:
+    from perago.adapters.filesystem.attempt_directory import (  # noqa: PLC0415 - lazy
+        LocalAttemptDirectories,
+    )
+
+    return LocalAttemptDirectories(connections.workspace_root, clock, concurrency)
+
+
+def _pipeline(lakefs: LakeFSInstallation, concurrency: Concurrency) -> WorkspacePipeline:
+    from perago.adapters.local.workspace_pipeline import (  # noqa: PLC0415 - lazy
+        LocalWorkspacePipeline,
+    )
+
+    return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency)
+
+
+def _canary(lakefs: LakeFSInstallation, identities: Identities) -> Canary:
+    return Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
+
+
+def _trust(lakefs: LakeFSInstallation, canary: Canary, concurrency: Concurrency) -> FenceTrust:
+    return FenceTrust(
+        objects=lakefs.objects,
+        repositories=lakefs.repositories,
+        canary=canary,
+        concurrency=concurrency,
+    )
+
+
+def _lakefs_ports(
+    lakefs: LakeFSInstallation, pipeline: WorkspacePipeline, trust: FenceTrust
+) -> LakeFS:
+    return LakeFS(
+        branches=lakefs.branches,
+        commits=lakefs.commits,
+        tags=lakefs.tags,
+        objects=lakefs.objects,
+        repositories=lakefs.repositories,
+        pipeline=pipeline,
+        trust=trust,
+    )
+
+
+def _fence_tools(lakefs: LakeFSInstallation, identities: Identities) -> FenceTools:
+    return FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, identities)
+
+
+def _forget_tools(lakefs: LakeFSInstallation, conductor: ConductorInstallation) -> ForgetTools:
+    return ForgetTools(lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue)
+
+
+def _queue(conductor: ConductorInstallation) -> Any:  # noqa: ANN401 - a provider's value
+    return conductor.queue
+
+
+class Container(containers.DeclarativeContainer):
+    """Everything of one process, each part made once and on first use."""
+
+    connections = providers.Dependency(instance_of=Connections)
+
+    clock = providers.Singleton(_clock)
+    identities = providers.Singleton(_identities)
+    concurrency = providers.Singleton(_concurrency)
+    progress = providers.Singleton(_progress)
+    directories = providers.Singleton(_directories, connections, clock, concurrency)
+
+    lakefs = providers.Singleton(open_lakefs, connections.provided.lakefs)
+    conductor = providers.Singleton(open_conductor, connections.provided.conductor)
+    pipeline = providers.Singleton(_pipeline, lakefs, concurrency)
+    canary = providers.Singleton(_canary, lakefs, identities)
+    trust = providers.Singleton(_trust, lakefs, canary, concurrency)
+    lakefs_ports = providers.Singleton(_lakefs_ports, lakefs, pipeline, trust)
+
+    fence_tools = providers.Factory(_fence_tools, lakefs, identities)
+    forget_tools = providers.Factory(_forget_tools, lakefs, conductor)
+
+    body: providers.Dependency[TaskBody] = providers.Dependency(
+        instance_of=cast("type[TaskBody]", object)
+    )
+    world = providers.Factory(
+        World,
+        lakefs=lakefs_ports,
+        queue=providers.Callable(_queue, conductor),
+        body=body,
+        directories=directories,
+        clock=clock,
+        identities=identities,
+        concurrency=concurrency,
+        progress=progress,
+    )
