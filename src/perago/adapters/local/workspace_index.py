@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import final
 
 from perago.adapters.local.directory_scan import ScannedFile, scan, scanned
-from perago.domain.references import NO_METADATA
 from perago.domain.sync_plan import FileFacts
-from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
+from perago.ports.objects import ObjectEntry
 
 _Stamp = tuple[int, int, int, int]
 
@@ -23,8 +22,8 @@ class IndexedFile:
     """One object as it was materialised: its content, and what it says of itself."""
 
     facts: FileFacts
-    content_type: str = DEFAULT_CONTENT_TYPE
-    metadata: Mapping[str, str] = NO_METADATA
+    content_type: str
+    metadata: Mapping[str, str]
 
 
 @final
