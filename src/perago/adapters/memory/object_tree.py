@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from perago.domain.references import NO_METADATA
 from perago.ports.commits import Change, ChangeKind
+from perago.ports.objects import ObjectEntry
 
 _FINGERPRINTS = 1 << 128
 
@@ -32,6 +33,17 @@ class StoredObject:
     def with_content(self, content: bytes) -> "StoredObject":
         """The same object with equal bytes that are kept elsewhere already."""
         return replace(self, content=content)
+
+    def entry(self, path: str) -> ObjectEntry:
+        """What a listing shows of this object at this path."""
+        return ObjectEntry(
+            path=path,
+            checksum=self.checksum,
+            size=len(self.content),
+            modified_at=self.modified_at,
+            content_type=self.content_type,
+            metadata=self.metadata,
+        )
 
     def fingerprint(self, path: str) -> int:
         """A number for this object at this path; a tree's is the sum of its objects'."""
@@ -138,12 +150,12 @@ def diff(left: Tree, right: Tree, prefix: str = "", after: str = "") -> Iterator
 def change_of(path: str, before: StoredObject | None, now: StoredObject | None) -> Change | None:
     """What happened to one path, or None when nothing did."""
     if before is None:
-        return None if now is None else Change(path, ChangeKind.ADDED)
+        return None if now is None else Change(path, ChangeKind.ADDED, now.entry(path))
     if now is None:
         return Change(path, ChangeKind.REMOVED)
     if before.identity == now.identity:
         return None
-    return Change(path, ChangeKind.CHANGED)
+    return Change(path, ChangeKind.CHANGED, now.entry(path))
 
 
 # Pages of one diff come one after the other: the whole answer is worked out once.

@@ -42,7 +42,7 @@ class MemoryObjects(Objects):
     ) -> ObjectPage:
         def page() -> ObjectPage:
             follow = self._lakefs.repository(repository).tree_of(ref).under(prefix, after)
-            entries = tuple(_entry(path, stored) for path, stored in islice(follow, amount))
+            entries = tuple(stored.entry(path) for path, stored in islice(follow, amount))
             return ObjectPage(entries, more=next(follow, None) is not None)
 
         return await self._handle.ask("objects.list_page", page)
@@ -71,7 +71,8 @@ class MemoryObjects(Objects):
                 self._lakefs, repository, branch, upload.path, stored, if_absent=upload.if_absent
             )
 
-        return _entry(upload.path, await self._handle.perform("objects.upload", write))
+        stored = await self._handle.perform("objects.upload", write)
+        return stored.entry(upload.path)
 
     async def delete_many(
         self, repository: RepositoryId, branch: BranchName, paths: Sequence[str]
@@ -97,18 +98,8 @@ class MemoryObjects(Objects):
             )
             return write_object(self._lakefs, repository, branch, target_path, stored)
 
-        return _entry(target_path, await self._handle.perform("objects.copy", duplicate))
-
-
-def _entry(path: str, stored: StoredObject) -> ObjectEntry:
-    return ObjectEntry(
-        path=path,
-        checksum=stored.checksum,
-        size=len(stored.content),
-        modified_at=stored.modified_at,
-        content_type=stored.content_type,
-        metadata=stored.metadata,
-    )
+        stored = await self._handle.perform("objects.copy", duplicate)
+        return stored.entry(target_path)
 
 
 def _read_file(path: Path) -> bytes:
