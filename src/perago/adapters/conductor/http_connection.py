@@ -38,21 +38,10 @@ class HttpConnection:
     def __init__(
         self, settings: ConductorSettings, transport: httpx.BaseTransport | None = None
     ) -> None:
-        threads = settings.call_threads + settings.poll_threads
-        self._client = httpx.Client(
-            verify=_tls(settings),
-            proxy=settings.proxy,
-            timeout=httpx.Timeout(
-                settings.request_timeout_seconds, connect=settings.connect_timeout_seconds
-            ),
-            limits=httpx.Limits(
-                max_connections=threads,
-                max_keepalive_connections=threads,
-                keepalive_expiry=IDLE_SECONDS_MAX,
-            ),
-            transport=transport,
-            follow_redirects=False,  # a redirected POST becomes a GET
-        )
+        try:
+            self._client = _client(settings, transport)
+        except (OSError, ValueError, httpx.InvalidURL) as error:
+            raise NotSentError(f"TLS files or proxy cannot be used: {error}") from error
 
     def request(  # the signature is httpx's
         self,
@@ -66,15 +55,15 @@ class HttpConnection:
     ) -> httpx.Response:
         """Send one request and read its answer."""
         allowed = self._client.timeout if not isinstance(timeout, httpx.Timeout) else timeout
-        request = self._client.build_request(
-            method,
-            url,
-            content=content,
-            params=list(params) if params else None,
-            headers=headers,
-            timeout=allowed,
-        )
         try:
+            request = self._client.build_request(
+                method,
+                url,
+                content=content,
+                params=list(params) if params else None,
+                headers=headers,
+                timeout=allowed,
+            )
             return self._answer(request, allowed.read)
         except NOT_SENT as error:
             raise NotSentError(_said(error)) from error
@@ -104,6 +93,24 @@ class HttpConnection:
             content=b"".join(chunks),
             request=request,
         )
+
+
+def _client(settings: ConductorSettings, transport: httpx.BaseTransport | None) -> httpx.Client:
+    threads = settings.call_threads + settings.poll_threads
+    return httpx.Client(
+        verify=_tls(settings),
+        proxy=settings.proxy,
+        timeout=httpx.Timeout(
+            settings.request_timeout_seconds, connect=settings.connect_timeout_seconds
+        ),
+        limits=httpx.Limits(
+            max_connections=threads,
+            max_keepalive_connections=threads,
+            keepalive_expiry=IDLE_SECONDS_MAX,
+        ),
+        transport=transport,
+        follow_redirects=False,  # a redirected POST becomes a GET
+    )
 
 
 def _tls(settings: ConductorSettings) -> ssl.SSLContext | bool:

@@ -94,3 +94,19 @@ def test_a_compressed_answer_is_readable() -> None:
     )
     transport = httpx.MockTransport(lambda _: packed)
     assert HttpConnection(SETTINGS, transport).request("GET", URL).text == "hello"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ConductorSettings("https://conductor/api", ca_file="no-such-file.pem"),
+        ConductorSettings("https://conductor/api", client_certificate="no-such-file.pem"),
+        ConductorSettings("https://conductor/api", proxy="proxy-without-scheme:3128"),
+    ],
+    ids=["authority", "certificate", "proxy"],
+)
+def test_tls_files_and_proxies_that_cannot_be_used_send_nothing(
+    settings: ConductorSettings,
+) -> None:
+    with pytest.raises(NotSentError, match="TLS files or proxy cannot be used"):
+        HttpConnection(settings)
