@@ -82,8 +82,8 @@ class Scope:
             workspace=ground.workspace,
             prefix=ground.prefix,
             staging_branch=self.staging_branch,
-            policy=ground.level.policy,
-            level=ground.level,
+            policy=ground.level.policy.value,
+            level=ground.level.value,
             execution_key=ground.key if ground.level is Level.SETTLED else None,
             traceparent=self.dispatch.traceparent,
         )

@@ -5,7 +5,7 @@ accepted publications. Which effect is the domain's decision.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from perago.app.attempt.check_attempt import check_attempt
@@ -37,7 +37,7 @@ class Publication:
 
     ref: CommitId
     effect: str
-    adopted: Mapping[str, str] = NO_METADATA
+    adopted: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
 
 
 async def publish(world: World, scope: Scope, staged: StagedReference | None) -> Publication:

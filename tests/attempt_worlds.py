@@ -1,0 +1,119 @@
+"""Worlds of attempts for tests: the real steps on whatever installations a test has.
+
+Decides nothing; a test that needs another part overrides it with `dataclasses.replace`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
+from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
+from perago.adapters.memory.progress import RecordingProgress
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.run_attempt import AttemptReport, run_attempt
+from perago.app.attempt.world import AttemptSettings, LakeFS, World
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.fence.canary import Canary
+from perago.app.fence.install import FenceTools
+from perago.app.fence.trust import FenceTrust
+from perago.app.worker.thread_body import ThreadBody
+from perago.domain.attempt import AttemptRecord
+from perago.ports.clock import Clock
+from perago.ports.concurrency import Concurrency
+from perago.ports.identities import Identities
+from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.lease import Lease
+from perago.ports.task_queue import PollRequest
+
+
+class NoLease(Lease):
+    """Attempts of a test are shorter than their lease."""
+
+    async def end(self) -> None:
+        """Nothing beats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The parts of a world that are neither lakeFS nor Conductor."""
+
+    clock: Clock
+    identities: Identities
+    concurrency: Concurrency
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptWorker:
+    """One worker of a test: its world, its tasks, and what it was told to do."""
+
+    world: World
+    tasks: dict[str, TaskDefinition]
+    settings: AttemptSettings
+    progress: RecordingProgress
+    fence: FenceTools
+    reports: list[AttemptReport] = field(default_factory=list[AttemptReport])
+
+    async def poll(self, task_type: str) -> AttemptRecord | None:
+        """Take one attempt, if there is one."""
+        request = PollRequest(task_type=task_type, worker_id=self.settings.worker_id)
+        records = await self.world.queue.poll(request)
+        return records[0] if records else None
+
+    async def run(self, record: AttemptRecord) -> AttemptReport:
+        """Run one polled attempt to its end."""
+        dispatch = Dispatch(
+            task=self.tasks[record.snapshot.task_type],
+            record=record,
+            execution_id=self.world.identities.new_execution_id(),
+            settings=self.settings,
+        )
+        report = await run_attempt(self.world, dispatch, NoLease())
+        self.reports.append(report)
+        return report
+
+    async def work(self, task_type: str) -> AttemptReport:
+        """Poll one attempt and run it."""
+        record = await self.poll(task_type)
+        assert record is not None, f"no attempt of {task_type} was waiting"
+        return await self.run(record)
+
+
+def attempt_worker(
+    lakefs: LakeFSInstallation,
+    conductor: ConductorInstallation,
+    around: Surroundings,
+    tasks: Iterable[TaskDefinition],
+    settings: AttemptSettings,
+) -> AttemptWorker:
+    """A worker on these installations."""
+    by_name = {task.name: task for task in tasks}
+    progress = RecordingProgress()
+    canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=around.identities)
+    trust = FenceTrust(
+        objects=lakefs.objects,
+        repositories=lakefs.repositories,
+        canary=canary,
+        concurrency=around.concurrency,
+    )
+    world = World(
+        lakefs=LakeFS(
+            branches=lakefs.branches,
+            commits=lakefs.commits,
+            tags=lakefs.tags,
+            objects=lakefs.objects,
+            repositories=lakefs.repositories,
+            pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, around.concurrency),
+            trust=trust,
+        ),
+        queue=conductor.queue,
+        body=ThreadBody(by_name),
+        directories=LocalAttemptDirectories(around.root, around.clock, around.concurrency),
+        clock=around.clock,
+        identities=around.identities,
+        concurrency=around.concurrency,
+        progress=progress,
+    )
+    fence = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, around.identities)
+    return AttemptWorker(world, by_name, settings, progress, fence)

@@ -1,0 +1,156 @@
+"""One attempt end to end on real lakeFS and real Conductor, and the next task reads its output."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from pydantic import BaseModel
+from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+from tests.contract.lakefs_world import MAIN
+from tests.contract.real_lakefs import RealLakeFS, connected
+from tools.servers import ConductorServer, LakefsServer
+
+from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.installation import open_conductor
+from perago.adapters.system.clock import SystemClock
+from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.identities import SystemIdentities
+from perago.app.attempt.world import AttemptSettings
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.fence.install import install_fence
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.publication_policy import PolicySetting
+from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+
+pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
+
+
+class Count(BaseModel):
+    """Parameters of both tasks."""
+
+    add: int
+
+
+class Total(BaseModel):
+    """What both tasks report."""
+
+    files: int
+
+
+def _declare(name: str) -> TaskDefinition:
+    @task(name=name, owner_email="data@example.com", workspace=WorkspaceSpec(prefix="data"))
+    def body(workspace: Path, params: Count) -> Total:
+        for number in range(params.add):
+            (workspace / f"{name}-{number}.txt").write_text(f"{name} {number}")
+        return Total(files=len(list(workspace.glob("*.txt"))))
+
+    definition: TaskDefinition = vars(body)["__perago_task__"]
+    return definition
+
+
+@pytest_asyncio.fixture
+async def conductor(conductor_server: ConductorServer) -> AsyncIterator[ConductorInstallation]:
+    """The real Conductor."""
+    installation = open_conductor(ConductorSettings(url=conductor_server.api_url))
+    yield installation
+    await installation.close()
+
+
+@pytest_asyncio.fixture
+async def lakefs(lakefs_server: LakefsServer) -> AsyncIterator[RealLakeFS]:
+    """The real lakeFS with its set-up verbs."""
+    async with connected(lakefs_server) as world:
+        yield world
+
+
+@pytest.mark.parametrize("policy", list(PolicySetting), ids=list(PolicySetting))
+async def test_two_tasks_publish_one_after_the_other(
+    lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path, policy: PolicySetting
+) -> None:
+    repository = await lakefs.create_repository()
+    start = await lakefs.commit_files(repository, MAIN, {"data/a.txt": b"a", "other/b.txt": b"b"})
+    tasks = [_declare(lakefs.unique_name("first")), _declare(lakefs.unique_name("second"))]
+    worker = _worker(lakefs, conductor, tmp_path, tasks, policy)
+    report = await install_fence(worker.fence, repository, MAIN)
+    workflow = await _start(
+        conductor,
+        tasks,
+        {
+            "repository": repository,
+            "branch": MAIN,
+            "refType": "commit",
+            "ref": report.commit,
+        },
+    )
+
+    first = await worker.work(tasks[0].name)
+    second = await worker.work(tasks[1].name)
+
+    assert (first.error, second.error) == (None, None)
+    ended = await conductor.workflows.read(workflow)
+    assert ended is not None
+    assert ended.status is WorkflowStatus.COMPLETED
+    assert [row.snapshot.status for row in ended.attempts] == [AttemptStatus.COMPLETED] * 2
+    assert second.update is not None
+    assert second.update.output["result"] == {"files": 3}
+    walk = await lakefs.commits.first_parents(repository, MAIN, start, commits_max=10)
+    assert len(walk.above) == 3  # the fence and two publications
+    listed = await lakefs.objects.list_page(repository, MAIN, prefix="")
+    assert {entry.path for entry in listed.entries} >= {"data/a.txt", "other/b.txt"}
+    branches = await lakefs.branches.list_page(repository, "perago-")
+    assert branches.names == ()
+    assert _attempt_directories(tmp_path) == []
+
+
+def _attempt_directories(root: Path) -> list[str]:
+    return [path.name for path in root.iterdir() if path.name.startswith("task")]
+
+
+def _worker(
+    lakefs: RealLakeFS,
+    conductor: ConductorInstallation,
+    root: Path,
+    tasks: list[TaskDefinition],
+    policy: PolicySetting,
+) -> AttemptWorker:
+    around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), root)
+    ports = LakeFSInstallation(
+        lakefs.branches, lakefs.commits, lakefs.tags, lakefs.objects, lakefs.repositories
+    )
+    settings = AttemptSettings(worker_id="worker-1", publication=policy)
+    return attempt_worker(ports, conductor, around, tasks, settings)
+
+
+async def _start(
+    conductor: ConductorInstallation, tasks: list[TaskDefinition], workspace: dict[str, str]
+) -> str:
+    for definition in tasks:
+        await conductor.definitions.put(build_taskdef(definition))
+    first, second = (definition.name for definition in tasks)
+    name = f"flow_{first}"
+    await conductor.workflows.put_definition(
+        {
+            "name": name,
+            "version": 1,
+            "schemaVersion": 2,
+            "ownerEmail": "data@example.com",
+            "tasks": [
+                _row(first, "${workflow.input.workspace}"),
+                _row(second, f"${{{first}.output.workspace}}"),
+            ],
+        }
+    )
+    return await conductor.workflows.start(name, {"workspace": workspace})
+
+
+def _row(name: str, workspace: str) -> dict[str, object]:
+    return {
+        "name": name,
+        "taskReferenceName": name,
+        "type": "SIMPLE",
+        "inputParameters": {"workspace": workspace, "params": {"add": 1}},
+    }
