@@ -187,7 +187,7 @@ class RealLakeFS(LakeFSWorld):
 
 @asynccontextmanager
 async def connected(
-    server: LakefsServer, endpoint: str | None = None
+    server: LakefsServer, endpoint: str | None = None, *, answer_seconds: float = 60.0
 ) -> AsyncGenerator[RealLakeFS]:
     """Connect to a running server, through another endpoint if one is given."""
     client = LakeFSClient(
@@ -195,6 +195,7 @@ async def connected(
             endpoint_url=endpoint or server.endpoint,
             access_key_id=server.access_key_id,
             secret_access_key=server.secret_access_key,
+            answer_seconds=answer_seconds,
         )
     )
     try:
