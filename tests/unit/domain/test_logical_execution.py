@@ -135,10 +135,10 @@ class Server:
     """One task as Conductor keeps it: users and time-outs change rows, attempts leave marks."""
 
     rows: list[AttemptSnapshot] = field(default_factory=lambda: [row("t0", at=1)])
-    marks: set[AttemptMark] = field(default_factory=set)
+    marks: set[AttemptMark] = field(default_factory=set[AttemptMark])
     time: int = 1
     started_by_user: int = 0
-    seen: dict[LogicalExecutionKey, int] = field(default_factory=dict)
+    seen: dict[LogicalExecutionKey, int] = field(default_factory=dict[LogicalExecutionKey, int])
 
     def work(self) -> None:
         """The newest attempt is dispatched: it leaves its mark and learns its key."""

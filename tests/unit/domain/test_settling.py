@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from tests.unit.domain.histories import FACTS, INPUT, commit, cut, down_to_input, down_to_root
 
 from perago.domain.commit_metadata import EXECUTION_ID
 from perago.domain.outcome import (
@@ -35,7 +36,6 @@ from perago.domain.settling import (
     look_after_merge,
     look_after_relocation,
 )
-from tests.unit.domain.histories import FACTS, INPUT, commit, cut, down_to_input, down_to_root
 
 ME = "execution-1"
 

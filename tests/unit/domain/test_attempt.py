@@ -1,0 +1,68 @@
+"""What the states of Conductor mean, and what all retries of a task have in common."""
+
+from dataclasses import replace
+
+import pytest
+
+from perago.domain.attempt import (
+    AttemptRecord,
+    AttemptSnapshot,
+    AttemptStatus,
+    WorkflowStatus,
+)
+
+ATTEMPT = AttemptSnapshot("wf", "t1", "mix__2", "mix_stems", AttemptStatus.IN_PROGRESS, iteration=2)
+
+
+@pytest.mark.parametrize(
+    ("status", "terminal"),
+    [
+        ("SCHEDULED", False),
+        ("IN_PROGRESS", False),
+        ("COMPLETED", True),
+        ("COMPLETED_WITH_ERRORS", True),
+        ("FAILED", True),
+        ("FAILED_WITH_TERMINAL_ERROR", True),
+        ("CANCELED", True),
+        ("TIMED_OUT", True),
+        ("SKIPPED", True),
+    ],
+)
+def test_the_states_of_an_attempt(status: str, terminal: bool) -> None:  # noqa: FBT001 - a column
+    assert AttemptStatus(status).is_terminal is terminal
+
+
+@pytest.mark.parametrize(
+    ("status", "terminal"),
+    [
+        ("RUNNING", False),
+        ("PAUSED", False),
+        ("COMPLETED", True),
+        ("FAILED", True),
+        ("TIMED_OUT", True),
+        ("TERMINATED", True),
+    ],
+)
+def test_the_states_of_a_workflow(status: str, terminal: bool) -> None:  # noqa: FBT001 - a column
+    assert WorkflowStatus(status).is_terminal is terminal
+
+
+def test_no_state_of_the_server_is_missing_from_the_tables() -> None:
+    assert len(AttemptStatus) == 9
+    assert len(WorkflowStatus) == 6
+
+
+def test_the_logical_task_key_is_workflow_reference_iteration() -> None:
+    assert ATTEMPT.logical_task_key == "wf/mix__2/2"
+
+
+def test_the_logical_task_key_is_the_same_for_every_retry() -> None:
+    retry = replace(ATTEMPT, task_id="t2", retry_count=1, seq=7, retried_task_id="t1", poll_count=3)
+    assert retry.logical_task_key == ATTEMPT.logical_task_key
+
+
+def test_a_record_without_data_shares_one_that_nobody_can_fill() -> None:
+    record = AttemptRecord(ATTEMPT)
+    assert record.input_data is record.output_data
+    assert record.input_data == {}
+    assert not hasattr(record.input_data, "__setitem__")

@@ -1,0 +1,155 @@
+"""Both attempt fences: each fact that stops an attempt, and what does not."""
+
+from dataclasses import fields, replace
+from typing import Any, TypeAlias
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perago.domain.attempt import (
+    AttemptSnapshot,
+    AttemptStatus,
+    WorkflowSnapshot,
+    WorkflowStatus,
+)
+from perago.domain.attempt_fence import Current, Stale, compare_narrow, compare_wide
+
+POLLED = AttemptSnapshot(
+    workflow_id="wf",
+    task_id="t1",
+    reference_name="mix",
+    task_type="mix_stems",
+    status=AttemptStatus.IN_PROGRESS,
+    retry_count=1,
+    seq=5,
+    poll_count=1,
+    start_time=120,
+    scheduled_time=100,
+    worker_id="w1",
+    retried_task_id="t0",
+)
+BEFORE = replace(POLLED, task_id="t0", retry_count=0, seq=4, retried=True)
+AFTER = replace(POLLED, task_id="t2", retry_count=2, seq=6)
+NEIGHBOUR = replace(POLLED, task_id="n1", reference_name="cut", seq=9)
+
+
+def workflow(
+    *tasks: AttemptSnapshot, status: WorkflowStatus = WorkflowStatus.RUNNING
+) -> WorkflowSnapshot:
+    return WorkflowSnapshot("wf", status, tasks)
+
+
+Row: TypeAlias = tuple[str, dict[str, Any], Current | Stale]
+
+NARROW: list[Row] = [
+    ("the same", {}, Current()),
+    ("another workflow", {"workflow_id": "w"}, Stale("workflow_id", "wf", "w")),
+    ("another task", {"task_id": "t9"}, Stale("task_id", "t1", "t9")),
+    ("another retry", {"retry_count": 2}, Stale("retry_count", "1", "2")),
+    *(
+        (f"now {status}", {"status": status}, Stale("status", "IN_PROGRESS", status))
+        for status in AttemptStatus
+        if status is not AttemptStatus.IN_PROGRESS
+    ),
+]  # fmt: skip
+WIDE: list[Row] = [
+    ("polled again", {"poll_count": 2}, Stale("poll_count", "1", "2")),
+    ("started again", {"start_time": 121}, Stale("start_time", "120", "121")),
+    ("scheduled again", {"scheduled_time": 101}, Stale("scheduled_time", "100", "101")),
+    ("another worker", {"worker_id": "w2"}, Stale("worker_id", "w1", "w2")),
+    ("no worker", {"worker_id": None}, Stale("worker_id", "w1", "missing")),
+    ("retried", {"retried": True}, Stale("retried", "False", "True")),
+]
+UNWATCHED: list[Row] = [
+    ("sequence number", {"seq": 6}, Current()),
+    ("iteration", {"iteration": 1}, Current()),
+    ("task type", {"task_type": "other"}, Current()),
+    ("retried task", {"retried_task_id": None}, Current()),
+]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [row[1:] for row in [*NARROW, *UNWATCHED]],
+    ids=[row[0] for row in [*NARROW, *UNWATCHED]],
+)
+def test_the_narrow_fence(changes: dict[str, Any], verdict: Current | Stale) -> None:
+    fresh = replace(POLLED, **changes)
+    assert compare_narrow(POLLED, fresh) == verdict
+
+
+@pytest.mark.parametrize("changes", [row[1] for row in WIDE], ids=[row[0] for row in WIDE])
+def test_the_holes_of_the_narrow_fence(changes: dict[str, Any]) -> None:
+    """Seen on a real server: rerun, redelivery and resurrected rows pass the four facts."""
+    fresh = replace(POLLED, **changes)
+    assert compare_narrow(POLLED, fresh) == Current()
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [row[1:] for row in [*NARROW, *WIDE, *UNWATCHED]],
+    ids=[row[0] for row in [*NARROW, *WIDE, *UNWATCHED]],
+)
+def test_the_wide_fence(changes: dict[str, Any], verdict: Current | Stale) -> None:
+    fresh = replace(POLLED, **changes)
+    assert compare_wide(POLLED, workflow(BEFORE, fresh, NEIGHBOUR)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("fresh", "verdict"),
+    [
+        (workflow(POLLED), Current()),
+        (workflow(POLLED, BEFORE), Current()),
+        (workflow(BEFORE, POLLED, NEIGHBOUR), Current()),
+        (workflow(POLLED, AFTER), Stale("task_id", "t1", "t2")),
+        (workflow(AFTER, POLLED), Stale("task_id", "t1", "t2")),
+        (workflow(NEIGHBOUR), Stale("task_id", "t1", "missing")),
+        (workflow(), Stale("task_id", "t1", "missing")),
+        (None, Stale("workflow_id", "wf", "missing")),
+    ],
+    ids=["alone", "after its predecessor", "beside a neighbour", "a live retry after it",
+         "a live retry listed before it", "only a neighbour", "no rows", "no workflow"],
+)  # fmt: skip
+def test_of_the_rows_with_my_name_the_newest_must_be_mine(
+    fresh: WorkflowSnapshot | None, verdict: Current | Stale
+) -> None:
+    assert compare_wide(POLLED, fresh) == verdict
+
+
+@pytest.mark.parametrize("status", WorkflowStatus, ids=str)
+def test_the_workflow_must_be_running_or_paused(status: WorkflowStatus) -> None:
+    alive = status in {WorkflowStatus.RUNNING, WorkflowStatus.PAUSED}
+    expected = Current() if alive else Stale("workflow_status", "RUNNING", status)
+    assert compare_wide(POLLED, workflow(POLLED, status=status)) == expected
+
+
+def test_a_row_that_is_gone_is_stale() -> None:
+    assert compare_narrow(POLLED, None) == Stale("task_id", "t1", "missing")
+
+
+ROWS = st.builds(
+    replace,
+    st.just(POLLED),
+    workflow_id=st.sampled_from(["wf", "other"]),
+    task_id=st.sampled_from(["t1", "t2"]),
+    status=st.sampled_from([AttemptStatus.IN_PROGRESS, AttemptStatus.SCHEDULED]),
+    retry_count=st.integers(0, 2),
+    poll_count=st.integers(0, 2),
+    worker_id=st.sampled_from(["w1", None]),
+    retried=st.booleans(),
+)
+
+
+@given(ROWS)
+def test_what_passes_the_wide_fence_passes_the_narrow_one(fresh: AttemptSnapshot) -> None:
+    if compare_wide(POLLED, workflow(fresh)) == Current():
+        assert compare_narrow(POLLED, fresh) == Current()
+
+
+@given(ROWS)
+def test_a_stale_verdict_names_a_fact_that_really_differs(fresh: AttemptSnapshot) -> None:
+    verdict = compare_wide(POLLED, workflow(fresh))
+    if isinstance(verdict, Stale):
+        assert verdict.expected != verdict.found
+        assert verdict.field in {one.name for one in fields(AttemptSnapshot)}
