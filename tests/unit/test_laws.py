@@ -1,0 +1,110 @@
+"""Each law of a port is one test of its contract suite, by number and name, and the other way.
+
+Reads texts only: the docstrings of `perago.ports` and the functions of `tests/contract`.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SUITE_LINE = re.compile(r"Laws \((tests/contract/test_\w+\.py) has one test for each, by name\):")
+LAW_LINE = re.compile(r"^ {4}(?P<law>[A-Z]\d+ \w+): ", re.MULTILINE)
+LAW_TEST = re.compile(r"test_(?P<number>[A-Z]\d+)_(?P<name>\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port's name and what its docstring says."""
+
+    name: str
+    docstring: str
+
+    @property
+    def suite(self) -> Path | None:
+        """The file that its laws name."""
+        named = SUITE_LINE.search(self.docstring)
+        return None if named is None else ROOT / named.group(1)
+
+    @property
+    def laws(self) -> list[str]:
+        """Its laws in order, as `B1 create_starts_at_source`."""
+        return LAW_LINE.findall(self.docstring)
+
+
+def ports_in(source: str) -> Iterator[Port]:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and "Protocol" in map(ast.unparse, node.bases):
+            yield Port(node.name, ast.get_docstring(node, clean=False) or "")
+
+
+def suite_in(source: str) -> list[str]:
+    return [
+        node.name
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    ]
+
+
+def law_of(test: str) -> str | None:
+    """The law a test's name quotes, or None when it quotes none."""
+    quoted = LAW_TEST.fullmatch(test)
+    return None if quoted is None else f"{quoted['number']} {quoted['name']}"
+
+
+PORTS = [
+    port
+    for path in sorted((ROOT / "src/perago/ports").glob("*.py"))
+    for port in ports_in(path.read_text(encoding="utf-8"))
+]
+
+
+@pytest.mark.parametrize("port", PORTS, ids=lambda port: port.name)
+def test_each_law_is_one_test_and_each_test_one_law(port: Port) -> None:
+    assert port.suite is not None, f"{port.name} names no contract suite"
+    assert port.suite.is_file(), f"the suite of {port.name} is missing: {port.suite.name}"
+    tests = suite_in(port.suite.read_text(encoding="utf-8"))
+    assert sorted(map(str, map(law_of, tests))) == sorted(port.laws)
+
+
+@pytest.mark.parametrize("port", PORTS, ids=lambda port: port.name)
+def test_laws_are_numbered_without_gaps_under_one_letter(port: Port) -> None:
+    numbers = [law.split()[0] for law in port.laws]
+    assert numbers == [f"{numbers[0][0]}{number}" for number in range(1, len(numbers) + 1)]
+
+
+PORT_TEXT = '''
+class Doors(Protocol):
+    """Doors.
+
+    Laws (tests/contract/test_doors.py has one test for each, by name):
+
+    D1 open_door_is_passed: one may go through,
+       both ways.
+    D2 locked_door_stays: nobody passes.
+    """
+'''
+
+
+def test_a_renamed_a_deleted_and_an_unlawful_test_are_seen() -> None:
+    (port,) = ports_in(PORT_TEXT)
+    assert port.laws == ["D1 open_door_is_passed", "D2 locked_door_stays"]
+    lawful = "async def test_D1_open_door_is_passed(): ...\ndef test_D2_locked_door_stays(): ..."
+    assert list(map(law_of, suite_in(lawful))) == port.laws
+    for planted in (
+        lawful.replace("locked", "shut"),
+        lawful.replace("D2", "D3"),
+        lawful.split("\n", maxsplit=1)[0],
+        f"{lawful}\ndef test_hinges(): ...",
+        f"{lawful}\ndef test_D1_open_door_is_passed(): ...",
+    ):
+        assert list(map(law_of, suite_in(planted))) != port.laws
+
+
+def test_every_port_module_is_looked_at() -> None:
+    assert {"Branches", "Tags", "TaskQueue", "Clock", "Lease"} <= {port.name for port in PORTS}
