@@ -91,8 +91,9 @@ def _metadata(
     """Metadata of the merge that the effect asks for; other effects write no commit."""
     if not isinstance(effect, MergeStaged | MergeExactTree):
         return NO_METADATA
-    place = identity.workspace
-    staged = effect.staged or StagedReference(place.repository, place.branch, place.ref)
+    # A revert has no staged commit: the tree is the input's, the private branch is mine.
+    mine, place = BranchName(identity.staging_branch), identity.workspace
+    staged = effect.staged or StagedReference(place.repository, mine, place.ref)
     return confirm_metadata(
         identity, staged=staged, expected_head=effect.expected_head, supersedes=supersedes
     )

@@ -1,0 +1,39 @@
+"""The three questions every policy asks of its facts."""
+
+import pytest
+from tests.unit.domain.histories import HEADS, facts
+
+from perago.domain.publication_facts import PublicationFacts
+
+
+@pytest.mark.parametrize(
+    ("head", "at_input", "child"),
+    [
+        ("the input", True, False),
+        ("child, no metadata", False, True),
+        ("child, this execution", False, True),
+        ("merge of the input and another", False, False),
+        ("merge onto another", False, False),
+        ("several, all of this execution", False, False),
+        ("off the chain", False, False),
+        ("no parents", False, False),
+        ("beyond the bound", False, False),
+    ],
+)
+def test_where_the_head_stands(head: str, at_input: bool, child: bool) -> None:  # noqa: FBT001 - columns
+    asked = facts(HEADS[head])
+    assert (asked.at_input, asked.child_of_input) == (at_input, child)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (facts(HEADS["child, no metadata"]),
+         "main cannot publish from input ref A; current head is X"),
+        (facts(HEADS["child, no metadata"], None),
+         "main cannot complete no-op from input ref A; current head is X"),
+    ],
+    ids=["publish", "no-op"],
+)  # fmt: skip
+def test_the_documents_text(asked: PublicationFacts, reason: str) -> None:
+    assert asked.refusal_reason() == reason

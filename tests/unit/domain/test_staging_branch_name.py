@@ -1,0 +1,115 @@
+"""The name of a staging branch: the documents' format, legal characters, one per execution."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
+from perago.domain.staging_branch_name import (
+    NAME_CHARACTERS_MAX,
+    STAGING_BRANCH_PREFIX,
+    staging_branch_name,
+)
+
+ATTEMPT = AttemptSnapshot(
+    "wf-1", "t-1", "mix", "mix_stems", AttemptStatus.IN_PROGRESS, retry_count=2, seq=7, iteration=3
+)
+LEGAL = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+
+
+def name(attempt: AttemptSnapshot = ATTEMPT, execution: str = "e1") -> str:
+    return staging_branch_name(attempt, ExecutionId(execution))
+
+
+def with_workflow(workflow_id: str) -> AttemptSnapshot:
+    return replace(ATTEMPT, workflow_id=workflow_id)
+
+
+def test_the_format_is_the_documents() -> None:
+    assert name() == ("perago-staging-wf-1-mix-seq-7-iteration-3-task-id-t-1-retry-2-exec-e1")
+
+
+@pytest.mark.parametrize(
+    ("segment", "written"),
+    [
+        ("mix_2", "mix_2"),
+        ("mix.stems", "mix-stems"),
+        ("a  b//c", "a-b-c"),
+        ("-mix_", "mix"),
+        ("_-_mix-_-", "mix"),
+        (".mix.", "mix"),
+        ("ミックス", "unknown"),
+        ("é", "unknown"),
+        ("--__", "unknown"),
+        ("", "unknown"),
+        ("MiX", "MiX"),
+    ],
+    ids=["legal", "a dot", "a run of others", "trimmed", "trimmed of both", "dots around",
+         "nothing legal", "not ASCII", "nothing left", "empty", "case is kept"],
+)  # fmt: skip
+def test_a_segment_is_made_legal(segment: str, written: str) -> None:
+    found = name(replace(ATTEMPT, reference_name=segment))
+    assert found == (f"perago-staging-wf-1-{written}-seq-7-iteration-3-task-id-t-1-retry-2-exec-e1")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        name(with_workflow("wf-2")),
+        name(replace(ATTEMPT, task_id="t-2")),
+        name(replace(ATTEMPT, reference_name="cut")),
+        name(replace(ATTEMPT, retry_count=3)),
+        name(replace(ATTEMPT, seq=8)),
+        name(replace(ATTEMPT, iteration=4)),
+        name(execution="e2"),
+    ],
+    ids=["workflow", "task", "reference", "retry", "seq", "iteration", "execution"],
+)
+def test_the_name_differs_by(other: str) -> None:
+    assert other != name()
+
+
+def test_a_name_of_the_longest_length_is_not_touched() -> None:
+    room = NAME_CHARACTERS_MAX - len(name(with_workflow("")).replace("unknown", ""))
+    longest = name(with_workflow("w" * room))
+    assert len(longest) == NAME_CHARACTERS_MAX
+    assert longest.endswith("-exec-e1")
+    cut = name(with_workflow("w" * (room + 1)))
+    assert len(cut) == NAME_CHARACTERS_MAX
+    assert re.fullmatch(r"perago-staging-w+-[0-9a-f]{32}", cut) or cut[-33] == "-"
+    assert cut[:200] == f"{STAGING_BRANCH_PREFIX}{'w' * 185}"
+
+
+def test_a_long_name_keeps_its_beginning_and_a_hash_of_the_whole() -> None:
+    first = name(with_workflow("w" * 300))
+    second = name(with_workflow("w" * 300), execution="e2")
+    assert first != second
+    assert first[:217] == second[:217] == f"{STAGING_BRANCH_PREFIX}{'w' * 202}"
+    assert re.fullmatch(r"-[0-9a-f]{32}", first[217:])
+
+
+@given(st.text(max_size=120), st.text(max_size=120), st.text(max_size=60))
+def test_every_name_is_a_legal_branch(workflow: str, reference: str, execution: str) -> None:
+    attempt = replace(ATTEMPT, workflow_id=workflow, reference_name=reference)
+    found = name(attempt, execution)
+    assert LEGAL.fullmatch(found)
+    assert len(found) <= NAME_CHARACTERS_MAX
+    assert found.startswith(STAGING_BRANCH_PREFIX)
+
+
+@given(
+    st.lists(
+        st.tuples(st.text("ab-", min_size=1, max_size=3), st.text("0123456789abcdef", min_size=4)),
+        min_size=2,
+        unique_by=lambda pair: pair[1],
+    )
+)
+def test_executions_never_share_a_name(pairs: list[tuple[str, str]]) -> None:
+    names = {
+        name(replace(ATTEMPT, reference_name=reference * 60), execution)
+        for reference, execution in pairs
+    }
+    assert len(names) == len(pairs)
