@@ -1,0 +1,114 @@
+"""What is guaranteed at which level: the one table that all documentation repeats.
+
+Data and its Markdown; which level is in force is `publication_policy`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perago.domain.publication_policy import Level
+
+LEVELS: Mapping[Level, str] = {
+    Level.HEAD_PARENT: "`head-parent`",
+    Level.HEAD_PARENT_FENCED: "`head-parent` + fence",
+    Level.LINEAGE: "`lineage`",
+    Level.LINEAGE_FENCED: "`lineage` + fence",
+    Level.SETTLED: "`settled` (needs the fence)",
+}
+"""The columns, weakest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantee:
+    """One promise and how far it goes at each level."""
+
+    promise: str
+    at: Mapping[Level, str]
+
+
+def _row(promise: str, *texts: str) -> Guarantee:
+    return Guarantee(promise, dict(zip(LEVELS, texts, strict=True)))
+
+
+GUARANTEES: Sequence[Guarantee] = (
+    _row(
+        "accepted publication never lost",
+        "only if nobody else writes and a timed-out attempt's last request dies too",
+        "merges: yes; relocation: as left",
+        "yes",
+        "yes",
+        "yes",
+    ),
+    _row(
+        "somebody else's commit never overwritten",
+        "merges rebase onto it silently; relocation can drop it if it has no other owner's "
+        "metadata",
+        "merges refused instead; relocation as left",
+        "merges rebase onto it silently",
+        "refused instead",
+        "yes",
+    ),
+    _row(
+        "nothing of an abandoned or stale attempt visible after acceptance",
+        "no (late requests)",
+        "no (late requests after a no-op)",
+        "no",
+        "only by our key",
+        "yes, within one logical execution; not after a rerun, a restart or a human's hard reset",
+    ),
+    _row(
+        "at most one publication of a logical execution",
+        "no",
+        "no",
+        "no",
+        "no",
+        "yes",
+    ),
+    _row(
+        "works on protected branches",
+        "first publication only",
+        "first publication only",
+        "yes",
+        "yes",
+        "yes",
+    ),
+    _row(
+        "retry runs the body again",
+        "yes",
+        "yes",
+        "yes",
+        "yes",
+        "not after the decision",
+    ),
+)
+
+PAGE_HEAD = """\
+# What is guaranteed
+
+One column for each level of publication. Nothing else in the documentation promises more than
+this table says. The level in force is in the log, the span, the commit and the task's Conductor
+log. In every policy, what cannot be explained fails closed and keeps its evidence: log, commit
+metadata, tags.
+
+"""
+
+PAGE_FOOT = """
+"As left" repeats the cell to the left. The fence is the hook that `perago fence install` puts
+into a repository; it compares the expected head inside the server's own atomic step.
+"""
+
+
+def guarantee_table() -> str:
+    """The table as Markdown."""
+    head = ["", *LEVELS.values()]
+    rows = [[row.promise, *(row.at[level] for level in LEVELS)] for row in GUARANTEES]
+    return "\n".join(map(_line, [head, ["---"] * len(head), *rows])) + "\n"
+
+
+def guarantee_page() -> str:
+    """The whole of docs/guarantees.md."""
+    return PAGE_HEAD + guarantee_table() + PAGE_FOOT
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"

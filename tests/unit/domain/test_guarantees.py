@@ -1,0 +1,68 @@
+"""The guarantee table says what the specification says, and the documentation repeats it."""
+
+from pathlib import Path
+
+import pytest
+
+from perago.domain.guarantees import GUARANTEES, LEVELS, guarantee_page, guarantee_table
+from perago.domain.publication_policy import Level
+
+PAGE = Path(__file__).parents[3] / "docs" / "guarantees.md"
+
+YES, NO, AS_LEFT = "yes", "no", "relocation as left"
+REBASE = "merges rebase onto it silently"
+TABLE = {
+    "accepted publication never lost": (
+        "only if nobody else writes and a timed-out attempt's last request dies too",
+        "merges: yes; relocation: as left", YES, YES, YES,
+    ),
+    "somebody else's commit never overwritten": (
+        f"{REBASE}; relocation can drop it if it has no other owner's metadata",
+        f"merges refused instead; {AS_LEFT}", REBASE, "refused instead", YES,
+    ),
+    "nothing of an abandoned or stale attempt visible after acceptance": (
+        "no (late requests)", "no (late requests after a no-op)", NO, "only by our key",
+        "yes, within one logical execution; not after a rerun, a restart or a human's hard reset",
+    ),
+    "at most one publication of a logical execution": (NO, NO, NO, NO, YES),
+    "works on protected branches": (
+        "first publication only", "first publication only", YES, YES, YES,
+    ),
+    "retry runs the body again": (YES, YES, YES, YES, "not after the decision"),
+}  # fmt: skip
+
+
+def test_the_table_is_the_specifications() -> None:
+    found = {row.promise: tuple(row.at[level] for level in Level) for row in GUARANTEES}
+    assert found == TABLE
+
+
+def test_every_level_is_a_column_weakest_first() -> None:
+    assert list(LEVELS) == list(Level)
+    assert [set(row.at) for row in GUARANTEES] == [set(Level)] * len(GUARANTEES)
+
+
+def test_only_settled_publishes_at_most_once() -> None:
+    (row,) = [row for row in GUARANTEES if row.promise.startswith("at most one publication")]
+    assert [level for level, text in row.at.items() if text == YES] == [Level.SETTLED]
+
+
+@pytest.mark.parametrize("line", [0, 1, 2, -1])
+def test_every_line_of_the_markdown_has_a_cell_for_each_column(line: int) -> None:
+    text = guarantee_table().splitlines()[line]
+    assert text.startswith("| ")
+    assert text.endswith(" |")
+    assert text.count("|") == len(LEVELS) + 2
+
+
+def test_the_table_begins_with_its_levels() -> None:
+    documents = "`head-parent` | `head-parent` + fence | `lineage` | `lineage` + fence"
+    head, rule = guarantee_table().splitlines()[:2]
+    assert head == f"|  | {documents} | `settled` (needs the fence) |"
+    assert rule == "| --- | --- | --- | --- | --- | --- |"
+
+
+def test_the_page_is_written_from_the_table() -> None:
+    """`python -m tools.write_guarantees` writes it."""
+    assert PAGE.read_text(encoding="utf-8") == guarantee_page()
+    assert guarantee_table() in guarantee_page()
