@@ -1,0 +1,200 @@
+"""What a real lakeFS makes of the fence, and what the canary makes of a real lakeFS."""
+
+import json
+from collections.abc import AsyncGenerator, Generator
+
+import pytest
+import pytest_asyncio
+from tests.contract.lakefs_world import MAIN
+from tests.contract.real_lakefs import RealLakeFS, connected
+from tools import servers
+from tools.servers import LakefsServer
+from tools.servers.http import ask
+
+from perago.adapters.system.identities import SystemIdentities
+from perago.app.fence.canary import CANARY_BRANCH_PREFIX, WRONG_HEAD, Canary
+from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.outcome import MergeAnswer, Merged
+from perago.domain.publication_fence import FENCE_FILE
+from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.domain.reserved_paths import FENCE_PATH
+from perago.ports.branches import MergeRequest
+
+pytestmark = pytest.mark.lakefs
+
+STAGING = BranchName("staging")
+EVENT = b"  pre-merge:\n"
+
+
+def replaced(old: bytes, new: bytes) -> bytes:
+    """The fence with one thing altered; an alteration that alters nothing is an error."""
+    assert old in FENCE_FILE
+    return FENCE_FILE.replace(old, new)
+
+
+ALTERED = {
+    "a filter on other branches": replaced(EVENT, b"  pre-merge:\n    branches:\n      - main\n"),
+    "another event": replaced(EVENT, b"  pre-commit:\n"),
+    "after the merge": replaced(EVENT, b"  post-merge:\n"),
+    "a neutered script": replaced(b"if expected ~= nil then", b"if false then"),
+    "another key": replaced(b'metadata["perago.expected_head"]', b'metadata["expected_head"]'),
+    "a second parent": replaced(b"parents[1]", b"parents[2]"),
+    "another text": replaced(b"perago.head_moved", b"head moved"),
+    "a script that does not parse": replaced(b"if expected ~= nil then", b"if expected"),
+}
+
+
+@pytest_asyncio.fixture
+async def world(lakefs_server: LakefsServer) -> AsyncGenerator[RealLakeFS]:
+    async with connected(lakefs_server) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def server_without_actions() -> Generator[LakefsServer]:
+    with servers.lakefs_server(settings={"actions.enabled": False}) as server:
+        yield server
+
+
+async def fenced(
+    world: RealLakeFS, fence: bytes | None = FENCE_FILE
+) -> tuple[RepositoryId, CommitId]:
+    """A repository whose main branch holds this fence file, and its head."""
+    repository = await world.create_repository()
+    files = {"a": b"1"} if fence is None else {"a": b"1", FENCE_PATH: fence}
+    return repository, await world.commit_files(repository, MAIN, files)
+
+
+async def sings(world: RealLakeFS, repository: RepositoryId, commit: CommitId) -> bool:
+    canary = Canary(branches=world.branches, commits=world.commits, identities=SystemIdentities())
+    return await canary.sings(repository, commit)
+
+
+async def publish(
+    world: RealLakeFS, repository: RepositoryId, staged: CommitId, expected: str
+) -> MergeAnswer:
+    return await world.branches.merge(
+        MergeRequest(repository, staged, MAIN, "publish", {EXPECTED_HEAD: expected})
+    )
+
+
+async def test_the_canary_sings_where_the_fence_works(world: RealLakeFS) -> None:
+    repository, head = await fenced(world)
+
+    assert await sings(world, repository, head)
+
+
+@pytest.mark.parametrize("alteration", ALTERED)
+async def test_the_canary_is_silent_over_an_altered_fence(
+    world: RealLakeFS, alteration: str
+) -> None:
+    repository, head = await fenced(world, ALTERED[alteration])
+
+    assert not await sings(world, repository, head)
+
+
+async def test_the_canary_is_silent_without_a_fence(world: RealLakeFS) -> None:
+    repository, head = await fenced(world, None)
+
+    assert not await sings(world, repository, head)
+
+
+async def test_the_canary_is_silent_where_the_server_runs_no_hooks(
+    server_without_actions: LakefsServer,
+) -> None:
+    async with connected(server_without_actions) as world:
+        repository, head = await fenced(world)
+
+        assert not await sings(world, repository, head)
+
+
+async def test_a_server_without_hooks_lets_a_wrong_expected_head_pass(
+    server_without_actions: LakefsServer,
+) -> None:
+    async with connected(server_without_actions) as world:
+        repository, head = await fenced(world)
+        await world.branches.create(repository, STAGING, head)
+        staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+
+        answer = await publish(world, repository, staged, WRONG_HEAD)
+
+        assert isinstance(answer, Merged)
+        record = await world.commits.read(repository, answer.commit)
+        assert record.parents == (head,)
+
+
+async def test_the_canary_leaves_no_branch_and_no_commit_behind(world: RealLakeFS) -> None:
+    repository, head = await fenced(world)
+
+    await sings(world, repository, head)
+
+    page = await world.branches.list_page(repository, CANARY_BRANCH_PREFIX)
+    assert page.names == ()
+    assert (await world.branches.head(repository, MAIN)).commit == head
+
+
+async def test_the_fence_covers_a_branch_that_was_made_after_it(world: RealLakeFS) -> None:
+    repository, head = await fenced(world)
+    scratch = BranchName("scratch")
+    await world.branches.create(repository, STAGING, head)
+    await world.branches.create(repository, scratch, head)
+    staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+
+    answer = await world.branches.merge(
+        MergeRequest(repository, staged, scratch, "publish", {EXPECTED_HEAD: WRONG_HEAD})
+    )
+
+    assert not isinstance(answer, Merged)
+
+
+async def test_no_other_spelling_of_the_head_and_no_option_passes_the_fence(
+    world: RealLakeFS, lakefs_server: LakefsServer
+) -> None:
+    repository, head = await fenced(world)
+    await world.branches.create(repository, STAGING, head)
+    staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+    merge = f"{lakefs_server.endpoint}/api/v1/repositories/{repository}/refs/{staged}/merge/{MAIN}"
+    spellings = ["", MAIN, head[:12], head.upper(), f" {head}", staged, WRONG_HEAD]
+    options: list[dict[str, object]] = [
+        {},
+        {"force": True},
+        {"allow_empty": True},
+        {"strategy": "source-wins"},
+        {"strategy": "dest-wins"},
+        {"squash_merge": False},
+    ]
+
+    answers = [
+        ask(
+            "POST",
+            merge,
+            body={"squash_merge": True, "metadata": {EXPECTED_HEAD: spelling}, **option},
+            basic_auth=(lakefs_server.access_key_id, lakefs_server.secret_access_key),
+        )
+        for spelling in spellings
+        for option in options
+    ]
+
+    assert {status for status, _ in answers} == {412}
+    assert all("perago.head_moved" in json.loads(body)["message"] for _, body in answers)
+    assert (await world.branches.head(repository, MAIN)).commit == head
+
+
+async def test_the_refusal_names_both_heads(world: RealLakeFS) -> None:
+    repository, head = await fenced(world)
+    await world.branches.create(repository, STAGING, head)
+    staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+
+    answer = await publish(world, repository, staged, WRONG_HEAD)
+
+    assert f"perago.head_moved {WRONG_HEAD} {head}" in str(answer)
+
+
+async def test_a_merge_that_names_no_head_is_nobody_s_business(world: RealLakeFS) -> None:
+    repository, head = await fenced(world)
+    await world.branches.create(repository, STAGING, head)
+    staged = await world.commit_files(repository, STAGING, {"a": b"2"})
+
+    answer = await world.branches.merge(MergeRequest(repository, staged, MAIN, "by hand"))
+
+    assert isinstance(answer, Merged)
