@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.contract.adapters import CONDUCTOR, LAKEFS, Factory, parameters
 from tests.contract.conductor_world import ConductorWorld
+from tests.contract.execution_key_scene import Application
 from tests.contract.lakefs_world import LakeFSWorld
 
 
@@ -22,3 +23,9 @@ async def conductor_world(request: pytest.FixtureRequest) -> AsyncIterator[Condu
     factory: Factory[ConductorWorld] = request.param
     async with factory(request) as world:
         yield world
+
+
+@pytest.fixture
+def application(conductor_world: ConductorWorld) -> Application:
+    """What runs attempts on that Conductor and keeps the marks."""
+    return Application(conductor_world)

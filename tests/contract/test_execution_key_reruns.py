@@ -1,0 +1,174 @@
+"""The key rule of the specification, 7.1: what a rerun or a restart does to the key."""
+
+from tests.contract.conductor_scene import (
+    fail,
+    finish,
+    snapshot_of,
+)
+from tests.contract.execution_key_scene import Application, retried_once, start
+
+from perago.domain.attempt_fence import Stale, compare_wide
+
+
+async def test_a_rerun_from_the_first_attempt_is_another_execution(
+    application: Application,
+) -> None:
+    task = await start(application.world)
+    first = await task.poll()
+    key = await application.run(first)
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(task.workflow_id, first.snapshot.task_id)
+    again = await task.poll()
+    assert again.snapshot.task_id == first.snapshot.task_id
+    other = await application.run(again)
+    assert other != key
+    await fail(application.world, again)
+    assert await application.run(await task.poll()) == other
+
+
+async def test_a_rerun_from_the_first_of_several_attempts_is_another_execution(
+    application: Application,
+) -> None:
+    task = await start(application.world)
+    second = await retried_once(task, application)
+    key = await application.run(second)
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    first_id = second.snapshot.retried_task_id
+    assert first_id is not None
+    await application.world.workflows.rerun(task.workflow_id, first_id)
+    assert await application.run(await task.poll()) != key
+
+
+async def test_a_rerun_from_a_retried_attempt_is_another_execution(
+    application: Application,
+) -> None:
+    task = await start(application.world)
+    second = await retried_once(task, application)
+    key = await application.run(second)
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    again = await task.poll()
+    assert again.snapshot.task_id == second.snapshot.task_id
+    assert again.snapshot.retry_count == 1
+    assert again.snapshot.retried_task_id == second.snapshot.retried_task_id
+    assert again.snapshot.scheduled_time > second.snapshot.scheduled_time
+    assert await application.run(again) != key
+
+
+async def test_retries_of_a_rerun_belong_to_the_rerun(application: Application) -> None:
+    task = await start(application.world)
+    second = await retried_once(task, application)
+    await application.run(second)
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    again = await task.poll()
+    key = await application.run(again)
+    await fail(application.world, again)
+    third = await task.poll()
+    assert third.snapshot.retry_count == 2
+    assert await application.run(third) == key
+
+
+async def test_every_rerun_from_a_retried_attempt_is_an_execution_of_its_own(
+    application: Application,
+) -> None:
+    task = await start(application.world)
+    second = await retried_once(task, application)
+    keys = [await application.run(second)]
+    for _ in range(2):
+        await application.world.workflows.terminate(task.workflow_id, "by hand")
+        await application.world.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+        keys.append(await application.run(await task.poll()))
+    assert len(set(keys)) == 3
+
+
+async def test_a_rerun_from_a_retried_attempt_with_another_input_is_another_execution(
+    application: Application,
+) -> None:
+    task = await start(application.world)
+    second = await retried_once(task, application)
+    key, epoch = await application.run_with_epoch(second)
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(
+        task.workflow_id, second.snapshot.task_id, {"ref": "commit-b"}
+    )
+    again = await task.poll()
+    assert again.input_data["ref"] == "commit-b"
+    other, other_epoch = await application.run_with_epoch(again)
+    assert other != key
+    assert other_epoch != epoch
+
+
+async def test_a_rerun_of_an_attempt_that_nobody_ran_is_the_same_execution(
+    application: Application,
+) -> None:
+    """It left no mark; what the attempts before it decided stays decided."""
+    task = await start(application.world)
+    first = await task.poll()
+    key = await application.run(first)
+    await fail(application.world, first)
+    workflow = await snapshot_of(application.world, task.workflow_id)
+    waiting = max(workflow.tasks, key=lambda row: row.seq)
+    assert waiting.retried_task_id == first.snapshot.task_id
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(task.workflow_id, waiting.task_id)
+    assert await application.run(await task.poll()) == key
+
+
+async def test_a_rerun_of_the_task_before_is_another_execution(application: Application) -> None:
+    task = await start(application.world)
+    before = await task.poll()
+    await finish(application.world, before)
+    key = await application.run(await task.poll())
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(task.workflow_id, before.snapshot.task_id)
+    again = await task.poll()
+    assert again.snapshot.reference_name == "only"
+    await finish(application.world, again)
+    behind = await task.poll()
+    assert behind.snapshot.reference_name == "next"
+    assert await application.run(behind) != key
+
+
+async def test_a_restart_is_another_execution(application: Application) -> None:
+    task = await start(application.world)
+    key = await application.run(await task.poll())
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.restart(task.workflow_id)
+    again = await task.poll()
+    assert again.snapshot.workflow_id == task.workflow_id
+    assert await application.run(again) != key
+
+
+async def test_a_holder_from_before_a_rerun_is_stale_before_it_can_take_the_new_key(
+    application: Application,
+) -> None:
+    task = await start(application.world)
+    second = await retried_once(task, application)
+    await application.run(second)
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(task.workflow_id, second.snapshot.task_id)
+    await task.poll("another worker")
+    workflow = await snapshot_of(application.world, task.workflow_id)
+    assert isinstance(compare_wide(second.snapshot, workflow), Stale)
+
+
+async def test_a_retry_on_another_input_is_the_same_chain_with_another_key(
+    application: Application,
+) -> None:
+    """The rerun carries an input of its own; its retry resolves the definition's again."""
+    task = await start(application.world)
+    first = await task.poll()
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(
+        task.workflow_id, first.snapshot.task_id, {"ref": "commit-b"}
+    )
+    again = await task.poll()
+    key, epoch = await application.run_with_epoch(again)
+    await fail(application.world, again)
+    second = await task.poll()
+    assert (again.input_data["ref"], second.input_data["ref"]) == ("commit-b", "commit-a")
+    other, other_epoch = await application.run_with_epoch(second)
+    assert other_epoch == epoch
+    assert other != key
+    assert other.split("-")[0] == key.split("-")[0]

@@ -1,0 +1,80 @@
+"""The key rule of the specification, 7.1, inside loops, forks and sub-workflows."""
+
+from collections.abc import Mapping
+
+from tests.contract.conductor_scene import (
+    define_task,
+    define_workflow,
+    fail,
+    finish,
+    poll_one,
+    reaches,
+    simple,
+    system,
+)
+from tests.contract.conductor_world import ConductorWorld
+from tests.contract.execution_key_scene import INPUT, REF, Application, OneTask
+
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+
+
+async def start_tasks(world: ConductorWorld, *tasks: Mapping[str, object]) -> str:
+    return await world.workflows.start(await define_workflow(world, *tasks), INPUT)
+
+
+async def test_each_iteration_of_a_loop_is_another_execution(application: Application) -> None:
+    world = application.world
+    task_type = await define_task(world)
+    loop = system(
+        "DO_WHILE",
+        "loop",
+        loopCondition="if ($.loop['iteration'] < 2) { true; } else { false; }",
+        loopOver=[simple(task_type, "body", REF)],
+    )
+    task = OneTask(world, await start_tasks(world, loop), task_type)
+    first = await task.poll()
+    key = await application.run(first)
+    await fail(world, first)
+    retried = await task.poll()
+    assert await application.run(retried) == key
+    await finish(world, retried)
+    second = await task.poll()
+    assert (first.snapshot.iteration, second.snapshot.iteration) == (1, 2)
+    assert await application.run(second) != key
+
+
+async def test_siblings_of_a_fork_are_other_executions(application: Application) -> None:
+    world = application.world
+    left, right = await define_task(world), await define_task(world)
+    fork = system(
+        "FORK_JOIN",
+        "fork",
+        forkTasks=[[simple(left, "left", REF)], [simple(right, "right", REF)]],
+    )
+    workflow_id = await start_tasks(world, fork, system("JOIN", "join", joinOn=["left", "right"]))
+    one = await poll_one(world, left, workflow_id)
+    key = await application.run(one)
+    assert await application.run(await poll_one(world, right, workflow_id)) != key
+    await fail(world, one)
+    assert await application.run(await poll_one(world, left, workflow_id)) == key
+
+
+async def test_a_retry_of_a_sub_workflow_is_another_execution(application: Application) -> None:
+    world = application.world
+    task_type = await define_task(world)
+    child = await define_workflow(world, simple(task_type, "inner", REF))
+    part = system(
+        "SUB_WORKFLOW",
+        "part",
+        subWorkflowParam={"name": child, "version": 1},
+        inputParameters=REF,
+    )
+    workflow_id = await start_tasks(world, part)
+    first = await poll_one(world, task_type, workflow_id)
+    key = await application.run(first)
+    await finish(world, first, AttemptStatus.FAILED_WITH_TERMINAL_ERROR, reason="broken")
+    assert await reaches(world, workflow_id, WorkflowStatus.FAILED)
+    await world.workflows.retry(workflow_id)
+    again = await poll_one(world, task_type, workflow_id)
+    assert again.snapshot.workflow_id != first.snapshot.workflow_id
+    assert await application.run(again) != key
