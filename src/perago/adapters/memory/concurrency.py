@@ -4,8 +4,8 @@ Needs no event loop: waiting is a bare yield, which asyncio reads as a pause and
 chance to choose.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TypeVar, final
 
 from perago.adapters.memory.worker_handle import Turn
@@ -24,17 +24,19 @@ class SequentialConcurrency(Concurrency):
         self._taken: set[str] = set()
 
     async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
-        one = await _ended(first)
-        two = await _ended(second)
-        return one(), two()
+        with _forgetting(first, second):
+            one = await _ended(first)
+            two = await _ended(second)
+            return one(), two()
 
     async def together3(
         self, first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]
     ) -> tuple[A, B, C]:
-        one = await _ended(first)
-        two = await _ended(second)
-        three = await _ended(third)
-        return one(), two(), three()
+        with _forgetting(first, second, third):
+            one = await _ended(first)
+            two = await _ended(second)
+            three = await _ended(third)
+            return one(), two(), three()
 
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         return self._take_turn(name)
@@ -51,6 +53,17 @@ class SequentialConcurrency(Concurrency):
             yield
         finally:
             self._taken.remove(name)
+
+
+@contextmanager
+def _forgetting(*questions: Awaitable[object]) -> Generator[None]:
+    """When death ends one question the others are never asked; Python must not warn of that."""
+    try:
+        yield
+    finally:
+        for question in questions:
+            if isinstance(question, Coroutine):
+                question.close()
 
 
 async def _ended(question: Awaitable[A]) -> Callable[[], A]:

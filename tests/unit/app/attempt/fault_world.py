@@ -1,0 +1,239 @@
+"""One logical task on in-memory lakeFS and Conductor, worked by attempts that may be struck.
+
+Holds the invariants every outcome must keep; which fault strikes where is the test's choice.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel
+from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.identities import SeededIdentities
+from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.planned_faults import Fault
+from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.attempt.world import AttemptSettings
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.worker.thread_body import run_body
+from perago.domain.attempt import WorkflowStatus
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.publication_fence import FENCE_FILE
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import CommitId, CommitRecord
+from perago.domain.reserved_paths import FENCE_PATH
+from perago.ports.errors import UnavailableError
+from perago.ports.installations import ConductorInstallation
+from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
+from perago.ports.workflows import WorkflowRecord
+
+TASK = "edit"
+RESPONSE_SECONDS = 60
+ATTEMPTS_MAX = 8
+TURNS_MAX = 200_000
+
+T = TypeVar("T")
+
+
+class Params(BaseModel):
+    """The task's parameters."""
+
+    text: str = "new"
+
+
+class Result(BaseModel):
+    """What a run reports: its own number."""
+
+    run: int
+
+
+@dataclass
+class InlineBody(TaskBody):
+    """Runs bodies in the loop: a test has no thread to wait for."""
+
+    tasks: dict[str, TaskDefinition]
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run one call."""
+        return run_body(self.tasks[call.task_name], call)
+
+
+@dataclass
+class FaultWorld:
+    """The servers, the repository, one running workflow with one task, and its workers."""
+
+    root: Path
+    policy: PolicySetting
+    fenced: bool = True
+    changes: bool = True
+    spec: WorkspaceSpec = field(default_factory=lambda: WorkspaceSpec(prefix="data"))
+    body: Callable[[Path, int], None] | None = None
+    runs: int = 0
+    workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
+    reports: list[AttemptReport] = field(default_factory=list[AttemptReport])
+
+    def __post_init__(self) -> None:
+        self.clock = VirtualClock()
+        self.lakefs = MemoryLakeFS(now=lambda: self.clock.epoch_ms // 1000)
+        self.conductor = MemoryConductor(self.clock)
+        self.repository = RepositoryBuilder(self.lakefs, "repo")
+        files: dict[str, bytes | None] = {"data/kept.txt": b"kept", "data/old.txt": b"old"}
+        files["elsewhere/other.txt"] = b"other"
+        if self.fenced:
+            files[FENCE_PATH] = FENCE_FILE
+        self.input: CommitId = self.repository.commit(files)
+        self.task = self._declare()
+        self.operator: ConductorInstallation = conductor_installation(
+            self.conductor, WorkerHandle()
+        )
+        self.workflow = ""
+
+    def _declare(self) -> TaskDefinition:
+        @task(name=TASK, owner_email="data@example.com", workspace=self.spec)
+        def edit(workspace: Path, params: Params) -> Result:
+            self.runs += 1
+            if self.body is not None:
+                self.body(workspace, self.runs)
+            elif self.changes:
+                (workspace / "out.txt").write_text(f"{params.text} {self.runs}")
+                (workspace / f"only-{self.runs}.txt").write_text("of this run")
+                (workspace / "old.txt").unlink()
+            return Result(run=self.runs)
+
+        definition: TaskDefinition = vars(edit)["__perago_task__"]
+        return definition
+
+    async def start(self) -> None:
+        """Register and start; the first attempt waits."""
+        definition: dict[str, object] = {"name": TASK, "ownerEmail": "data@example.com"}
+        definition |= {"retryCount": 10, "retryDelaySeconds": 0}
+        definition |= {"responseTimeoutSeconds": RESPONSE_SECONDS, "timeoutSeconds": 0}
+        await self.operator.definitions.put(definition)
+        row: dict[str, object] = {"name": TASK, "taskReferenceName": TASK, "type": "SIMPLE"}
+        row["inputParameters"] = {"workspace": "${workflow.input.workspace}", "params": {}}
+        await self.operator.workflows.put_definition(
+            {"name": "flow", "version": 1, "schemaVersion": 2, "tasks": [row]}
+        )
+        workspace = {"repository": "repo", "branch": "main", "refType": "commit"}
+        self.workflow = await self.operator.workflows.start(
+            "flow", {"workspace": {**workspace, "ref": self.input}}
+        )
+
+    def worker(
+        self, faults: Iterable[Fault] = (), *, policy: PolicySetting | None = None
+    ) -> AttemptWorker:
+        """A new process with its own handle; `faults` strike its calls."""
+        number = len(self.workers) + 1
+        handle = WorkerHandle(faults)
+        self.workers.append(handle)
+        around = Surroundings(
+            self.clock,
+            SeededIdentities(seed=number),
+            SequentialConcurrency(),
+            self.root / str(number),
+        )
+        settings = AttemptSettings(f"worker-{number}", publication=policy or self.policy)
+        worker = attempt_worker(
+            lakefs_installation(self.lakefs, handle),
+            conductor_installation(self.conductor, handle),
+            around,
+            [self.task],
+            settings,
+        )
+        body = InlineBody(worker.tasks)
+        return replace(worker, world=replace(worker.world, body=body), reports=self.reports)
+
+    async def drive(self, work: Awaitable[T]) -> T:
+        """Run something to its end, moving the clock whenever everybody sleeps."""
+        running = asyncio.ensure_future(work)
+        for _ in range(TURNS_MAX):
+            if running.done():
+                break
+            await asyncio.sleep(0)
+            seconds = self.clock.seconds_to_next()
+            if not running.done() and seconds is not None:
+                await self.clock.let_pass(seconds)
+        assert running.done(), "the attempt does not end"
+        return running.result()
+
+    async def attempt(self, worker: AttemptWorker) -> AttemptReport | None:
+        """Poll and run one attempt; None when its process died or nothing waited."""
+        try:
+            record = await worker.poll(TASK)
+            return None if record is None else await self.drive(worker.run(record))
+        except (WorkerDied, UnavailableError):
+            return None
+
+    async def finish(self) -> WorkflowRecord:
+        """Let healthy workers and due time-outs bring the workflow to its end."""
+        for _ in range(ATTEMPTS_MAX):
+            workflow = await self.read()
+            if workflow.status is not WorkflowStatus.RUNNING:
+                return workflow
+            await self.attempt(self.worker())
+            self.clock.advance(RESPONSE_SECONDS + 1)
+            await self.operator.workflows.decide(self.workflow)
+        return await self.read()
+
+    async def read(self) -> WorkflowRecord:
+        """The workflow now."""
+        workflow = await self.operator.workflows.read(self.workflow)
+        assert workflow is not None
+        return workflow
+
+    def publications(self) -> list[CommitRecord]:
+        """Commits of our task on the target above the input, newest first."""
+        above = self.above_input()
+        return [record for record in above if LOGICAL_TASK_KEY in record.metadata]
+
+    def above_input(self) -> list[CommitRecord]:
+        """All commits on the target above the input, newest first."""
+        history = self.repository.history()
+        ids = [record.commit for record in history]
+        assert self.input in ids, "the input left the history of the target"
+        return history[: ids.index(self.input)]
+
+
+async def assert_accepted(world: FaultWorld, *, publications_max: int = 1) -> None:
+    """What must hold when everything has come to rest and the workflow completed.
+
+    The accepted commit is on the target, it is the newest of this task, its tree is exactly
+    the accepted run's, its result is that run's, nothing outside the prefix changed.
+    """
+    workflow = await world.read()
+    assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
+    output = workflow.attempts[-1].output_data
+    published, result = output["workspace"], output["result"]
+    assert isinstance(published, dict)
+    assert isinstance(result, dict)
+    found = world.publications()
+    assert len(found) <= publications_max, [record.metadata for record in found]
+    run = result["run"]
+    files = world.repository.files()
+    if world.changes:
+        assert found, "nothing of this task is on the target"
+        assert published["ref"] == found[0].commit
+        expected = {
+            "data/kept.txt": b"kept",
+            "data/out.txt": f"new {run}".encode(),
+            f"data/only-{run}.txt": b"of this run",
+        }
+    else:
+        expected = {"data/kept.txt": b"kept", "data/old.txt": b"old"}
+        assert published["ref"] == (found[0].commit if found else world.input)
+    mine = {path: content for path, content in files.items() if path.startswith("data/")}
+    assert mine == expected
+    assert files["elsewhere/other.txt"] == b"other"
+    if world.fenced:
+        assert files[FENCE_PATH] == FENCE_FILE
