@@ -1,0 +1,53 @@
+"""One worker on an in-memory lakeFS with one repository, for tests of the fake itself."""
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from perago.adapters.memory.branches import MemoryBranches
+from perago.adapters.memory.commits import MemoryCommits
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.objects import MemoryObjects
+from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
+from perago.adapters.memory.tags import MemoryTags
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.references import BranchName, CommitId
+from perago.ports.branches import MergeRequest
+
+Result = TypeVar("Result")
+STAGING = BranchName("staging")
+
+
+class MemoryWorker:
+    """A repository whose main has one commit, a staged commit on it, and a worker."""
+
+    def __init__(self, files: dict[str, bytes | None] | None = None) -> None:
+        self.lakefs = MemoryLakeFS()
+        self.repository = RepositoryBuilder(self.lakefs, "repository")
+        self.input_ref = self.repository.commit({"kept": b"kept", **(files or {})})
+        self.repository.branch(STAGING)
+        self.staged = self.repository.commit({"added": b"added"}, STAGING)
+        self.handle = WorkerHandle()
+        self.branches = MemoryBranches(self.lakefs, self.handle)
+        self.commits = MemoryCommits(self.lakefs, self.handle)
+        self.tags = MemoryTags(self.lakefs, self.handle)
+        self.objects = MemoryObjects(self.lakefs, self.handle)
+
+    def request(self, source: str | None = None, **metadata: str) -> MergeRequest:
+        """A merge of the staged commit into main."""
+        return MergeRequest(self.repository.id, source or self.staged, MAIN, "publish", metadata)
+
+    @property
+    def head(self) -> CommitId:
+        """The head of main."""
+        return self.repository.head().commit
+
+
+def run_by_hand(coroutine: Coroutine[Any, Any, Result], *, turns_max: int = 100) -> Result:
+    """Drive a coroutine without any event loop."""
+    for _ in range(turns_max):
+        try:
+            coroutine.send(None)
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
+    raise AssertionError("the coroutine did not finish")
