@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import TypeGuard
 
 import yaml
@@ -88,6 +89,8 @@ def load_actions(tree: Tree) -> list[Action]:
     return actions
 
 
+# Every merge and commit loads its files anew, and the files hardly ever change.
+@lru_cache(maxsize=256)
 def _parse(content: bytes) -> Action:
     # Every scalar stays a string: plain YAML 1.1 would read the key `on` as true.
     document: object = yaml.load(content, Loader=yaml.BaseLoader)  # noqa: S506

@@ -15,8 +15,11 @@ from perago.domain.publication_fence import FENCE_SCRIPT, HEAD_MOVED_TEXT
 
 ActionData: TypeAlias = Mapping[str, object]
 
-# A script sees the usual globals, and keeps its own to itself.
+# A script sees the safe globals, as on the server, and keeps its own to itself.
 _SANDBOX = """
+for _, name in ipairs{"python", "io", "os", "package", "require", "dofile", "loadfile", "debug"} do
+  _G[name] = nil
+end
 return function(code, action)
   local environment = setmetatable({action = action}, {__index = _G})
   local chunk, problem = load(code, "lua", "t", environment)

@@ -1,0 +1,146 @@
+"""References, staging and commit addresses of the in-memory lakeFS."""
+
+import pytest
+from tests.unit.adapters.memory.memory_worker import STAGING, MemoryWorker
+
+from perago.adapters.memory.committing import commit_branch
+from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
+from perago.adapters.memory.naming import relocate_branch
+from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
+from perago.domain.outcome import Relocated, RelocationRefused
+from perago.domain.references import TagName
+from perago.ports.commits import CommitRequest
+from perago.ports.errors import (
+    DirtyBranchError,
+    ReferenceMissingError,
+    RequestRefusedError,
+)
+
+REFUSE_COMMITS = b"""\
+name: frozen
+on:
+  pre-commit:
+hooks:
+  - {id: frozen, type: lua, properties: {script: "error('frozen')"}}
+"""
+
+
+def test_relative_expressions_walk_parents() -> None:
+    repository = MemoryWorker().repository
+    root, first = (record.commit for record in reversed(repository.history()))
+    side = repository.head(STAGING).commit
+    second = repository.commit({"a": b"a"})
+    merged = repository.merge(STAGING)
+    lakefs = repository.lakefs.repository(repository.id)
+    for expression, commit in {
+        "main": merged,
+        "main@": merged,
+        "main~": second,
+        "main^": second,
+        "main^1": second,
+        "main^2": side,
+        "main^2~1": first,
+        "main~2": first,
+        "main~~": first,
+        "main^^^": root,
+        "main~0": merged,
+        "main^0": merged,
+        merged: merged,
+        merged[:12]: merged,
+        f"{merged}^2": side,
+    }.items():
+        assert lakefs.commit_of(expression).id == commit, expression
+    for expression in ("main~9", "main^3", "main~x", "main@1", "~1", "", "nothing", merged[:0]):
+        with pytest.raises(ReferenceMissingError):
+            lakefs.commit_of(expression)
+
+
+def test_a_tag_is_a_reference_and_a_branch_of_its_name_comes_first() -> None:
+    repository = MemoryWorker().repository
+    repository.tag("v1", f"{MAIN}~1")
+    state = repository.lakefs.repository(repository.id)
+    assert state.commit_of("v1").id == state.tags[TagName("v1")]
+    repository.branch("v1")
+    assert state.commit_of("v1").id == repository.head().commit
+
+
+def test_a_relocation_is_relative_to_the_head_of_its_moment() -> None:
+    worker = MemoryWorker()
+    human = worker.repository.commit({"human": b"human"})
+    worker.repository.commit({"more": b"more"})
+    moved = relocate_branch(worker.lakefs, worker.repository.id, MAIN, "main~1")
+    assert (moved, worker.head) == (Relocated(), human)
+
+
+def test_a_refused_commit_seals_the_branch_against_relocation() -> None:
+    worker = MemoryWorker({"_lakefs_actions/frozen.yaml": None})
+    repository = worker.repository
+    repository.commit({"_lakefs_actions/frozen.yaml": REFUSE_COMMITS}, unchecked=True)
+    repository.write("open", b"open")
+    target = worker.input_ref
+    assert relocate_branch(worker.lakefs, repository.id, MAIN, f"{MAIN}~0") == Relocated()
+    with pytest.raises(RequestRefusedError, match="frozen"):
+        repository.commit({})
+    refused = relocate_branch(worker.lakefs, repository.id, MAIN, target)
+    assert isinstance(refused, RelocationRefused)
+    assert not refused.protected
+    repository.discard_uncommitted()
+    assert relocate_branch(worker.lakefs, repository.id, MAIN, target) == Relocated()
+
+
+def test_an_exact_tree_needs_a_clean_branch() -> None:
+    worker = MemoryWorker()
+    worker.repository.write("dirt", b"dirt")
+    metarange = worker.repository.head(STAGING).metarange
+    request = CommitRequest(worker.repository.id, MAIN, "exact", {}, source_metarange=metarange)
+    with pytest.raises(DirtyBranchError):
+        commit_branch(worker.lakefs, request)
+
+
+def test_the_root_commit_has_no_metarange_to_take() -> None:
+    worker = MemoryWorker()
+    (*_, root) = worker.repository.history()
+    assert root.metarange == ""
+    request = CommitRequest(worker.repository.id, MAIN, "exact", {}, source_metarange="")
+    with pytest.raises(RequestRefusedError):
+        commit_branch(worker.lakefs, request)
+
+
+def test_commits_that_differ_in_nothing_are_one_commit() -> None:
+    time = ServerTime()
+    repository = RepositoryBuilder(MemoryLakeFS(now=time), "repository")
+    repository.branch("one")
+    repository.branch("two")
+    assert repository.commit({}, "one") == repository.commit({}, "two")
+    time.seconds += 1
+    repository.branch("three")
+    assert repository.commit({}, "three") != repository.head("one").commit
+
+
+def test_bytes_written_twice_are_equal_and_not_the_same() -> None:
+    repository = RepositoryBuilder(MemoryLakeFS(), "repository")
+    repository.branch("one")
+    repository.branch("two")
+    repository.commit({"a": b"a"}, "one")
+    repository.commit({"a": b"a"}, "two")
+    assert repository.head("one").metarange != repository.head("two").metarange
+    assert repository.files("one") == repository.files("two")
+    repository.merge("one")
+    repository.merge("two")
+    assert repository.files() == {"a": b"a"}
+
+
+def test_a_revert_takes_back_and_a_cherry_pick_copies_metadata() -> None:
+    worker = MemoryWorker()
+    repository = worker.repository
+    told = {"perago.phase": "confirm"}
+    published = repository.merge(STAGING, squash=True, metadata=told)
+    repository.commit({"later": b"later"})
+    repository.revert(published)
+    assert set(repository.files()) == {"kept", "later"}
+    picked = repository.cherry_pick(published)
+    assert set(repository.files()) == {"added", "kept", "later"}
+    record = repository.history()[0]
+    assert record.commit == picked
+    assert told.items() <= record.metadata.items()
+    assert record.metadata["cherry-pick-origin"] == published
