@@ -1,0 +1,1 @@
+"""Configuration: what can be set, where each value came from, and what a worker is called."""

@@ -1,0 +1,186 @@
+"""Texts of settings as values, with the error texts of the public 0.6.1.
+
+Each function gets a text that is not blank and the name to blame. Reads nothing itself.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import ROUND_CEILING, Decimal
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from perago.domain.authoring_errors import RuntimeConfigError
+
+Parsed = TypeVar("Parsed")
+Parse = Callable[[str, str], Parsed]
+
+PLACEHOLDER = "replace-me"
+SIZE_UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
+_DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)", re.ASCII | re.IGNORECASE)
+_DURATION = re.compile(r"(\d+)([smhd])", re.ASCII | re.IGNORECASE)
+_DAYS = re.compile(r"([1-9]\d*)d", re.ASCII | re.IGNORECASE)
+_INTEGER = re.compile(r"\d+", re.ASCII)
+_INSTANCE = re.compile(r"[A-Za-z0-9._-]+")
+_ADDRESS = re.compile(r"[^\s:]*:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}")
+_BOOLEANS = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+
+
+def parse_text(value: str, name: str) -> str:
+    """A text as it is, without the spaces around it; the placeholder of an example is refused."""
+    stripped = value.strip()
+    if stripped == PLACEHOLDER:
+        _refuse(f"{name} must be replaced with a real value", "PRG-C003")
+    return stripped
+
+
+def parse_anything(value: str, name: str) -> str:
+    """A text that is judged only when it is used."""
+    del name
+    return value
+
+
+def parse_path(value: str, name: str) -> Path:
+    """A path; the empty text is the current directory."""
+    del name
+    return Path(value)
+
+
+def parse_size(value: str, name: str) -> int:
+    """A number of bytes; units are binary, fractions are rounded up."""
+    found = _SIZE.fullmatch(value.strip())
+    if found is None:
+        _refuse(f"{name} must be a positive size such as '512KB', '100MB', or '1.5GB'")
+    exact = Decimal(found[1]) * SIZE_UNITS[found[2].upper()]
+    size = int(exact.to_integral_value(rounding=ROUND_CEILING))
+    if size == 0:
+        _refuse(f"{name} must be greater than zero")
+    return size
+
+
+def parse_days(value: str, name: str) -> timedelta:
+    """A whole number of days."""
+    found = _DAYS.fullmatch(value.strip())
+    if found is None:
+        _refuse(f"{name} must be a positive day count such as '7d' or '30d'")
+    return timedelta(days=int(found[1]))
+
+
+def parse_duration(value: str, name: str) -> timedelta:
+    """A positive duration."""
+    duration = _duration(value)
+    if not duration:
+        _refuse(f"{name} must be a positive duration such as '30s', '5m', '1h', or '24h'")
+    return duration
+
+
+def parse_time_to_live(value: str, name: str) -> timedelta:
+    """A duration that may be zero."""
+    duration = _duration(value)
+    if duration is None:
+        _refuse(f"{name} must be a duration such as '0s', '5m', '24h', or '7d'")
+    return duration
+
+
+def parse_positive_integer(value: str, name: str) -> int:
+    """A whole number above zero."""
+    if _INTEGER.fullmatch(value.strip()) is None:
+        _refuse(f"{name} must be a positive integer")
+    return _above_zero(int(value), name)
+
+
+def parse_count(value: str, name: str) -> int:
+    """A whole number from zero."""
+    if _INTEGER.fullmatch(value.strip()) is None:
+        _refuse(f"{name} must be a whole number such as '0' or '16'")
+    return int(value)
+
+
+def parse_milliseconds(value: str, name: str) -> int:
+    """A whole number of milliseconds above zero."""
+    if _INTEGER.fullmatch(value.strip()) is None:
+        _refuse(f"{name} must be a positive integer number of milliseconds")
+    return _above_zero(int(value), name)
+
+
+def parse_boolean(value: str, name: str) -> bool:
+    """A switch."""
+    known = _BOOLEANS.get(value.strip().lower())
+    if known is None:
+        _refuse(f"{name} must be 'true' or 'false'")
+    return known
+
+
+def parse_worker_id_prefix(value: str, name: str) -> str:
+    """The first part of worker ids: ASCII letters and digits only."""
+    stripped = value.strip()
+    if not stripped:
+        _refuse(f"{name} must not be empty", "PRG-C007")
+    if not (stripped.isascii() and stripped.isalnum()):
+        _refuse(f"{name} must contain only ASCII letters and digits", "PRG-C007")
+    return stripped
+
+
+def parse_instance_id(value: str, name: str) -> str:
+    """The identity under which this worker exports metrics."""
+    stripped = value.strip()
+    if _INSTANCE.fullmatch(stripped) is None:
+        _refuse(f"{name} must contain only ASCII letters, digits, dots, underscores, or hyphens")
+    return stripped
+
+
+def parse_compression(value: str, name: str) -> str | None:
+    """The compression of exported metrics; OpenTelemetry's own word for none is accepted."""
+    stripped = value.strip().lower()
+    if stripped not in {"gzip", "none"}:
+        _refuse(f"{name} must be 'gzip'")
+    return None if stripped == "none" else stripped
+
+
+def parse_execution_mode(value: str, name: str) -> str:
+    """Where task bodies run."""
+    mode = value.strip().lower()
+    if mode not in {"process", "thread"}:
+        _refuse(f"{name} must be either 'process' or 'thread'")
+    return mode
+
+
+def parse_address(value: str, name: str) -> str:
+    """A host and a port to listen on."""
+    stripped = value.strip()
+    if _ADDRESS.fullmatch(stripped) is None:
+        _refuse(f"{name} must be a host and a port such as '127.0.0.1:9102'")
+    return stripped
+
+
+def one_of(*choices: str) -> Parse[str]:
+    """Return a parser that accepts these words only."""
+
+    def parse(value: str, name: str) -> str:
+        word = value.strip().lower()
+        if word not in choices:
+            _refuse(f"{name} must be one of {', '.join(map(repr, choices))}")
+        return word
+
+    return parse
+
+
+def _duration(value: str) -> timedelta | None:
+    found = _DURATION.fullmatch(value.strip())
+    if found is None:
+        return None
+    return timedelta(**{_DURATION_UNITS[found[2].lower()]: int(found[1])})
+
+
+def _above_zero(number: int, name: str) -> int:
+    if number == 0:
+        _refuse(f"{name} must be greater than zero")
+    return number
+
+
+def _refuse(text: str, code: str = "PRG-C002") -> NoReturn:
+    raise RuntimeConfigError(text, code=code)

@@ -1,0 +1,177 @@
+"""The configuration record of the public 0.6.1, for those who load or build it themselves.
+
+A view of `Settings` for one module target; the roots are probed for writing. Starts nothing.
+"""
+
+import tempfile
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from perago.app.settings import parsing
+from perago.app.settings.inherited_settings import (
+    DEFAULT_EXECUTION_MODE,
+    DEFAULT_FAILURE_REASON_MAX_LENGTH,
+    DEFAULT_WORKSPACE_GC_INTERVAL,
+    DEFAULT_WORKSPACE_GC_TTL,
+    ExecutionMode,
+    is_address,
+)
+from perago.app.settings.settings import Settings, load_settings
+from perago.app.settings.worker_identity import worker_id_prefix_of
+from perago.domain.authoring_errors import RuntimeConfigError
+
+
+class ConductorConfig(BaseModel):
+    """How to reach Conductor."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    server_url: str
+
+
+class LakeFSConfig(BaseModel):
+    """How to reach lakeFS."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    endpoint_url: str
+    access_key_id: str
+    secret_access_key: SecretStr
+
+
+class MetricsConfig(BaseModel):
+    """Where metrics are exported to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    endpoint: str
+    instance_id: str | None = None
+    compression: Literal["gzip"] | None = None
+    timeout_millis: int | None = None
+    export_interval_millis: int | None = None
+
+
+class RuntimeConfig(BaseModel):
+    """What 0.6.1 calls the runtime configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    workspace_root: Path
+    log_root: Path
+    log_file_max_size: int
+    log_retention: timedelta
+    worker_id_prefix: str
+    execution_mode: ExecutionMode = DEFAULT_EXECUTION_MODE
+    workspace_gc_ttl: timedelta = DEFAULT_WORKSPACE_GC_TTL
+    workspace_gc_interval: timedelta = DEFAULT_WORKSPACE_GC_INTERVAL
+    shutdown_force_kill_after: timedelta | None = None
+    failure_reason_max_length: int = DEFAULT_FAILURE_REASON_MAX_LENGTH
+    conductor: ConductorConfig | None = None
+    lakefs: LakeFSConfig | None = None
+    metrics: MetricsConfig | None = None
+
+
+def load_runtime_config(
+    module_target: str,
+    *,
+    cwd: Path | None = None,
+    process_env: Mapping[str, str] | None = None,
+    probe_roots: bool = True,
+) -> RuntimeConfig:
+    """Read the configuration for one module; an empty `process_env` is no environment at all."""
+    settings = load_settings(cwd=cwd, process_env=process_env)
+    return runtime_config(settings, module_target, probe_roots=probe_roots)
+
+
+def runtime_config(
+    settings: Settings, module_target: str, *, probe_roots: bool = True
+) -> RuntimeConfig:
+    """Return the settings as the record of 0.6.1."""
+    config = RuntimeConfig(
+        workspace_root=settings.workspace_root,
+        log_root=settings.log_root,
+        log_file_max_size=settings.log_file_max_size,
+        log_retention=settings.log_retention,
+        worker_id_prefix=worker_id_prefix_of(settings.worker_id_prefix, module_target),
+        execution_mode=settings.execution_mode,
+        workspace_gc_ttl=settings.workspace_gc_ttl,
+        workspace_gc_interval=settings.workspace_gc_interval,
+        shutdown_force_kill_after=settings.shutdown_force_kill_after,
+        failure_reason_max_length=settings.failure_reason_max_length,
+        conductor=conductor_config(settings),
+        lakefs=lakefs_config(settings),
+        metrics=metrics_config(settings),
+    )
+    if probe_roots:
+        check_writable_root(config.workspace_root)
+        check_writable_root(config.log_root)
+    return config
+
+
+def conductor_config(settings: Settings) -> ConductorConfig | None:
+    """How to reach Conductor over HTTP, or None when that is not configured."""
+    address = settings.conductor or settings.conductor_server_url
+    if settings.conductor is not None and not is_address(settings.conductor):
+        return None
+    return None if address is None else ConductorConfig(server_url=address)
+
+
+def lakefs_config(settings: Settings) -> LakeFSConfig | None:
+    """How to reach lakeFS over HTTP, or None when that is not configured."""
+    if settings.lakefs is not None and not is_address(settings.lakefs):
+        return None
+    address = settings.lakefs or settings.lakectl_server_endpoint_url
+    key = settings.lakectl_credentials_access_key_id
+    secret = settings.lakectl_credentials_secret_access_key
+    if address is None or key is None or secret is None:
+        return None
+    return LakeFSConfig(endpoint_url=address, access_key_id=key, secret_access_key=secret)
+
+
+def metrics_config(settings: Settings) -> MetricsConfig | None:
+    """Where metrics go; without an endpoint nothing else of them is looked at."""
+    if settings.otel_exporter_otlp_metrics_endpoint is None:
+        return None
+    return MetricsConfig.model_validate(
+        {
+            "endpoint": settings.otel_exporter_otlp_metrics_endpoint,
+            "instance_id": _read(
+                parsing.parse_instance_id, settings.instance_id, "PERAGO_INSTANCE_ID"
+            ),
+            "compression": _read(
+                parsing.parse_compression,
+                settings.otel_exporter_otlp_metrics_compression,
+                "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
+            ),
+            "timeout_millis": _read(
+                parsing.parse_milliseconds,
+                settings.otel_exporter_otlp_metrics_timeout,
+                "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
+            ),
+            "export_interval_millis": _read(
+                parsing.parse_milliseconds,
+                settings.otel_metric_export_interval,
+                "OTEL_METRIC_EXPORT_INTERVAL",
+            ),
+        }
+    )
+
+
+def check_writable_root(path: Path) -> None:
+    """Create a root if it is not there, for its owner only, and write into it once."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise RuntimeConfigError(f"{path} is not writable: {error}", code="PRG-C005") from error
+
+
+def _read(
+    parse: parsing.Parse[parsing.Parsed], value: str | None, name: str
+) -> parsing.Parsed | None:
+    return None if value is None else parse(value, name)

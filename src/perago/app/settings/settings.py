@@ -1,0 +1,182 @@
+"""Every setting of Perago with its type and default; the inherited ones come first.
+
+Reads files and the environment it is given. Asks no service and creates nothing.
+"""
+
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Literal
+
+from perago.app.settings import parsing
+from perago.app.settings.inherited_settings import InheritedSettings, Text
+from perago.app.settings.layered_settings import variables
+from perago.app.settings.layers import find, standard_layers
+from perago.app.settings.variable import Variable
+
+SPARK_CONF = "PERAGO_SPARK_CONF_"
+NO_FLAGS: Mapping[str, object] = MappingProxyType({})
+
+
+class Settings(InheritedSettings):
+    """All settings, frozen; `load_settings` makes them from the world."""
+
+    publication_policy: Annotated[
+        Literal["auto", "head-parent", "lineage", "settled"],
+        Variable(
+            "PERAGO_PUBLICATION_POLICY",
+            parsing.one_of("auto", "head-parent", "lineage", "settled"),
+            "Publication policy of tasks that name none",
+        ),
+    ] = "auto"
+    attempt_fence: Annotated[
+        Literal["wide", "narrow"],
+        Variable(
+            "PERAGO_ATTEMPT_FENCE",
+            parsing.one_of("wide", "narrow"),
+            "How much of an attempt is compared before it may write",
+        ),
+    ] = "wide"
+    require_ownership: Annotated[
+        bool,
+        Variable(
+            "PERAGO_REQUIRE_OWNERSHIP",
+            parsing.parse_boolean,
+            "Whether `head-parent` refuses to replace a commit without an owner",
+        ),
+    ] = False
+    strict_input: Annotated[
+        bool,
+        Variable(
+            "PERAGO_STRICT_INPUT",
+            parsing.parse_boolean,
+            "Whether unknown top-level keys of a task input are refused",
+        ),
+    ] = False
+    body_seconds: Annotated[
+        int,
+        Variable(
+            "PERAGO_BODY_SECONDS",
+            parsing.parse_count,
+            "How long a body may run when its task says nothing; 0: no limit",
+        ),
+    ] = 0
+    cache_dir: Annotated[
+        Path | None,
+        Variable(
+            "PERAGO_CACHE_DIR",
+            parsing.parse_path,
+            "Where content is cached between attempts; unset: beside the workspaces",
+        ),
+    ] = None
+    cache_size: Annotated[
+        int,
+        Variable("PERAGO_CACHE_SIZE", parsing.parse_size, "Bytes the content cache may take"),
+    ] = 10 * 1024**3
+    transfer_route: Annotated[
+        Literal["auto", "presigned", "gateway", "api"],
+        Variable(
+            "PERAGO_TRANSFER_ROUTE",
+            parsing.one_of("auto", "presigned", "gateway", "api"),
+            "How object bytes travel",
+        ),
+    ] = "auto"
+    transfer_concurrency: Annotated[
+        int,
+        Variable(
+            "PERAGO_TRANSFER_CONCURRENCY",
+            parsing.parse_count,
+            "Most transfers at one time; 0: as many as latency allows",
+        ),
+    ] = 0
+    probe_address: Annotated[
+        str | None,
+        Variable(
+            "PERAGO_PROBE_ADDRESS",
+            parsing.parse_address,
+            "Where probes and metrics are served; unset: nowhere",
+        ),
+    ] = None
+    gc_staging_ttl: Annotated[
+        timedelta,
+        Variable(
+            "PERAGO_GC_STAGING_TTL",
+            parsing.parse_time_to_live,
+            "Age at which a staging branch nobody knows may go",
+        ),
+    ] = timedelta(hours=24)
+    gc_tag_ttl: Annotated[
+        timedelta,
+        Variable(
+            "PERAGO_GC_TAG_TTL",
+            parsing.parse_time_to_live,
+            "Age at which decisions of finished workflows may go",
+        ),
+    ] = timedelta(days=7)
+    spark_master: Annotated[
+        str | None,
+        Variable("PERAGO_SPARK_MASTER", Text, "Spark master of Spark tasks"),
+    ] = None
+    tls_ca_file: Annotated[
+        Path | None,
+        Variable(
+            "PERAGO_TLS_CA_FILE",
+            parsing.parse_path,
+            "Certificates that lakeFS and Conductor are checked against",
+        ),
+    ] = None
+    tls_verify: Annotated[
+        bool,
+        Variable(
+            "PERAGO_TLS_VERIFY", parsing.parse_boolean, "Whether certificates are checked at all"
+        ),
+    ] = True
+    http_proxy: Annotated[
+        str | None,
+        Variable("HTTP_PROXY", Text, "Proxy for plain addresses"),
+    ] = None
+    https_proxy: Annotated[
+        str | None,
+        Variable("HTTPS_PROXY", Text, "Proxy for encrypted addresses"),
+    ] = None
+    no_proxy: Annotated[
+        str | None,
+        Variable("NO_PROXY", Text, "Hosts that need no proxy"),
+    ] = None
+
+    @property
+    def spark_conf(self) -> dict[str, str]:
+        """Spark options: `PERAGO_SPARK_CONF_spark_executor_memory` is `spark.executor.memory`."""
+        names = dict.fromkeys(
+            name for layer in self._layers for name in layer.values if name.startswith(SPARK_CONF)
+        )
+        found = {name: find(self._layers, name, secret=False) for name in names}
+        return {
+            _spark_key(name): str(each.value) for name, each in found.items() if each is not None
+        }
+
+
+def load_settings(
+    *,
+    flags: Mapping[str, object] = NO_FLAGS,
+    cwd: Path | None = None,
+    process_env: Mapping[str, str] | None = None,
+) -> Settings:
+    """Read flags, environment, `.env`, `[tool.perago]` and lakectl's file, in this order."""
+    secrets = {variable.name: variable.secret for _, variable in variables(Settings)}
+    layers = standard_layers(
+        flags=flags,
+        process_env=os.environ if process_env is None else process_env,
+        cwd=Path.cwd() if cwd is None else cwd,
+        variables=secrets,
+    )
+    return Settings.of(layers)
+
+
+def _spark_key(name: str) -> str:
+    key = name.removeprefix(SPARK_CONF)
+    if "." in key:
+        return key
+    return "_".join(part.replace("_", ".") for part in key.split("__"))
