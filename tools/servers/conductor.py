@@ -8,7 +8,7 @@ import hashlib
 import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -89,7 +89,8 @@ def _class_archive(java: Java, jar: Path) -> Path:
         writing = (f"-XX:ArchiveClassesAtExit={directory / name}", "-Xlog:cds=off")
 
         def plan(port: int, data: Path) -> Launch:
-            return _launch(java, jar, port, data, jvm=writing, options=WORKERS)
+            launch = _launch(java, jar, port, data, jvm=writing, options=WORKERS)
+            return replace(launch, stop_seconds=ARCHIVE_SECONDS)
 
         with running("conductor-training", plan):
             pass
@@ -123,7 +124,6 @@ def _launch(
         ],
         is_ready=lambda: _is_healthy(port),
         deadline_seconds=DEADLINE_SECONDS,
-        stop_seconds=ARCHIVE_SECONDS,
     )
 
 

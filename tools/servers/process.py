@@ -40,7 +40,8 @@ class Launch:
     is_ready: Callable[[], bool]
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     deadline_seconds: float = 60.0
-    stop_seconds: float = 10.0
+    # Its data goes with it, so there is nothing to wait for.
+    stop_seconds: float = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
