@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from perago.adapters.lakefs.address import LakeFSAddressError, api_address
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.error_mapping import Operation, port_error
+from perago.adapters.lakefs.error_mapping import FIRST_REFUSAL, Operation, port_error
 from perago.adapters.lakefs.exchange import Failure, Lost, NotSent, Refused
-from perago.ports.errors import WorldError
+from perago.ports.errors import UnavailableError, WorldError
 
 if TYPE_CHECKING:
     from perago.adapters.lakefs.sdk import LakeFSSdk
@@ -57,12 +57,12 @@ class LakeFSClient:
         operation = Operation("ask for the configuration of", self.address)
         found = await self.attempt(lambda sdk: sdk.raw.fetch(("config",)))
         match found:
-            case Refused(401):
-                raise port_error(operation, found)
-            case NotSent() | Refused():
-                raise port_error(operation, found)
-            case Lost(text):
+            case Lost(text, foreign=True):
                 raise LakeFSAddressError(self._configuration.endpoint_url, text)
+            case Refused(status) if status < FIRST_REFUSAL:
+                raise LakeFSAddressError(self._configuration.endpoint_url, "it redirects")
+            case Refused() | Lost() | NotSent():
+                raise port_error(operation, found)
             case bytes():
                 self._check_configuration(found)
 
@@ -71,9 +71,9 @@ class LakeFSClient:
         return (min(self._configuration.connect_seconds, answer_seconds), answer_seconds)
 
     def close(self) -> None:
-        """Let running requests end in the background and accept no more."""
-        self._calls.shutdown(wait=False, cancel_futures=True)
-        self._transfers.shutdown(wait=False, cancel_futures=True)
+        """Let what was asked end in the background and accept no more."""
+        self._calls.shutdown(wait=False)
+        self._transfers.shutdown(wait=False)
 
     def _check_configuration(self, body: bytes) -> None:
         try:
@@ -112,7 +112,12 @@ class LakeFSClient:
         self, executor: ThreadPoolExecutor, send: "Callable[[LakeFSSdk], Answer]"
     ) -> Answer:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(executor, partial(self._send, send))
+        try:
+            answer = loop.run_in_executor(executor, partial(self._send, send))
+        except RuntimeError as error:
+            text = f"lakeFS at {self.address}: the client is closed, nothing was sent"
+            raise UnavailableError(text) from error
+        return await answer
 
     def _send(self, send: "Callable[[LakeFSSdk], Answer]") -> Answer:
         return send(self._opened())

@@ -40,6 +40,9 @@ from perago.ports.errors import (
     WorldError,
 )
 
+FIRST_REFUSAL = 400
+FIRST_SERVER_ERROR = 500
+
 _HOOK_ABORTED = "hook aborted"
 _NO_CHANGES = "no changes"
 _DIRTY = re.compile(r"dirty branch|uncommitted changes")
@@ -48,8 +51,6 @@ _BRANCH_MISSING = re.compile(r"^branch not found$|^branch '[^']*' not found$")
 # A commit on an absent branch fails where its hooks are listed; a broken file names itself.
 _NO_BRANCH_TO_LIST = re.compile(r"(?s)prepare-commit hook aborted.*listing actions: not found$")
 _NOT_A_PERMISSION = re.compile(r"read-only|default branch")
-_FIRST_SERVER_ERROR = 500
-_FIRST_REFUSAL = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,9 @@ def relocation_answer(operation: Operation, failure: Failure) -> RelocationAnswe
 def is_no_answer(failure: Refused) -> bool:
     """Whether a status says nothing of what the server did: a redirect is not followed either."""
     return (
-        failure.status < _FIRST_REFUSAL
+        failure.status < FIRST_REFUSAL
         or failure.status in {408, 499}
-        or (failure.status >= _FIRST_SERVER_ERROR and _HOOK_ABORTED not in failure.text)
+        or (failure.status >= FIRST_SERVER_ERROR and _HOOK_ABORTED not in failure.text)
     )
 
 

@@ -25,10 +25,14 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The request left and no usable answer came; `broken` when its connection broke."""
+    """The request left and no usable answer came.
+
+    `broken` when its connection broke; `foreign` when something else than lakeFS answered.
+    """
 
     text: str
     broken: bool = False
+    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,8 @@ def read_refusal(status: int, body: str) -> Refused | Lost:
             return Refused(status, message)
     elif status not in _CONCLUSIVE_STATUSES:
         return Refused(status, shortened(body))
-    return Lost(f"status {status} from something that is no lakeFS API: {shortened(body)}")
+    text = f"status {status} from something that is no lakeFS API: {shortened(body)}"
+    return Lost(text, foreign=True)
 
 
 def shortened(text: str) -> str:

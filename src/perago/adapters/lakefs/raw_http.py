@@ -6,6 +6,7 @@ moves bytes in pieces instead; it knows neither objects nor what a status means.
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -36,16 +37,24 @@ class Source(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class TimeOuts:
+    """How long an answer may take, and how long a stream may stand still."""
+
+    answering: Timeout
+    moving: Timeout
+
+
 class RawHttp:
     """Requests whose bodies are streams."""
 
     def __init__(
-        self, pool: PoolManager, address: str, headers: Mapping[str, str], timeout: Timeout
+        self, pool: PoolManager, address: str, headers: Mapping[str, str], time_outs: TimeOuts
     ) -> None:
         self._pool = pool
         self._address = address
         self._headers = dict(headers)
-        self._timeout = timeout
+        self._time_outs = time_outs
         # Large objects in pieces of 16 KiB cost more in system calls than in copying.
         pool.connection_pool_kw["blocksize"] = PIECE_BYTES
 
@@ -62,25 +71,32 @@ class RawHttp:
             self._url(path, query),
             headers={**self._headers, "Accept": "application/json", **headers},
             body=body,  # type: ignore[arg-type]  # urllib3 asks for a whole IO, and reads
-            timeout=self._timeout,
+            timeout=self._time_outs.moving,
         )
         _check(response)
         return response.data
 
     def fetch(self, path: Place, query: Mapping[str, str] | None = None) -> bytes:
         """GET a body whole."""
-        with self.receive(path, query or {}) as pieces:
+        with self._receive(path, query or {}, self._time_outs.answering) as pieces:
             return b"".join(pieces)
 
     @contextmanager
     def receive(self, path: Place, query: Mapping[str, str]) -> Generator[Iterator[bytes]]:
         """GET a body in pieces; fewer bytes than were promised are an error."""
+        with self._receive(path, query, self._time_outs.moving) as pieces:
+            yield pieces
+
+    @contextmanager
+    def _receive(
+        self, path: Place, query: Mapping[str, str], timeout: Timeout
+    ) -> Generator[Iterator[bytes]]:
         response = self._pool.request(
             "GET",
             self._url(path, query),
             headers={**self._headers, "Accept-Encoding": "identity"},
             preload_content=False,
-            timeout=self._timeout,
+            timeout=timeout,
         )
         try:
             _check(response)

@@ -25,12 +25,13 @@ from lakefs_sdk.models.merge import Merge
 from lakefs_sdk.models.object_copy_creation import ObjectCopyCreation
 from lakefs_sdk.models.path_list import PathList
 from lakefs_sdk.models.tag_creation import TagCreation
+from urllib3.exceptions import InsecureRequestWarning
 from urllib3.util import parse_url
 
 from perago._version import __version__
 from perago.adapters.lakefs.address import api_address, certificate_authority, proxy_address
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.raw_http import RawHttp
+from perago.adapters.lakefs.raw_http import RawHttp, TimeOuts
 
 _KEEPALIVE_IDLE_SECONDS = 30
 _USER_AGENT = f"perago/{__version__}"
@@ -81,6 +82,9 @@ def open_sdk(settings: LakeFSConfiguration) -> LakeFSSdk:
     # The generated client declares its optional settings as None and nothing else.
     options: Any = configuration
     configuration.verify_ssl = settings.verify_tls
+    if not settings.verify_tls:
+        # Switched off on purpose; urllib3 would say so again with every request.
+        urllib3.disable_warnings(InsecureRequestWarning)
     configuration.ssl_ca_cert = certificate_authority(address, settings.ca_file)
     _use_proxy(options, settings.proxy or proxy_address(address))
     configuration.connection_pool_maxsize = (
@@ -108,8 +112,11 @@ def open_sdk(settings: LakeFSConfiguration) -> LakeFSSdk:
                 "Authorization": options.get_basic_auth_token(),
                 "User-Agent": _USER_AGENT,
             },
-            urllib3.Timeout(
-                connect=settings.connect_seconds, read=settings.stalled_transfer_seconds
+            TimeOuts(
+                answering=urllib3.Timeout(connect=timeout[0], read=timeout[1]),
+                moving=urllib3.Timeout(
+                    connect=settings.connect_seconds, read=settings.stalled_transfer_seconds
+                ),
             ),
         ),
     )
