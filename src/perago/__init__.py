@@ -1,5 +1,208 @@
-"""Perago: Conductor tasks on lakeFS workspaces, published as one transaction."""
+"""Perago: Conductor tasks on lakeFS workspaces, published as one transaction.
+
+Every public name is here and is imported when it is first used, so that `import perago` costs
+next to nothing. No logic.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from perago._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from perago.app.authoring.attempt_objects import (
+        StagedWorkspace,
+        TaskExecutionContext,
+        assert_current_attempt_snapshot,
+        staging_branch_name,
+    )
+    from perago.app.authoring.current_attempt import CurrentAttempt, current_attempt
+    from perago.app.authoring.envelope import (
+        build_workspace_free_task_output,
+        build_workspace_task_output,
+    )
+    from perago.app.authoring.guardrail_declaration import (
+        forbid_glob,
+        require_dir,
+        require_file,
+        require_glob,
+    )
+    from perago.app.authoring.guardrails import check_guardrails
+    from perago.app.authoring.invocation import (
+        invoke_workspace_free_task,
+        invoke_workspace_task_body,
+    )
+    from perago.app.authoring.metric_recorder import MetricRecorder
+    from perago.app.authoring.metric_spec import MetricSpec
+    from perago.app.authoring.task_controls import (
+        ExecutionLimits,
+        PublishBudget,
+        RetryPolicy,
+        TaskControls,
+        TimeoutPolicy,
+    )
+    from perago.app.authoring.task_declaration import load_module_task, task
+    from perago.app.authoring.task_definition import TaskDefinition
+    from perago.app.authoring.taskdef import build_taskdef, write_taskdef
+    from perago.app.authoring.workspace_contract import WorkspaceInput, WorkspaceOutput
+    from perago.app.authoring.workspace_spec import WorkspaceSpec
+    from perago.app.authoring.workspace_sync import (
+        WorkspaceDownloadFile,
+        WorkspaceSyncPlan,
+        WorkspaceUploadFile,
+        build_workspace_sync_plan,
+        workspace_delete_object_paths,
+        workspace_download_files,
+        workspace_local_path,
+        workspace_upload_files,
+    )
+    from perago.app.settings.inherited_settings import ExecutionMode
+    from perago.app.settings.runtime_config import (
+        ConductorConfig,
+        LakeFSConfig,
+        MetricsConfig,
+        RuntimeConfig,
+        load_runtime_config,
+    )
+    from perago.app.worker_description import (
+        WorkerChildSpec,
+        WorkerRuntime,
+        prepare_worker_runtime,
+        restart_backoff_seconds,
+        worker_child_specs,
+    )
+    from perago.domain.authoring_errors import (
+        GuardrailViolation,
+        PostGuardrailViolation,
+        PreGuardrailViolation,
+        RuntimeConfigError,
+        TaskDefinitionError,
+        TaskExecutionError,
+        TaskFailed,
+        TaskInputError,
+        TaskTerminalError,
+    )
+    from perago.domain.errors import PublishFenceError, StaleAttemptError
+
+__all__ = [
+    "ConductorConfig",
+    "CurrentAttempt",
+    "ExecutionLimits",
+    "ExecutionMode",
+    "GuardrailViolation",
+    "LakeFSConfig",
+    "MetricRecorder",
+    "MetricSpec",
+    "MetricsConfig",
+    "PostGuardrailViolation",
+    "PreGuardrailViolation",
+    "PublishBudget",
+    "PublishFenceError",
+    "RetryPolicy",
+    "RuntimeConfig",
+    "RuntimeConfigError",
+    "StagedWorkspace",
+    "StaleAttemptError",
+    "TaskControls",
+    "TaskDefinition",
+    "TaskDefinitionError",
+    "TaskExecutionContext",
+    "TaskExecutionError",
+    "TaskFailed",
+    "TaskInputError",
+    "TaskTerminalError",
+    "TimeoutPolicy",
+    "WorkerChildSpec",
+    "WorkerRuntime",
+    "WorkspaceDownloadFile",
+    "WorkspaceInput",
+    "WorkspaceOutput",
+    "WorkspaceSpec",
+    "WorkspaceSyncPlan",
+    "WorkspaceUploadFile",
+    "__version__",
+    "assert_current_attempt_snapshot",
+    "build_taskdef",
+    "build_workspace_free_task_output",
+    "build_workspace_sync_plan",
+    "build_workspace_task_output",
+    "check_guardrails",
+    "current_attempt",
+    "forbid_glob",
+    "invoke_workspace_free_task",
+    "invoke_workspace_task_body",
+    "load_module_task",
+    "load_runtime_config",
+    "prepare_worker_runtime",
+    "require_dir",
+    "require_file",
+    "require_glob",
+    "restart_backoff_seconds",
+    "staging_branch_name",
+    "task",
+    "worker_child_specs",
+    "workspace_delete_object_paths",
+    "workspace_download_files",
+    "workspace_local_path",
+    "workspace_upload_files",
+    "write_taskdef",
+]
+
+# Where each public name lives.
+_HOMES = {
+    "perago.app.authoring.attempt_objects": (
+        "StagedWorkspace TaskExecutionContext assert_current_attempt_snapshot staging_branch_name"
+    ),
+    "perago.app.authoring.current_attempt": "CurrentAttempt current_attempt",
+    "perago.app.authoring.envelope": (
+        "build_workspace_free_task_output build_workspace_task_output"
+    ),
+    "perago.app.authoring.guardrail_declaration": (
+        "forbid_glob require_dir require_file require_glob"
+    ),
+    "perago.app.authoring.guardrails": "check_guardrails",
+    "perago.app.authoring.invocation": "invoke_workspace_free_task invoke_workspace_task_body",
+    "perago.app.authoring.metric_recorder": "MetricRecorder",
+    "perago.app.authoring.metric_spec": "MetricSpec",
+    "perago.app.authoring.task_controls": (
+        "ExecutionLimits PublishBudget RetryPolicy TaskControls TimeoutPolicy"
+    ),
+    "perago.app.authoring.task_declaration": "load_module_task task",
+    "perago.app.authoring.task_definition": "TaskDefinition",
+    "perago.app.authoring.taskdef": "build_taskdef write_taskdef",
+    "perago.app.authoring.workspace_contract": "WorkspaceInput WorkspaceOutput",
+    "perago.app.authoring.workspace_spec": "WorkspaceSpec",
+    "perago.app.authoring.workspace_sync": (
+        "WorkspaceDownloadFile WorkspaceSyncPlan WorkspaceUploadFile "
+        "build_workspace_sync_plan workspace_delete_object_paths workspace_download_files "
+        "workspace_local_path workspace_upload_files"
+    ),
+    "perago.app.settings.inherited_settings": "ExecutionMode",
+    "perago.app.settings.runtime_config": (
+        "ConductorConfig LakeFSConfig MetricsConfig RuntimeConfig load_runtime_config"
+    ),
+    "perago.app.worker_description": (
+        "WorkerChildSpec WorkerRuntime prepare_worker_runtime restart_backoff_seconds "
+        "worker_child_specs"
+    ),
+    "perago.domain.authoring_errors": (
+        "GuardrailViolation PostGuardrailViolation PreGuardrailViolation "
+        "RuntimeConfigError TaskDefinitionError TaskExecutionError TaskFailed "
+        "TaskInputError TaskTerminalError"
+    ),
+    "perago.domain.errors": "PublishFenceError StaleAttemptError",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})
