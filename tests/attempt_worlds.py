@@ -11,6 +11,7 @@ from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.memory.progress import RecordingProgress
 from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.known_places import KnownPlaces
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.attempt.world import AttemptSettings, LakeFS, World
 from perago.app.authoring.task_definition import TaskDefinition
@@ -93,7 +94,6 @@ def attempt_worker(
     canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=around.identities)
     trust = FenceTrust(
         objects=lakefs.objects,
-        repositories=lakefs.repositories,
         canary=canary,
         concurrency=around.concurrency,
     )
@@ -106,6 +106,7 @@ def attempt_worker(
             repositories=lakefs.repositories,
             pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, around.concurrency),
             trust=trust,
+            places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor.queue,
         body=ThreadBody(by_name),

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from dependency_injector import containers, providers
 
+from perago.app.attempt.known_places import KnownPlaces
 from perago.app.attempt.world import LakeFS, World
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.app.fence.canary import Canary
@@ -170,7 +171,6 @@ def _canary(lakefs: LakeFSInstallation, identities: Identities) -> Canary:
 def _trust(lakefs: LakeFSInstallation, canary: Canary, concurrency: Concurrency) -> FenceTrust:
     return FenceTrust(
         objects=lakefs.objects,
-        repositories=lakefs.repositories,
         canary=canary,
         concurrency=concurrency,
     )
@@ -187,6 +187,7 @@ def _lakefs_ports(
         repositories=lakefs.repositories,
         pipeline=pipeline,
         trust=trust,
+        places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
     )
 
 

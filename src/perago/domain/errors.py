@@ -67,6 +67,12 @@ class DecidedOnOtherInputError(PublishFenceError):
     terminal = True
 
 
+class InputPlaceError(PeragoError, ValueError):
+    """The workspace input names something that is not a commit."""
+
+    code = "PRG-I006"
+
+
 class BodyFailedError(PeragoError, RuntimeError):
     """The body ended without a result; the text is the whole reason for Conductor."""
 

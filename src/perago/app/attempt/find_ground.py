@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from perago.app.attempt.dispatch import Dispatch, Ground
 from perago.app.attempt.world import World
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.domain.errors import FenceNotTrustedError
 from perago.domain.logical_execution import (
     AttemptMark,
     Epoch,
@@ -50,14 +50,10 @@ async def find_ground(
     Raises FenceNotTrustedError when the setting relies on a fence that does not work.
     """
     lakefs = world.lakefs
-    fence, (key, decided), facts = await world.concurrency.together3(
+    fence, (key, decided) = await world.concurrency.together(
         lakefs.trust.state(workspace.repository, workspace.ref),
         _look_for_decision(world, dispatch, workspace, spec.prefix),
-        lakefs.trust.repository(workspace.repository),
     )
-    if facts.read_only:
-        text = f"repository {workspace.repository} is read-only; nothing can be published"
-        raise PublicationRefusedError(text, code="PRG-L011")
     level = _level(dispatch, fence, decided)
     isolation = Isolation(spec.isolation)
     if isolation is Isolation.PREFIX and level is not Level.SETTLED:

@@ -95,7 +95,9 @@ async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> M
     if given.workspace is None or dispatch.task.workspace is None:
         result = await call_body(world, dispatch, given.params, None)
         return free_output(dispatch, result)
-    if dispatch.task.workspace.read_only:
+    writes = not dispatch.task.workspace.read_only
+    await world.lakefs.places.check(given.reference, writes=writes)
+    if not writes:
         directory, materialised = await materialise(world, dispatch, traces, given.reference)
         result = await _body_between_guardrails(world, dispatch, given.params, directory)
         await warn_of_dropped_writes(world, materialised)

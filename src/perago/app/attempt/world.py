@@ -5,6 +5,7 @@ Wired by the container or by a test; a step takes what it needs from here and no
 
 from dataclasses import dataclass
 
+from perago.app.attempt.known_places import KnownPlaces
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt_fence import FenceWidth
 from perago.domain.publication_policy import PolicySetting
@@ -34,6 +35,7 @@ class LakeFS:
     repositories: Repositories
     pipeline: WorkspacePipeline
     trust: FenceTrust
+    places: KnownPlaces
 
 
 @dataclass(frozen=True, slots=True)

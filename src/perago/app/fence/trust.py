@@ -11,7 +11,6 @@ from perago.domain.reserved_paths import FENCE_PATH
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import ObjectMissingError
 from perago.ports.objects import Objects
-from perago.ports.repositories import Repositories, RepositoryFacts
 
 
 class FenceTrust:
@@ -21,16 +20,13 @@ class FenceTrust:
         self,
         *,
         objects: Objects,
-        repositories: Repositories,
         canary: Canary,
         concurrency: Concurrency,
     ) -> None:
         self._objects = objects
-        self._repositories = repositories
         self._canary = canary
         self._concurrency = concurrency
         self._proven: dict[RepositoryId, FenceState] = {}
-        self._facts: dict[RepositoryId, RepositoryFacts] = {}
 
     async def state(self, repository: RepositoryId, commit: CommitId) -> FenceState:
         """The fence of one input commit: its file by its bytes, then the server by a canary."""
@@ -46,12 +42,6 @@ class FenceTrust:
                 works = await self._canary.sings(repository, commit)
                 self._proven[repository] = FenceState.TRUSTED if works else FenceState.DEAD
         return self._proven[repository]
-
-    async def repository(self, repository: RepositoryId) -> RepositoryFacts:
-        """What lakeFS says of a repository, asked once."""
-        if repository not in self._facts:
-            self._facts[repository] = await self._repositories.read(repository)
-        return self._facts[repository]
 
     def distrust(self, repository: RepositoryId) -> None:
         """A merge was seen that the fence had to refuse: nothing here is fenced any more."""

@@ -43,6 +43,9 @@ RESPONSE_SECONDS = 60
 ATTEMPTS_MAX = 8
 TURNS_MAX = 200_000
 
+GIVEN = object()
+"""The input that the world itself made."""
+
 T = TypeVar("T")
 
 
@@ -77,6 +80,7 @@ class FaultWorld:
     policy: PolicySetting
     fenced: bool = True
     changes: bool = True
+    require_ownership: bool = False
     spec: WorkspaceSpec = field(default_factory=lambda: WorkspaceSpec(prefix="data"))
     body: Callable[[Path, int], None] | None = None
     runs: int = 0
@@ -114,7 +118,7 @@ class FaultWorld:
         definition: TaskDefinition = vars(edit)["__perago_task__"]
         return definition
 
-    async def start(self) -> None:
+    async def start(self, workspace: object = GIVEN) -> None:
         """Register and start; the first attempt waits."""
         definition: dict[str, object] = {"name": TASK, "ownerEmail": "data@example.com"}
         definition |= {"retryCount": 10, "retryDelaySeconds": 0}
@@ -125,10 +129,18 @@ class FaultWorld:
         await self.operator.workflows.put_definition(
             {"name": "flow", "version": 1, "schemaVersion": 2, "tasks": [row]}
         )
-        workspace = {"repository": "repo", "branch": "main", "refType": "commit"}
-        self.workflow = await self.operator.workflows.start(
-            "flow", {"workspace": {**workspace, "ref": self.input}}
-        )
+        if workspace is GIVEN:
+            workspace = self.workspace()
+        self.workflow = await self.operator.workflows.start("flow", {"workspace": workspace})
+
+    def workspace(self, **changes: object) -> dict[str, object]:
+        """The task's workspace input, with changes."""
+        place = {"repository": "repo", "branch": "main", "refType": "commit", "ref": self.input}
+        return {**place, **changes}
+
+    def human(self, path: str = "elsewhere/human.txt", content: bytes = b"human") -> CommitId:
+        """Somebody without Perago commits on the target."""
+        return self.repository.commit({path: content})
 
     def worker(
         self, faults: Iterable[Fault] = (), *, policy: PolicySetting | None = None
@@ -143,7 +155,11 @@ class FaultWorld:
             SequentialConcurrency(),
             self.root / str(number),
         )
-        settings = AttemptSettings(f"worker-{number}", publication=policy or self.policy)
+        settings = AttemptSettings(
+            f"worker-{number}",
+            publication=policy or self.policy,
+            require_ownership=self.require_ownership,
+        )
         worker = attempt_worker(
             lakefs_installation(self.lakefs, handle),
             conductor_installation(self.conductor, handle),
@@ -216,10 +232,9 @@ async def assert_accepted(world: FaultWorld, *, publications_max: int = 1) -> No
     output = workflow.attempts[-1].output_data
     published, result = output["workspace"], output["result"]
     assert isinstance(published, dict)
-    assert isinstance(result, dict)
+    run = Result.model_validate(result).run
     found = world.publications()
     assert len(found) <= publications_max, [record.metadata for record in found]
-    run = result["run"]
     files = world.repository.files()
     if world.changes:
         assert found, "nothing of this task is on the target"

@@ -1,0 +1,47 @@
+"""Does the input name a repository, a branch and a commit that are there? Asked before the body.
+
+What was found once is remembered for the life of the process: repositories and branches rarely
+go away, and the effect itself would notice.
+"""
+
+import re
+
+from perago.domain.errors import InputPlaceError, PublicationRefusedError
+from perago.domain.references import BranchName, RepositoryId, WorkspaceReference
+from perago.ports.branches import Branches
+from perago.ports.commits import Commits
+from perago.ports.repositories import Repositories, RepositoryFacts
+
+_COMMIT_ID = re.compile(r"[0-9a-f]{64}")
+
+
+class KnownPlaces:
+    """Repositories and branches that were seen; shared by all attempts of a process."""
+
+    def __init__(self, repositories: Repositories, branches: Branches, commits: Commits) -> None:
+        self._repositories = repositories
+        self._branches = branches
+        self._commits = commits
+        self._facts: dict[RepositoryId, RepositoryFacts] = {}
+        self._seen: set[tuple[RepositoryId, BranchName]] = set()
+
+    async def check(self, workspace: WorkspaceReference, *, writes: bool) -> None:
+        """Raise with the place's name unless the input can be worked on."""
+        repository, branch = workspace.repository, workspace.branch
+        if repository not in self._facts:
+            self._facts[repository] = await self._repositories.read(repository)
+        if writes and self._facts[repository].read_only:
+            text = f"repository {repository} is read-only; nothing can be published"
+            raise PublicationRefusedError(text, code="PRG-L011")
+        if (repository, branch) not in self._seen:
+            await self._branches.head(repository, branch)
+            self._seen.add((repository, branch))
+        if not _COMMIT_ID.fullmatch(workspace.ref):
+            await self._refuse_reference(workspace)
+
+    async def _refuse_reference(self, workspace: WorkspaceReference) -> None:
+        """A branch, a tag or half an id would name something else tomorrow."""
+        record = await self._commits.read(workspace.repository, workspace.ref)
+        raise InputPlaceError(
+            f"workspace ref {workspace.ref} is not a commit id; it names {record.commit} now"
+        )

@@ -1,0 +1,46 @@
+"""Bad input gets a clear error and loses nothing: the target and its tags stay as they were."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld
+
+from perago.domain.attempt import AttemptStatus
+from perago.domain.publication_policy import PolicySetting
+
+ROWS: list[tuple[str, Callable[[FaultWorld], object], str]] = [
+    ("null workspace", lambda _: None, "the upstream output was null"),
+    ("unknown repository", lambda w: w.workspace(repository="nowhere"), "nowhere"),
+    ("unknown branch", lambda w: w.workspace(branch="nobranch"), "nobranch"),
+    ("unknown ref", lambda w: w.workspace(ref="f" * 64), "f" * 64),
+    ("a branch instead of a commit", lambda w: w.workspace(ref="main"), "main"),
+    (
+        "both spellings differ",
+        lambda w: w.workspace(ref_type="branch"),
+        "ref",
+    ),
+    ("blank ref", lambda w: w.workspace(ref=" "), "must not be blank"),
+    ("extra key", lambda w: w.workspace(extra=1), "extra"),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
+)
+async def test_bad_input_fails_the_attempt_and_changes_nothing(
+    tmp_path: Path, given: Callable[[FaultWorld], object], reason: str
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start(given(world))
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED
+    assert reason in str(report.update.reason)
+    assert world.repository.head().commit == world.input
+    assert world.repository.tags() == {}
+    assert world.repository.branch_names() == {"main"}
+    assert world.runs == 0

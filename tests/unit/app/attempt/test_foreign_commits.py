@@ -1,0 +1,107 @@
+"""Somebody else commits at any moment of an attempt: nothing of theirs is ever lost."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+
+from perago.adapters.memory.planned_faults import ANY, CrashAfter, Meanwhile, When
+from perago.domain.attempt import WorkflowStatus
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import CommitId
+
+FENCED = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT]
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("when", list(When), ids=lambda when: when.name)
+@pytest.mark.parametrize("policy", FENCED, ids=str)
+async def test_a_commit_beside_any_call_stays_in_the_history(
+    tmp_path: Path, policy: PolicySetting, when: When
+) -> None:
+    healthy = FaultWorld(tmp_path / "healthy", policy)
+    await healthy.start()
+    await healthy.attempt(healthy.worker())
+    refused = 0
+    for nth in range(1, healthy.workers[0].calls[ANY] + 1):
+        # Without ownership an unowned child of the input may be replaced: the documents' rule.
+        world = FaultWorld(tmp_path / str(nth), policy, require_ownership=True)
+        await world.start()
+        humans: list[CommitId] = []
+
+        def commit(world: FaultWorld = world, humans: list[CommitId] = humans) -> None:
+            humans.append(world.human())
+
+        await world.attempt(world.worker([Meanwhile(ANY, when, commit, nth)]))
+        await world.finish()
+        history = [record.commit for record in world.repository.history()]
+        assert humans[0] in history, f"lost beside call {nth}"
+        publications = world.publications()
+        assert len(publications) <= 1
+        if publications:
+            assert publications[0].parents == (world.input,)
+        else:
+            refused += 1
+            assert (await world.read()).status is not WorkflowStatus.COMPLETED
+    assert refused > 0, "no commit came before the effect"
+
+
+async def test_head_parent_never_replaces_a_publication_of_another_task(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    await world.start()
+    other = world.repository.commit(
+        {"elsewhere/x": b"x"}, metadata={LOGICAL_TASK_KEY: "another/task/0"}
+    )
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert report.update is not None
+    assert "belongs to another/task/0" in str(report.update.reason)
+    assert world.repository.head().commit == other
+
+
+async def test_head_parent_replaces_its_own_abandoned_publication(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.merge")]))
+    abandoned = world.repository.head().commit
+
+    await world.finish()
+
+    await assert_accepted(world)
+    assert world.repository.head().parents == (world.input,)
+    kept = [commit for tag, commit in world.repository.tags().items() if "relocated" in tag]
+    assert kept == [abandoned]
+
+
+async def test_head_parent_takes_an_unowned_child_for_abandoned_and_warns(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    await world.start()
+    human = world.human()
+    worker = world.worker()
+
+    await world.attempt(worker)
+
+    warnings = [facts for phase, facts in worker.progress.events if phase == "warned"]
+    assert any(facts.get("head") == human for facts in warnings)
+    assert human in world.repository.tags().values()
+
+
+async def test_a_dirty_target_is_named_with_the_command_that_resets_it(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    world.repository.write("elsewhere/forgotten.txt", b"uncommitted")
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert report.update is not None
+    assert "elsewhere/forgotten.txt" in str(report.update.reason)
+    assert "lakectl branch reset lakefs://repo/main" in str(report.update.reason)
+    assert any(tag.startswith("perago-settled-") for tag in world.repository.tags())
+    world.repository.discard_uncommitted()
+    await world.finish()
+    await assert_accepted(world)
+    assert world.runs == 1
