@@ -1,0 +1,1 @@
+"""Mutation testing of the domain: its tests must notice every small wrong change."""
