@@ -191,9 +191,9 @@ class FaultWorld:
         except (WorkerDied, UnavailableError):
             return None
 
-    async def finish(self) -> WorkflowRecord:
+    async def finish(self, attempts_max: int = ATTEMPTS_MAX) -> WorkflowRecord:
         """Let healthy workers and due time-outs bring the workflow to its end."""
-        for _ in range(ATTEMPTS_MAX):
+        for _ in range(attempts_max):
             workflow = await self.read()
             if workflow.status is not WorkflowStatus.RUNNING:
                 return workflow

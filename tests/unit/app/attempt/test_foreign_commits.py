@@ -34,7 +34,7 @@ async def test_a_commit_beside_any_call_stays_in_the_history(
             humans.append(world.human())
 
         await world.attempt(world.worker([Meanwhile(ANY, when, commit, nth)]))
-        await world.finish()
+        await world.finish(attempts_max=2)
         history = [record.commit for record in world.repository.history()]
         assert humans[0] in history, f"lost beside call {nth}"
         publications = world.publications()
