@@ -13,7 +13,7 @@ from perago.ports.task_queue import PollRequest, TerminalUpdate
 from perago.ports.workflows import WorkflowRecord
 
 OWNER = "perago@example.org"
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 40.0  # the first loop condition of a server starts a script engine
 LOOKS_MAX = 100
 PAUSE_SECONDS = 0.1
 NO_INPUTS: Mapping[str, object] = MappingProxyType({})

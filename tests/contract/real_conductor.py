@@ -20,6 +20,7 @@ from perago.adapters.conductor.task_queue import ConductorTaskQueue
 from perago.adapters.conductor.workflows import ConductorWorkflows
 from perago.domain.attempt import AttemptStatus
 
+REQUEST_SECONDS = 40.0  # servers and builds share the machine
 JOIN_LOOKS_MAX = 40
 JOIN_PAUSE_SECONDS = 0.1
 
@@ -79,7 +80,9 @@ class RealConductor(ConductorWorld):
 @asynccontextmanager
 async def connected(server: ConductorServer) -> AsyncGenerator[RealConductor]:
     """The world on one server."""
-    client = SdkApiClient(ConductorSettings(server.api_url))
+    client = SdkApiClient(
+        ConductorSettings(server.api_url, request_timeout_seconds=REQUEST_SECONDS)
+    )
     try:
         yield RealConductor(client)
     finally:

@@ -34,7 +34,7 @@ class OneTask:
         """Complete an attempt as its holder."""
         assert attempt.worker_id is not None
         update = TerminalUpdate(attempt, attempt.worker_id, AttemptStatus.COMPLETED, output)
-        await self.conductor.queue.complete(update, timeout_seconds=10)
+        await self.conductor.queue.complete(update, timeout_seconds=40)
 
 
 async def one_task(conductor: RealConductor, *, response_timeout_seconds: int = 60) -> OneTask:

@@ -21,7 +21,7 @@ from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapsh
 from perago.ports.errors import MissingError, UnavailableError
 from perago.ports.task_queue import PollRequest, TaskQueue, TerminalUpdate
 
-POLL_ANSWER_SECONDS = 10.0  # beyond the wait that the server was asked for
+POLL_ANSWER_SECONDS = 15.0  # beyond the wait that the server was asked for
 VERSION = re.compile(r"v?\d+\.\d+\S*")
 
 
