@@ -33,12 +33,13 @@ class OwnerRecords:
         self.write(name, text)
 
     def write(self, name: str, text: str) -> None:
-        """Replace the text of a record; a crash leaves the old one."""
+        """Replace the text of a record; a crash leaves the old one.
+
+        Not synced to the disk: after a power cut every owner is dead, and remote litter is found
+        by its name.
+        """
         fresh = self._directory / f"{name}.new"
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
+        fresh.write_text(text, encoding="utf-8")
         fresh.replace(self._record(name))
 
     def read(self, name: str) -> str | None:
