@@ -20,7 +20,7 @@ from perago.domain.outcome import (
     RelocationRefused,
 )
 from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.reserved_paths import FENCE_PATH
 from perago.ports.branches import MergeRequest
 from perago.ports.commits import CommitRequest
@@ -28,6 +28,7 @@ from perago.ports.errors import (
     BranchExistsError,
     BranchMissingError,
     BrokenActionsError,
+    ExistsError,
     ReferenceMissingError,
 )
 
@@ -128,6 +129,10 @@ async def test_B3_create_needs_a_known_source(scene: Scene) -> None:
 async def test_B4_head_of_missing_branch(scene: Scene) -> None:
     with pytest.raises(BranchMissingError):
         await scene.head(NOWHERE)
+    await scene.world.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
+    for name in (NOWHERE, BranchName(scene.input_ref[:8])):
+        with pytest.raises(BranchMissingError):
+            await scene.head(name)
 
 
 async def test_B5_head_is_a_record(scene: Scene) -> None:
@@ -345,3 +350,11 @@ async def test_B29_broken_actions_block_deletion(scene: Scene) -> None:
     with pytest.raises(BrokenActionsError):
         await scene.world.branches.delete(scene.repository, STAGING)
     assert await scene.head(STAGING) == broken
+
+
+async def test_B30_branches_share_names_with_tags(scene: Scene) -> None:
+    await scene.world.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
+    with pytest.raises(ExistsError):
+        await scene.world.branches.create(scene.repository, NOWHERE, scene.input_ref)
+    with pytest.raises(BranchMissingError):
+        await scene.head(NOWHERE)

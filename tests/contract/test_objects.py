@@ -141,6 +141,8 @@ async def test_O7_read_missing(scene: Scene) -> None:
     for path in ("nothing", "kep", "kept/"):
         with pytest.raises(ObjectMissingError):
             await scene.read(path)
+    with pytest.raises(ObjectMissingError):
+        await scene.world.objects.read(scene.repository, "nowhere", "kept")
 
 
 async def test_O8_list_unknown_ref(scene: Scene) -> None:
@@ -221,3 +223,7 @@ async def test_O15_download_writes_the_exact_bytes(scene: Scene) -> None:
 async def test_O16_write_to_missing_branch(scene: Scene) -> None:
     with pytest.raises(BranchMissingError):
         await scene.upload("new", b"new", NOWHERE)
+    with pytest.raises(BranchMissingError):
+        await scene.world.objects.copy(
+            scene.repository, NOWHERE, source_ref=MAIN, source_path="nothing", target_path="new"
+        )

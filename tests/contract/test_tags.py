@@ -7,7 +7,12 @@ import pytest
 from tests.contract.lakefs_world import MAIN, LakeFSWorld
 
 from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
-from perago.ports.errors import BrokenActionsError, ReferenceMissingError, TagExistsError
+from perago.ports.errors import (
+    BrokenActionsError,
+    ExistsError,
+    ReferenceMissingError,
+    TagExistsError,
+)
 from perago.ports.tags import TagRecord
 
 TAG = TagName("perago-settled-1a2b.3")
@@ -105,3 +110,11 @@ async def test_T8_broken_actions_block_creation(scene: Scene) -> None:
     with pytest.raises(BrokenActionsError):
         await scene.create(broken)
     assert await scene.read() is None
+
+
+async def test_T9_tags_share_names_with_branches(scene: Scene) -> None:
+    branch = BranchName("branch")
+    await scene.world.branches.create(scene.repository, branch, scene.first)
+    with pytest.raises(ExistsError):
+        await scene.create(scene.second, TagName(branch))
+    assert await scene.world.tags.read(scene.repository, TagName(branch)) is None

@@ -44,7 +44,8 @@ class Branches(Protocol):
     B1 create_starts_at_source: a created branch has its source commit as head.
     B2 create_refuses_existing: creating a name twice raises BranchExistsError; the first stays.
     B3 create_needs_a_known_source: an unknown source raises ReferenceMissingError.
-    B4 head_of_missing_branch: reading the head of an absent branch raises BranchMissingError.
+    B4 head_of_missing_branch: reading the head of an absent branch raises BranchMissingError,
+       also where a tag has its name or a commit's id begins with it.
     B5 head_is_a_record: the head carries id, parents, metadata and message in one answer.
     B6 delete_is_idempotent: deleting an absent branch succeeds.
     B7 squash_merge_has_one_parent: a merge makes one commit whose only parent is the target's
@@ -78,6 +79,8 @@ class Branches(Protocol):
     B28 conflicting_race_is_never_merged_twice: a refused merge leaves head and tree unchanged.
     B29 broken_actions_block_deletion: deleting a branch whose head has a broken action file
        raises BrokenActionsError, and the branch stays.
+    B30 branches_share_names_with_tags: creating a branch that is named like a tag raises
+       ExistsError, and there is no such branch.
     """
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:

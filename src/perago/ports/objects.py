@@ -55,7 +55,8 @@ class Objects(Protocol):
     O5 list_prefix_is_a_string: the prefix is a string prefix; a trailing slash keeps siblings
        out.
     O6 listing_carries_content_type_and_metadata: as written.
-    O7 read_missing: reading an absent object raises ObjectMissingError.
+    O7 read_missing: reading an absent object, or one of an unknown reference, raises
+       ObjectMissingError: the server does not tell them apart.
     O8 list_unknown_ref: listing an unknown reference raises ReferenceMissingError.
     O9 bulk_delete: up to a thousand paths at once; absent ones are no error.
     O10 conditional_write: if_absent raises ObjectExistsError on a taken path, bytes unchanged.
@@ -64,7 +65,7 @@ class Objects(Protocol):
     O13 empty_object: zero bytes round-trip.
     O14 odd_names: spaces, unicode, `+`, `%`, `?`, `#` and `&` in a path round-trip.
     O15 download_writes_the_exact_bytes: a download to a local path has the object's bytes.
-    O16 write_to_missing_branch: raises BranchMissingError.
+    O16 write_to_missing_branch: raises BranchMissingError, a copy of nothing as well.
     """
 
     async def list_page(

@@ -37,6 +37,8 @@ class Tags(Protocol):
     T7 unknown_commit: a tag on an unknown commit raises ReferenceMissingError.
     T8 broken_actions_block_creation: a tag on a commit with a broken action file raises
        BrokenActionsError.
+    T9 tags_share_names_with_branches: creating a tag that is named like a branch raises
+       ExistsError, and there is no such tag.
     """
 
     async def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:

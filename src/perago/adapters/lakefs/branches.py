@@ -31,9 +31,10 @@ class LakeFSBranches(Branches):
         operation = Operation(
             "read the head of", f"{repository}/{branch}", missing=BranchMissingError
         )
-        # The log answers with parents and metadata; the branch itself only with an id.
+        # The log answers with parents and metadata, the branch itself only with an id. Without
+        # the `@` a tag of this name would do, and so would a commit whose id begins like it.
         page = await self._client.ask(
-            operation, lambda sdk: sdk.refs.log_commits(repository, branch, amount=1)
+            operation, lambda sdk: sdk.refs.log_commits(repository, f"{branch}@", amount=1)
         )
         return commit_record(page.results[0])
 

@@ -50,6 +50,8 @@ _TAKEN = re.compile(r"not unique|already exists")
 _BRANCH_MISSING = re.compile(r"^branch not found$|^branch '[^']*' not found$")
 # A commit on an absent branch fails where its hooks are listed; a broken file names itself.
 _NO_BRANCH_TO_LIST = re.compile(r"(?s)prepare-commit hook aborted.*listing actions: not found$")
+# `main^2` of a commit with one parent, or `name@` of what is no branch.
+_MEANS_NOTHING = re.compile(r"^ref: (ref: )?invalid value")
 _NOT_A_PERMISSION = re.compile(r"read-only|default branch")
 
 
@@ -70,7 +72,7 @@ def port_error(operation: Operation, failure: Failure) -> WorldError:
     not sent                      nothing can have happened
     lost, 408, 499, 5xx, 3xx      unknown after a write, else no usable answer
     `hook aborted`, not 412       a file under `_lakefs_actions/` is broken
-    400                           no changes, dirty branch, or refused
+    400                           no changes, dirty branch, no such reference, or refused
     401, 403                      protected branch, or not allowed
     404                           what is missing: repository, branch, or what was named
     409, 412                      the name is taken, or refused
@@ -166,6 +168,8 @@ def _refusal(operation: Operation, status: int, text: str) -> type[WorldError]:
             return NothingToCommitError
         case 400 if _DIRTY.search(text):
             return DirtyBranchError
+        case 400 if _MEANS_NOTHING.search(text):
+            return operation.missing
         case 401 | 403:
             return _denied(status, text)
         case 404:

@@ -4,6 +4,7 @@ Knows the port and the operations; decides nothing.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import final
 
@@ -78,7 +79,8 @@ class MemoryCommits(Commits):
             changes = self._lakefs.repository(repository).branch(branch).uncommitted()
             return _page(
                 (
-                    change
+                    # The server names what is uncommitted, and does not show it.
+                    replace(change, entry=None)
                     for change in changes
                     if change.path.startswith(prefix) and change.path > after
                 ),

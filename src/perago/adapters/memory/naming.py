@@ -12,6 +12,7 @@ from perago.domain.outcome import Relocated, RelocationAnswer, RelocationRefused
 from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import (
     BranchExistsError,
+    ExistsError,
     ProtectedBranchError,
     RequestRefusedError,
     TagExistsError,
@@ -35,6 +36,8 @@ def create_branch(
     commit = state.commit_of(source)
     if branch in state.branches:
         raise BranchExistsError(f"repository {repository} has a branch {branch} already")
+    if TagName(branch) in state.tags:
+        raise ExistsError(f"repository {repository} has a tag {branch}; branches share its names")
     event = HookEvent(
         "pre-create-branch", repository, branch=branch, source_ref=source, commit=commit.id
     )
@@ -88,6 +91,8 @@ def create_tag(
     state.require_writable()
     if tag in state.tags:
         raise TagExistsError(f"repository {repository} has a tag {tag} already")
+    if BranchName(tag) in state.branches:
+        raise ExistsError(f"repository {repository} has a branch {tag}; tags share its names")
     event = HookEvent("pre-create-tag", repository, tag=tag, source_ref=found.id, commit=found.id)
     lakefs.require_hooks_pass(event, found.tree)
     state.tags[tag] = found.id

@@ -92,6 +92,7 @@ class MemoryObjects(Objects):
         target_path: str,
     ) -> ObjectEntry:
         def duplicate() -> StoredObject:
+            self._lakefs.repository(repository).branch(branch)
             source = read_object(self._lakefs, repository, source_ref, source_path)
             stored = self._lakefs.new_object(
                 source.content, content_type=source.content_type, metadata=source.metadata

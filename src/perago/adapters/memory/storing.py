@@ -8,15 +8,24 @@ from collections.abc import Sequence
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import StoredObject
 from perago.domain.references import BranchName, RepositoryId
-from perago.ports.errors import ObjectExistsError, ObjectMissingError, RequestRefusedError
+from perago.ports.errors import (
+    ObjectExistsError,
+    ObjectMissingError,
+    ReferenceMissingError,
+    RequestRefusedError,
+)
 from perago.ports.objects import DELETE_PATHS_MAX
 
 
 def read_object(
     lakefs: MemoryLakeFS, repository: RepositoryId, ref: str, path: str
 ) -> StoredObject:
-    """The object a reference shows at a path."""
-    stored = lakefs.repository(repository).object_at(ref, path)
+    """The object a reference shows at a path; an unknown reference shows none."""
+    state = lakefs.repository(repository)
+    try:
+        stored = state.object_at(ref, path)
+    except ReferenceMissingError:
+        stored = None
     if stored is None:
         raise ObjectMissingError(f"{repository}/{ref} has no object {path!r}")
     return stored

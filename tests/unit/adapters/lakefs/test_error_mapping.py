@@ -46,6 +46,7 @@ READ = Operation("read", "r/x")
 WRITE = Operation("write", "r/x", writes=True)
 CREATE_BRANCH = Operation("create branch", "r/b", writes=True, taken=BranchExistsError)
 CREATE_TAG = Operation("create tag", "r/t", writes=True, taken=TagExistsError)
+READ_HEAD = Operation("read the head of", "r/b", missing=BranchMissingError)
 READ_OBJECT = Operation("read object", "r/x/o", missing=ObjectMissingError)
 COMMIT = Operation("commit on", "r/b", writes=True, missing=BranchMissingError)
 MERGE = Operation("merge", "s into r/main", writes=True)
@@ -167,6 +168,16 @@ def test_a_relocation_without_branch_or_commit_raises(
         (READ, Refused(404, "commit not found"), ReferenceMissingError),
         (READ, Refused(404, "tag not found"), ReferenceMissingError),
         (READ, Refused(404, "branch not found"), BranchMissingError),
+        (
+            READ,
+            Refused(400, "ref: invalid value: validation error"),
+            ReferenceMissingError,
+        ),
+        (
+            READ_HEAD,
+            Refused(400, "ref: ref: invalid value: validation error"),
+            BranchMissingError,
+        ),
         (READ_OBJECT, Refused(404, "not found"), ObjectMissingError),
         (WRITE, Refused(404, "branch 'nope' not found"), BranchMissingError),
         (
