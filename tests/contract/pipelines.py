@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.contract.lakefs_world import LakeFSWorld
 
+from perago.adapters.local.local_cache import open_local_cache
 from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.system.concurrency import AsyncioConcurrency
@@ -28,7 +29,17 @@ async def _side_by_side(world: LakeFSWorld, cache: Path) -> AsyncGenerator[Works
     concurrency.close()
 
 
+@asynccontextmanager
+async def _cached(world: LakeFSWorld, cache: Path) -> AsyncGenerator[WorkspacePipeline]:
+    concurrency = AsyncioConcurrency()
+    yield LocalWorkspacePipeline(
+        world.objects, world.commits, concurrency, cache=open_local_cache(cache, "world")
+    )
+    concurrency.close()
+
+
 PIPELINES: Mapping[str, OpenPipeline] = {
     "local, one by one": _sequential,
     "local, side by side": _side_by_side,
+    "local, with its cache": _cached,
 }

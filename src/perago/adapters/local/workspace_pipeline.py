@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import final
 
 from perago.adapters.local.comparison import compare
-from perago.adapters.local.disk_errors import disk_errors
-from perago.adapters.local.inventory import Inventory, refuse_unsafe_names, take_inventory
-from perago.adapters.local.name_probe import NameProbe
+from perago.adapters.local.inventory import take_inventory
+from perago.adapters.local.local_cache import LocalCache
+from perago.adapters.local.materialisation import Materialisation
 from perago.adapters.local.port_transport import PortTransport
 from perago.adapters.local.staging_verification import StagingVerification
 from perago.adapters.local.staging_writes import StagingWrites
+from perago.adapters.local.warm_inventory import Inventories
 from perago.adapters.local.workspace_index import WorkspaceIndex
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.commits import Commits
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import WorkspaceLostError
-from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
+from perago.ports.object_transport import ObjectTransport
 from perago.ports.objects import Objects
 from perago.ports.workspace_pipeline import (
     Materialised,
@@ -40,29 +41,23 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         commits: Commits,
         concurrency: Concurrency,
         transport: ObjectTransport | None = None,
+        cache: LocalCache | None = None,
     ) -> None:
         self._objects = objects
         self._concurrency = concurrency
-        self._transport = transport or PortTransport(objects, concurrency)
-        self._writes = StagingWrites(objects, self._transport, concurrency)
+        transport = transport or PortTransport(objects, concurrency)
+        manifests = None if cache is None else cache.manifests
+        contents = None if cache is None else cache.contents
+        self._inventories = Inventories(objects, commits, concurrency, manifests)
+        self._materialisation = Materialisation(transport, concurrency, contents)
+        self._writes = StagingWrites(objects, transport, concurrency)
         self._verification = StagingVerification(objects, commits, concurrency)
-        self._names = NameProbe()
         self._indexes: dict[Path, WorkspaceIndex] = {}
 
     async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
-        inventory = await take_inventory(self._objects, source)
-        orders = await self._concurrency.blocking(
-            lambda: self._prepare(source, inventory, directory)
-        )
-        fetched = await self._transport.fetch(source.repository, source.commit, orders)
-        relatives = {entry.path: relative for relative, entry in inventory.entries}
-        index = await self._concurrency.blocking(lambda: _index_of(directory, relatives, fetched))
+        inventory = await self._inventories.take(source)
+        index, counts = await self._materialisation.fill(source, inventory, directory)
         self._indexes[directory] = index
-        counts = TransferCounts(
-            objects=len(fetched),
-            bytes=sum(one.order.entry.size for one in fetched),
-            requests=inventory.requests + len(fetched),
-        )
         return Materialised(source, directory, counts)
 
     async def plan(self, materialised: Materialised) -> SyncPlan:
@@ -97,28 +92,4 @@ class LocalWorkspacePipeline(WorkspacePipeline):
                 f"nothing is known of workspace {materialised.directory}: it was not materialised"
                 " by this process, or was forgotten; start the attempt again"
             )
-        return index
-
-    def _prepare(
-        self, source: WorkspaceSource, inventory: Inventory, directory: Path
-    ) -> list[FetchOrder]:
-        """Check all names, make the directories, and put the largest objects first."""
-        names = [relative for relative, _ in inventory.entries]
-        with disk_errors(directory):
-            refuse_unsafe_names(source.repository, names, self._names.rules(directory))
-            for parent in sorted({name.rpartition("/")[0] for name in names}):
-                (directory / parent).mkdir(parents=True, exist_ok=True)
-        orders = [FetchOrder(entry, directory / name) for name, entry in inventory.entries]
-        orders.sort(key=lambda order: order.entry.size, reverse=True)
-        return orders
-
-
-def _index_of(
-    directory: Path, relatives: dict[str, str], fetched: Sequence[Fetched]
-) -> WorkspaceIndex:
-    with disk_errors(directory):
-        index = WorkspaceIndex(directory)
-        for one in fetched:
-            entry = one.order.entry
-            index.record(relatives[entry.path], entry, one.md5, one.order.target.lstat())
         return index

@@ -1,0 +1,100 @@
+"""Filling a directory: names checked, directories made, contents from the cache or the server.
+
+Decides the order and what is indexed; where bytes come from is the cache's and the transport's.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from perago.adapters.local.content_cache import ContentCache, Filled
+from perago.adapters.local.disk_errors import disk_errors
+from perago.adapters.local.inventory import Inventory, refuse_unsafe_names
+from perago.adapters.local.lanes import in_lanes
+from perago.adapters.local.name_probe import NameProbe
+from perago.adapters.local.workspace_index import WorkspaceIndex
+from perago.ports.concurrency import Concurrency
+from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
+from perago.ports.workspace_pipeline import TransferCounts, WorkspaceSource
+
+FILL_LANES_MAX = 4
+_FILL_BATCH = 2000
+
+
+@final
+class Materialisation:
+    """Fills directories; holds nothing of any attempt."""
+
+    def __init__(
+        self,
+        transport: ObjectTransport,
+        concurrency: Concurrency,
+        contents: ContentCache | None,
+    ) -> None:
+        self._transport = transport
+        self._concurrency = concurrency
+        self._contents = contents
+        self._names = NameProbe()
+
+    async def fill(
+        self, source: WorkspaceSource, inventory: Inventory, directory: Path
+    ) -> tuple[WorkspaceIndex, TransferCounts]:
+        """Bring every object of the inventory into an empty directory."""
+        orders = await self._concurrency.blocking(
+            lambda: self._prepare(source, inventory, directory)
+        )
+        filled = await self._from_cache(orders)
+        fetched = await self._transport.fetch(source.repository, source.commit, filled.missing)
+        contents = self._contents
+        if contents is not None and fetched:
+            await self._concurrency.blocking(lambda: contents.keep(fetched))
+        index = await self._concurrency.blocking(
+            lambda: _index_of(directory, inventory, [*filled.fetched, *fetched])
+        )
+        counts = TransferCounts(
+            objects=len(inventory.entries),
+            bytes=sum(one.order.entry.size for one in fetched),
+            reused=len(filled.fetched),
+            requests=inventory.requests + len(fetched),
+        )
+        return index, counts
+
+    async def _from_cache(self, orders: Sequence[FetchOrder]) -> Filled:
+        contents = self._contents
+        if contents is None:
+            return Filled((), tuple(orders))
+        batches = [
+            orders[start : start + _FILL_BATCH] for start in range(0, len(orders), _FILL_BATCH)
+        ]
+
+        async def fill_batch(batch: Sequence[FetchOrder]) -> Filled:
+            return await self._concurrency.blocking(lambda: contents.fill(batch))
+
+        parts = await in_lanes(self._concurrency, batches, fill_batch, lanes_max=FILL_LANES_MAX)
+        return Filled(
+            tuple(one for part in parts for one in part.fetched),
+            tuple(order for part in parts for order in part.missing),
+        )
+
+    def _prepare(
+        self, source: WorkspaceSource, inventory: Inventory, directory: Path
+    ) -> list[FetchOrder]:
+        """Check all names, make the directories, and put the largest objects first."""
+        names = [relative for relative, _ in inventory.entries]
+        with disk_errors(directory):
+            refuse_unsafe_names(source.repository, names, self._names.rules(directory))
+            for parent in sorted({name.rpartition("/")[0] for name in names}):
+                (directory / parent).mkdir(parents=True, exist_ok=True)
+        orders = [FetchOrder(entry, directory / name) for name, entry in inventory.entries]
+        orders.sort(key=lambda order: order.entry.size, reverse=True)
+        return orders
+
+
+def _index_of(directory: Path, inventory: Inventory, fetched: Sequence[Fetched]) -> WorkspaceIndex:
+    relatives = {entry.path: relative for relative, entry in inventory.entries}
+    with disk_errors(directory):
+        index = WorkspaceIndex(directory)
+        for one in fetched:
+            entry = one.order.entry
+            index.record(relatives[entry.path], entry, one.md5, one.order.target.lstat())
+    return index
