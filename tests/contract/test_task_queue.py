@@ -17,7 +17,7 @@ from tests.contract.conductor_scene import (
 from tests.contract.conductor_world import ConductorWorld
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, WorkflowStatus
-from perago.ports.errors import MissingError
+from perago.ports.errors import MissingError, RequestRefusedError
 from perago.ports.task_queue import PollRequest, TerminalUpdate
 
 NOBODY = AttemptSnapshot("", "no-such-task", "only", "none", AttemptStatus.IN_PROGRESS)
@@ -60,6 +60,8 @@ async def test_Q4_poll_gives_up_to_count(conductor_world: ConductorWorld) -> Non
     rest = await conductor_world.queue.poll(PollRequest(task_type, "worker", count=5))
     assert (len(two), len(rest)) == (2, 1)
     assert {taken.snapshot.workflow_id for taken in (*two, *rest)} == started
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.queue.poll(PollRequest(task_type, "worker", wait_ms=5001))
 
 
 async def test_Q5_read_attempt_is_fresh(conductor_world: ConductorWorld) -> None:

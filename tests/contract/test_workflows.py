@@ -161,6 +161,8 @@ async def test_W5_pause_holds_the_next_task(conductor_world: ConductorWorld) -> 
     await conductor_world.workflows.resume(workflow_id)
     second = await poll_one(conductor_world, task_type, workflow_id)
     assert second.snapshot.reference_name == "second"
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.workflows.resume(workflow_id)
 
 
 async def test_W6_terminate_is_idempotent(conductor_world: ConductorWorld) -> None:
@@ -170,6 +172,12 @@ async def test_W6_terminate_is_idempotent(conductor_world: ConductorWorld) -> No
     workflow = await workflow_of(conductor_world, workflow_id)
     assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "first reason")
     assert await poll_now(conductor_world, task_type) == ()
+
+    other_id, other_type = await start_one_task(conductor_world)
+    await finish(conductor_world, await poll_one(conductor_world, other_type, other_id))
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.workflows.terminate(other_id, "too late")
+    assert (await workflow_of(conductor_world, other_id)).status is WorkflowStatus.COMPLETED
 
 
 async def test_W7_retry_needs_a_failed_workflow(conductor_world: ConductorWorld) -> None:

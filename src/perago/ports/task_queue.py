@@ -44,7 +44,8 @@ class TaskQueue(Protocol):
        the poller's worker id, poll count 1 and a start time.
     Q2 poll_of_nothing_is_empty: an empty queue and an unknown type give an empty batch.
     Q3 poll_respects_the_domain: a task with a domain is invisible without it.
-    Q4 poll_gives_up_to_count: a batch has at most `count` tasks.
+    Q4 poll_gives_up_to_count: a batch has at most `count` tasks; a wait of more than five
+       seconds raises RequestRefusedError.
     Q5 read_attempt_is_fresh: reading an attempt shows its row now; an unknown id is None.
     Q6 read_workflow_has_every_row: one read shows the workflow's status and all its task rows,
        retries included; an unknown id is None.

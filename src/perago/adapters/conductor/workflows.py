@@ -19,6 +19,8 @@ from perago.domain.attempt import AttemptRecord
 from perago.ports.errors import MissingError, OutcomeUnknownError, RequestRefusedError
 from perago.ports.workflows import NO_DOMAINS, WorkflowRecord, Workflows
 
+NOT_PAUSED = "is not PAUSED so cannot resume"
+
 
 @final
 class ConductorWorkflows(Workflows):
@@ -77,7 +79,13 @@ class ConductorWorkflows(Workflows):
         await self._verb("PUT", workflow_id, "pause")
 
     async def resume(self, workflow_id: str) -> None:
-        await self._verb("PUT", workflow_id, "resume")
+        try:
+            await self._verb("PUT", workflow_id, "resume")
+        except OutcomeUnknownError as error:
+            # The server answers 500 for a workflow that is not paused; nothing is unknown then.
+            if NOT_PAUSED not in str(error):
+                raise
+            raise RequestRefusedError(str(error)) from error
 
     async def retry(self, workflow_id: str) -> None:
         try:

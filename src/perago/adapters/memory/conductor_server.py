@@ -21,9 +21,11 @@ from perago.adapters.memory.workflow_definitions import check_definition
 from perago.adapters.memory.workflow_end import end_workflow
 from perago.adapters.memory.workflow_steps.registry import STEPS
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowStatus
+from perago.ports.errors import RequestRefusedError
 from perago.ports.task_queue import PollRequest, TerminalUpdate
 
 VERSION = "3.32.3"
+POLL_WAIT_MS_MAX = 5000
 
 
 class Race(Enum):
@@ -68,6 +70,11 @@ class MemoryConductor:
 
     def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
         """Hand out what waits; an empty queue answers at once, for nobody else can fill it."""
+        if request.wait_ms > POLL_WAIT_MS_MAX:
+            raise RequestRefusedError(
+                f"poll {request.task_type}: a wait of {request.wait_ms} ms is more than "
+                f"{POLL_WAIT_MS_MAX} ms"
+            )
         self.sweep()
         rows = self.state.take_due((request.task_type, request.domain), request.count)
         for row in rows:
@@ -124,9 +131,11 @@ class MemoryConductor:
         return run.workflow_id
 
     def terminate(self, workflow_id: str, reason: str) -> None:
-        """End a workflow; once it has ended this does nothing."""
+        """End a workflow; a failed one is terminated after the fact, a terminated one stays."""
         run = self.state.run(workflow_id)
-        if not run.status.is_terminal:
+        if run.status is WorkflowStatus.COMPLETED:
+            raise RequestRefusedError(f"workflow {workflow_id}: cannot terminate a COMPLETED one")
+        if run.status is not WorkflowStatus.TERMINATED:
             end_workflow(self.state, run, WorkflowStatus.TERMINATED, reason)
         self._written(workflow_id)
 
