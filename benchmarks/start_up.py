@@ -46,43 +46,58 @@ class Command:
         return statistics.median(self.seconds)
 
 
-def commands(ours: Path, peer: Path) -> list[Command]:
-    """Return what is compared; the first one is the unit of the ratios."""
+def ours() -> list[Command]:
+    """Return our commands; the first one is the unit of the ratios."""
+    programs = Path(sys.prefix) / "bin"
     return [
-        Command("python -c pass", [str(ours / "python"), "-c", "pass"]),
-        Command("import typer", [str(ours / "python"), "-c", "import typer"]),
-        Command("perago --version", [str(ours / "perago"), "--version"]),
-        Command("perago --help", [str(ours / "perago"), "--help"]),
-        Command(f"{PEER} --help", [str(peer / "perago"), "--help"], rounds=PEER_ROUNDS),
+        Command("python -c pass", [str(programs / "python"), "-c", "pass"]),
+        Command("import typer", [str(programs / "python"), "-c", "import typer"]),
+        Command("perago --version", [str(programs / "perago"), "--version"]),
+        Command("perago --help", [str(programs / "perago"), "--help"]),
     ]
+
+
+def peer() -> Command:
+    """Return the same question to the peer, in the environment it has for itself."""
+    program = private_environment(PEER) / "bin" / "perago"
+    return Command(f"{PEER} --help", [str(program), "--help"], rounds=PEER_ROUNDS)
+
+
+def ratios(compared: list[Command], rounds: int = ROUNDS) -> dict[str, float]:
+    """Run the commands in turns; return each as a multiple of the first."""
+    for command in compared:
+        command.run()  # the first run fills caches and writes byte code
+        command.seconds.clear()
+    for turn in range(rounds):
+        for command in compared:
+            if turn < command.rounds:
+                command.run()
+    return {item.name: round(item.median / compared[0].median, 1) for item in compared}
+
+
+def above_target(found: dict[str, float]) -> list[str]:
+    """Return those of our commands that take too long."""
+    return [name for name in ("perago --version", "perago --help") if found[name] > TARGET_RATIO]
 
 
 def main() -> int:
     """Measure, print, write; fail when ours is above the target."""
-    compared = commands(Path(sys.prefix) / "bin", private_environment(PEER) / "bin")
-    for command in compared:
-        command.run()  # the first run fills caches and writes byte code
-        command.seconds.clear()
-    for turn in range(ROUNDS):
-        for command in compared:
-            if turn < command.rounds:
-                command.run()
-    unit = compared[0].median
-    ratios = {command.name: round(command.median / unit, 1) for command in compared}
-    for command in compared:
-        print(f"{command.name:24} {command.median * 1000:8.1f} ms {ratios[command.name]:7.1f} x")
-    RESULT.parent.mkdir(exist_ok=True)
+    compared = [*ours(), peer()]
+    found = ratios(compared)
+    milliseconds = {item.name: round(item.median * 1000, 1) for item in compared}
+    for name, ratio in found.items():
+        print(f"{name:24} {milliseconds[name]:8.1f} ms {ratio:7.1f} x")
     figures = {
         "unit": "median of one command over median of `python -c pass`, same run",
         "python": platform.python_version(),
         "rounds": ROUNDS,
         "target": TARGET_RATIO,
-        "ratios": ratios,
-        "milliseconds": {item.name: round(item.median * 1000, 1) for item in compared},
+        "ratios": found,
+        "milliseconds": milliseconds,
     }
+    RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    slow = [name for name in ("perago --version", "perago --help") if ratios[name] > TARGET_RATIO]
-    if slow:
+    if slow := above_target(found):
         print(f"above {TARGET_RATIO:g} x: {', '.join(slow)}")
     return 1 if slow else 0
 
