@@ -28,6 +28,13 @@ class BranchState:
             self._tree = self.head.tree.with_changes(self._staged)
         return self._tree
 
+    @property
+    def tree_to_commit(self) -> Tree:
+        """The head with what differs; an object written again as it was keeps its old address."""
+        committed, staged = self.head.tree, self._staged
+        different = {change.path: staged[change.path] for change in self._differences(staged)}
+        return committed.with_changes(different)
+
     def get(self, path: str) -> StoredObject | None:
         """One object as the readers of the branch see it."""
         for area in (self._open, self._sealed):

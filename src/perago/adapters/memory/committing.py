@@ -49,7 +49,7 @@ def _tree_to_commit(state: RepositoryState, branch: BranchState, request: Commit
     if request.source_metarange is not None:
         return state.graph.tree(request.source_metarange)
     if branch.is_dirty:
-        return branch.tree
+        return branch.tree_to_commit
     if not request.allow_empty:
         raise NothingToCommitError(
             f"commit on {request.branch} of {request.repository}: no changes"

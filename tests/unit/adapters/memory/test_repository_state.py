@@ -55,13 +55,12 @@ def test_relative_expressions_walk_parents() -> None:
             lakefs.commit_of(expression)
 
 
-def test_a_tag_is_a_reference_and_a_branch_of_its_name_comes_first() -> None:
+def test_a_tag_is_a_reference() -> None:
     repository = MemoryWorker().repository
-    repository.tag("v1", f"{MAIN}~1")
+    repository.tag("v1.0", f"{MAIN}~1")
     state = repository.lakefs.repository(repository.id)
-    assert state.commit_of("v1").id == state.tags[TagName("v1")]
-    repository.branch("v1")
-    assert state.commit_of("v1").id == repository.head().commit
+    assert state.commit_of("v1.0").id == state.tags[TagName("v1.0")]
+    assert state.commit_of("v1.0~0").id == repository.history()[1].commit
 
 
 def test_a_relocation_is_relative_to_the_head_of_its_moment() -> None:
@@ -73,7 +72,7 @@ def test_a_relocation_is_relative_to_the_head_of_its_moment() -> None:
 
 
 def test_a_refused_commit_seals_the_branch_against_relocation() -> None:
-    worker = MemoryWorker({"_lakefs_actions/frozen.yaml": None})
+    worker = MemoryWorker()
     repository = worker.repository
     repository.commit({"_lakefs_actions/frozen.yaml": REFUSE_COMMITS}, unchecked=True)
     repository.write("open", b"open")
@@ -86,6 +85,24 @@ def test_a_refused_commit_seals_the_branch_against_relocation() -> None:
     assert not refused.protected
     repository.discard_uncommitted()
     assert relocate_branch(worker.lakefs, repository.id, MAIN, target) == Relocated()
+
+
+def test_a_write_after_a_refused_commit_covers_the_sealed_one() -> None:
+    repository = MemoryWorker().repository
+    repository.commit({"_lakefs_actions/frozen.yaml": REFUSE_COMMITS}, unchecked=True)
+    repository.write("twice", b"first")
+    repository.write("gone", b"first")
+    with pytest.raises(RequestRefusedError, match="frozen"):
+        repository.commit({})
+    repository.write("twice", b"second")
+    repository.write("gone", None)
+    with pytest.raises(RequestRefusedError, match="frozen"):
+        repository.commit({})
+    assert repository.files()["twice"] == b"second"
+    repository.commit({"_lakefs_actions/frozen.yaml": None}, unchecked=True)
+    committed = repository.files(f"{MAIN}@")
+    assert committed["twice"] == b"second"
+    assert "gone" not in committed
 
 
 def test_an_exact_tree_needs_a_clean_branch() -> None:

@@ -1,0 +1,239 @@
+"""Any history made through the ports is the history a plain model makes."""
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    rule,
+)
+from tests.unit.adapters.memory.lakefs_model import CONFLICT, NO_CHANGES, LakeFSModel, shown
+from tests.unit.adapters.memory.memory_worker import run_by_hand
+
+from perago.adapters.memory.branches import MemoryBranches
+from perago.adapters.memory.commits import MemoryCommits
+from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
+from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.tags import MemoryTags
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.outcome import DirtyTarget, MergeConflict, Merged, NoChanges, Relocated
+from perago.domain.references import BranchName, CommitId, TagName
+from perago.ports.branches import MergeRequest
+from perago.ports.commits import CommitRequest
+from perago.ports.errors import NothingToCommitError, TagExistsError
+
+Result = TypeVar("Result")
+WALK_MAX = 1024
+PATHS = st.sampled_from(["a", "a/b", "a0", "b"])
+CONTENTS = st.sampled_from([b"0", b"1", b"2", None])
+NAMES = st.sampled_from(["v1", "v2", "v3"])
+
+
+class HistoryMachine(RuleBasedStateMachine):
+    """Branches, commits, merges, relocations and tags, on both sides."""
+
+    branches = Bundle("branches")
+    commits = Bundle("commits")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = ServerTime()
+        lakefs = MemoryLakeFS(now=self.time)
+        self.repository = RepositoryBuilder(lakefs, "repository")
+        handle = WorkerHandle()
+        self.branch_port = MemoryBranches(lakefs, handle)
+        self.commit_port = MemoryCommits(lakefs, handle)
+        self.tag_port = MemoryTags(lakefs, handle)
+        self.model = LakeFSModel()
+        self.ids: list[CommitId] = [self.repository.head().commit]
+        self.writes = 0
+
+    def run(self, question: Coroutine[Any, Any, Result]) -> Result:
+        """Drive one call of a port."""
+        # A second passes, so that no two commits are one by accident.
+        self.time.seconds += 1
+        return run_by_hand(question)
+
+    @initialize(target=commits)
+    def begin(self) -> int:
+        """The commit every repository begins with."""
+        return 0
+
+    @initialize(target=branches)
+    def use_main(self) -> str:
+        """The default branch."""
+        return "main"
+
+    @rule(target=branches, source=commits)
+    def create_branch(self, source: int) -> str:
+        """Create a branch at any commit."""
+        name = f"branch-{self.time.seconds}"
+        self.run(self.branch_port.create(self.repository.id, BranchName(name), self.ids[source]))
+        self.model.heads[name] = source
+        self.model.staged[name] = {}
+        return name
+
+    @rule(branch=branches, path=PATHS, content=CONTENTS)
+    def write(self, branch: str, path: str, content: bytes | None) -> None:
+        """Write or delete one object."""
+        if branch not in self.model.heads:
+            return
+        self.writes += 1
+        self.repository.write(path, content, branch)
+        self.model.write(branch, path, None if content is None else (content, self.writes))
+
+    @rule(target=commits, branch=branches, allow_empty=st.booleans())
+    def commit(self, branch: str, *, allow_empty: bool) -> int:
+        """Commit what is staged."""
+        return self._commit(branch, allow_empty=allow_empty)
+
+    def _commit(self, branch: str, *, allow_empty: bool) -> int:
+        if branch not in self.model.heads:
+            return 0
+        head = self.model.heads[branch]
+        request = CommitRequest(
+            self.repository.id, BranchName(branch), "commit", {}, allow_empty=allow_empty
+        )
+        if not allow_empty and not self.model.is_dirty(branch):
+            with pytest.raises(NothingToCommitError):
+                self.run(self.commit_port.commit(request))
+            return head
+        self.ids.append(self.run(self.commit_port.commit(request)))
+        return self.model.add(branch, self.model.files_to_commit(branch), head)
+
+    @rule(target=commits, branch=branches, path=PATHS, content=CONTENTS)
+    def write_and_commit(self, branch: str, path: str, content: bytes | None) -> int:
+        """Grow a branch by one commit, empty when nothing changes."""
+        self.write(branch, path, content)
+        return self._commit(branch, allow_empty=True)
+
+    @rule(target=commits, source=branches, target_branch=branches)
+    def merge_branch(self, source: str, target_branch: str) -> int:
+        """Squash-merge the head of one branch into another."""
+        return self._merge(self.model.heads.get(source, 0), target_branch)
+
+    @rule(target=commits, source=commits, branch=branches)
+    def merge(self, source: int, branch: str) -> int:
+        """Squash-merge any commit into any branch."""
+        return self._merge(source, branch)
+
+    def _merge(self, source: int, branch: str) -> int:
+        if branch not in self.model.heads:
+            return 0
+        head = self.model.heads[branch]
+        request = MergeRequest(self.repository.id, self.ids[source], BranchName(branch), "merge")
+        answer = self.run(self.branch_port.merge(request))
+        if self.model.is_dirty(branch):
+            assert isinstance(answer, DirtyTarget)
+            return head
+        outcomes = self.model.merge_outcomes(source, head)
+        if isinstance(answer, NoChanges):
+            assert NO_CHANGES in outcomes
+            return head
+        if isinstance(answer, MergeConflict):
+            assert CONFLICT in outcomes
+            return head
+        assert isinstance(answer, Merged)
+        files = self.repository.files(answer.commit)
+        assert files in outcomes
+        self.ids.append(answer.commit)
+        return self.model.add(branch, self._numbered(files, source, head), head)
+
+    def _numbered(
+        self, files: dict[str, bytes], source: int, head: int
+    ) -> dict[str, tuple[bytes, int]]:
+        """The merged files with the numbers of the writes they came from: ours, else theirs."""
+        ours, theirs = (self.model.commits[side].files for side in (head, source))
+        return {
+            path: next(
+                side[path] for side in (ours, theirs) if path in side and side[path][0] == content
+            )
+            for path, content in files.items()
+        }
+
+    @rule(target=commits, source=commits, branch=branches)
+    def merge_keeping_both_parents(self, source: int, branch: str) -> int:
+        """Merge without squash, where nothing can refuse."""
+        if branch not in self.model.heads or self.model.is_dirty(branch):
+            return 0
+        head = self.model.heads[branch]
+        outcomes = self.model.merge_outcomes(source, head)
+        if CONFLICT in outcomes or NO_CHANGES in outcomes:
+            return head
+        self.time.seconds += 1
+        self.ids.append(self.repository.merge(self.ids[source], branch))
+        files = self.repository.files(self.ids[-1])
+        assert files in outcomes
+        return self.model.add(branch, self._numbered(files, source, head), head, source)
+
+    @rule(branch=branches, to=commits)
+    def relocate(self, branch: str, to: int) -> None:
+        """Point any branch to any commit."""
+        if branch not in self.model.heads:
+            return
+        answer = self.run(
+            self.branch_port.relocate(self.repository.id, BranchName(branch), self.ids[to])
+        )
+        assert answer == Relocated()
+        self.model.heads[branch] = to
+
+    @rule(branch=consumes(branches).filter(lambda name: name != "main"))
+    def delete_branch(self, branch: str) -> None:
+        """Delete a branch."""
+        self.run(self.branch_port.delete(self.repository.id, BranchName(branch)))
+        self.model.heads.pop(branch, None)
+        self.model.staged.pop(branch, None)
+
+    @rule(name=NAMES, commit=commits)
+    def tag(self, name: str, commit: int) -> None:
+        """Put a tag if the name is free."""
+        creation = self.tag_port.create(self.repository.id, TagName(name), self.ids[commit])
+        if name in self.model.tags:
+            with pytest.raises(TagExistsError):
+                self.run(creation)
+        else:
+            self.run(creation)
+            self.model.tags[name] = commit
+
+    @rule(name=NAMES)
+    def untag(self, name: str) -> None:
+        """Delete a tag."""
+        self.run(self.tag_port.delete(self.repository.id, TagName(name)))
+        self.model.tags.pop(name, None)
+
+    @rule(start=commits, goal=commits)
+    def walk(self, start: int, goal: int) -> None:
+        """Walk first parents from any commit to any other."""
+        walk = self.run(
+            self.commit_port.first_parents(
+                self.repository.id, self.ids[start], self.ids[goal], commits_max=WALK_MAX
+            )
+        )
+        chain = self.model.chain(start)
+        assert walk.reached is (goal in chain)
+        expected = chain[: chain.index(goal) + 1] if goal in chain else chain
+        assert [record.commit for record in walk.commits] == [self.ids[one] for one in expected]
+
+    @invariant()
+    def both_sides_show_the_same(self) -> None:
+        """Heads, tags and files agree after every step."""
+        names = self.repository.branch_names()
+        heads = {name: self.repository.head(name).commit for name in names}
+        assert heads == {name: self.ids[commit] for name, commit in self.model.heads.items()}
+        assert self.repository.tags() == {
+            name: self.ids[commit] for name, commit in self.model.tags.items()
+        }
+        for name, commit in self.model.heads.items():
+            assert self.repository.files(name) == shown(self.model.branch_files(name))
+            assert self.repository.files(f"{name}@") == shown(self.model.commits[commit].files)
+
+
+TestHistory = HistoryMachine.TestCase
+TestHistory.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
