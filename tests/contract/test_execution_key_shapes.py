@@ -10,16 +10,26 @@ from tests.contract.conductor_scene import (
     poll_one,
     reaches,
     simple,
+    snapshot_of,
     system,
 )
 from tests.contract.conductor_world import ConductorWorld
 from tests.contract.execution_key_scene import INPUT, REF, Application, OneTask
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt_fence import Stale, compare_wide
 
 
 async def start_tasks(world: ConductorWorld, *tasks: Mapping[str, object]) -> str:
     return await world.workflows.start(await define_workflow(world, *tasks), INPUT)
+
+
+def forked(left: str, right: str) -> list[dict[str, object]]:
+    branches = [[simple(left, "left", REF)], [simple(right, "right", REF)]]
+    return [
+        system("FORK_JOIN", "fork", forkTasks=branches),
+        system("JOIN", "join", joinOn=["left", "right"]),
+    ]
 
 
 async def test_each_iteration_of_a_loop_is_another_execution(application: Application) -> None:
@@ -44,19 +54,17 @@ async def test_each_iteration_of_a_loop_is_another_execution(application: Applic
 
 
 async def test_siblings_of_a_fork_are_other_executions(application: Application) -> None:
+    """Retried by hand: a real JOIN that looks between a failure and its retry ends the workflow."""
     world = application.world
     left, right = await define_task(world), await define_task(world)
-    fork = system(
-        "FORK_JOIN",
-        "fork",
-        forkTasks=[[simple(left, "left", REF)], [simple(right, "right", REF)]],
-    )
-    workflow_id = await start_tasks(world, fork, system("JOIN", "join", joinOn=["left", "right"]))
-    one = await poll_one(world, left, workflow_id)
-    key = await application.run(one)
-    assert await application.run(await poll_one(world, right, workflow_id)) != key
-    await fail(world, one)
+    workflow_id = await start_tasks(world, *forked(left, right))
+    key = await application.run(await poll_one(world, left, workflow_id))
+    sibling = await application.run(await poll_one(world, right, workflow_id))
+    assert sibling != key
+    await world.workflows.terminate(workflow_id, "by hand")
+    await world.workflows.retry(workflow_id)
     assert await application.run(await poll_one(world, left, workflow_id)) == key
+    assert await application.run(await poll_one(world, right, workflow_id)) == sibling
 
 
 async def test_a_retry_of_a_sub_workflow_is_another_execution(application: Application) -> None:
@@ -78,3 +86,25 @@ async def test_a_retry_of_a_sub_workflow_is_another_execution(application: Appli
     again = await poll_one(world, task_type, workflow_id)
     assert again.snapshot.workflow_id != first.snapshot.workflow_id
     assert await application.run(again) != key
+
+
+async def test_a_rerun_of_one_branch_keeps_the_execution_of_its_sibling(
+    application: Application,
+) -> None:
+    """The sibling's row is handed out again with its old times; only the rerun row is new."""
+    world = application.world
+    left, right = await define_task(world), await define_task(world)
+    workflow_id = await start_tasks(world, *forked(left, right))
+    old_left = await poll_one(world, left, workflow_id)
+    left_key = await application.run(old_left)
+    old_right = await poll_one(world, right, workflow_id)
+    right_key = await application.run(old_right)
+    await world.workflows.terminate(workflow_id, "by hand")
+    await world.workflows.rerun(workflow_id, old_right.snapshot.task_id)
+    new_left = await poll_one(world, left, workflow_id)
+    assert new_left.snapshot.task_id == old_left.snapshot.task_id
+    assert new_left.snapshot.poll_count == 2
+    assert await application.run(new_left) == left_key
+    assert await application.run(await poll_one(world, right, workflow_id)) != right_key
+    stale = compare_wide(old_left.snapshot, await snapshot_of(world, workflow_id))
+    assert isinstance(stale, Stale)

@@ -25,19 +25,29 @@ class WorkflowRecord:
 class Workflows(Protocol):
     """Workflows of one Conductor installation; definitions are Conductor's own JSON.
 
-    Laws (tests/contract/test_workflows.py has one test for each, by name):
+    Laws (tests/contract/test_workflow*.py have one test for each, by name):
 
     W1 sequence: tasks of a sequence are scheduled one after the other; the workflow completes
        with the last.
     W2 start_of_unknown_definition: raises MissingError.
     W3 input_expressions: task inputs are resolved from the workflow's input and earlier outputs.
     W4 missing_output_is_null: an expression over an output that does not exist is null.
-    W5 pause_holds_the_next_task: while paused nothing new is scheduled.
-    W6 terminate_is_idempotent: terminating twice succeeds.
+    W5 pause_holds_the_next_task: while paused nothing new is scheduled; resuming what is not
+       paused raises RequestRefusedError.
+    W6 terminate_is_idempotent: terminating twice succeeds, and so does terminating a failed
+       workflow; a completed one raises RequestRefusedError and stays.
     W7 retry_needs_a_failed_workflow: retrying a running workflow raises RequestRefusedError.
     W8 rerun_needs_a_finished_workflow: rerunning a running workflow raises RequestRefusedError.
     W9 restart_starts_from_the_first_task: same workflow id, new rows, retry count 0.
     W10 unknown_workflow_is_none: reading an unknown id is None.
+    W11 fork_and_join: branches run side by side; what follows the join sees their outputs.
+    W12 failed_branch_ends_the_workflow: a branch's terminal failure cancels its siblings; a
+        retry continues all of them.
+    W13 loop: each iteration has rows of its own, and an output by its number.
+    W14 switch: the value of the named parameter chooses the case, else the default.
+    W15 sub_workflow: a child's end is its task's end; a retry starts another child.
+    W16 output_parameters: the workflow's output is what its definition names.
+    W17 optional_task_may_fail: without retries left the workflow goes on.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:

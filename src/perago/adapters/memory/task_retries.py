@@ -15,8 +15,8 @@ from perago.domain.attempt import AttemptStatus, WorkflowStatus
 RETRIABLE = frozenset({AttemptStatus.FAILED, AttemptStatus.TIMED_OUT})
 
 
-def settle_failures(state: ConductorState, run: WorkflowRun) -> None:
-    """Settle every attempt that ended badly and was not followed up.
+def settle_failures(state: ConductorState, run: WorkflowRun) -> list[tuple[TaskRow, AttemptStatus]]:
+    """Settle every attempt that ended badly; returns the forgiven ones with what they were.
 
     FAILED, TIMED_OUT with retries left   a new attempt
     anything else of an optional task     COMPLETED_WITH_ERRORS, the workflow goes on
@@ -24,19 +24,19 @@ def settle_failures(state: ConductorState, run: WorkflowRun) -> None:
     TIMED_OUT                             the workflow is TIMED_OUT
     CANCELED by a worker                  the workflow is TERMINATED
     """
+    forgiven: list[tuple[TaskRow, AttemptStatus]] = []
     for row in list(run.rows.values()):
-        if row.status.is_terminal and row.status not in PASSING and not row.retried:
-            _settle(state, run, row)
-
-
-def _settle(state: ConductorState, run: WorkflowRun, row: TaskRow) -> None:
-    if row.status in RETRIABLE and row.retry_count < _retries_max(row):
-        delay = retry_delay_ms(row.settings, row.retry_count, state.random.random())
-        schedule_next(state, run, row, delay_ms=delay, reason=row.reason)
-    elif row.spec.get("optional") is True:
-        row.status = AttemptStatus.COMPLETED_WITH_ERRORS
-    else:
-        _end(row)
+        if not row.status.is_terminal or row.status in PASSING or row.retried:
+            continue
+        if row.status in RETRIABLE and row.retry_count < _retries_max(row):
+            delay = retry_delay_ms(row.settings, row.retry_count, state.random.random())
+            schedule_next(state, run, row, delay_ms=delay, reason=row.reason)
+        elif row.spec.get("optional") is True:
+            forgiven.append((row, row.status))
+            row.status = AttemptStatus.COMPLETED_WITH_ERRORS
+        else:
+            _end(row)
+    return forgiven
 
 
 def _end(row: TaskRow) -> Never:

@@ -58,15 +58,17 @@ def _decide(state: ConductorState, run: WorkflowRun) -> None:
         if run.status is WorkflowStatus.PAUSED:
             return
         check_rows(state, run)
-        settle_failures(state, run)
+        forgiven = settle_failures(state, run)
         walk = Walk(state, run, STEPS, lambda parent, row: _start_child(state, parent, row))
         done = walk.sequence(specs_in(run.definition["tasks"]))
         # A part that fails or ends within the walk, such as a child workflow.
-        settle_failures(state, run)
+        forgiven += settle_failures(state, run)
     except WorkflowEnds as end:
         end_workflow(state, run, end.status, end.reason)
         return
     if done and _newest_passed(run):
+        for row, status in forgiven:
+            row.status = status  # the server ends the workflow before it writes such a row
         end_workflow(state, run, WorkflowStatus.COMPLETED, None)
 
 

@@ -70,8 +70,8 @@ def rerun(
     for other in list(run.rows.values()):
         if other.seq > row.seq:
             state.forget(other)
-        elif kind_of(other.spec) in WAITING_KINDS and other.status is AttemptStatus.CANCELED:
-            other.status = AttemptStatus.IN_PROGRESS
+        elif other is not row and other.status in REPEATABLE and not other.retried:
+            _take_along(state, other, row)
     _bring_back(state, run)
     if kind_of(row.spec) in {"SIMPLE", "SUB_WORKFLOW"}:
         _reset(state, row, task_input)
@@ -87,6 +87,22 @@ def restart(state: ConductorState, run: WorkflowRun) -> None:
         state.forget(row)
     run.output_data = {}
     _bring_back(state, run)
+
+
+def _take_along(state: ConductorState, other: TaskRow, row: TaskRow) -> None:
+    """An earlier row that ended badly, such as a sibling's, runs again as it is: same times."""
+    if kind_of(other.spec) not in WAITING_KINDS:
+        other.status = AttemptStatus.SCHEDULED
+        other.start_time = state.now_ms
+        if other.is_queued_type:
+            state.enqueue(other)
+        return
+    other.status = AttemptStatus.IN_PROGRESS
+    if kind_of(other.spec) == "DO_WHILE" and row.iteration:
+        later = {str(count) for count in range(row.iteration + 1, other.iteration + 1)}
+        kept = {key: value for key, value in other.output_data.items() if key not in later}
+        other.iteration = row.iteration
+        other.output_data = {**kept, "iteration": row.iteration}
 
 
 def _reset(state: ConductorState, row: TaskRow, task_input: Mapping[str, object] | None) -> None:

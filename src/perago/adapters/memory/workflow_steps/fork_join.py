@@ -7,9 +7,13 @@ from perago.domain.attempt import AttemptStatus
 
 def walk_fork_join(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Walk all branches, also those behind one that waits; a fork itself is done at once."""
-    if not walk.attempts(spec, iteration):
+    forks_now = not walk.attempts(spec, iteration)
+    if forks_now:
         walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
-    branches = spec.get("forkTasks")
-    for branch in branches if isinstance(branches, list) else ():
-        walk.sequence(specs_in(branch), iteration)
+    for branch in specs_in(spec.get("forkTasks")):
+        tasks = specs_in(branch)
+        # A branch whose first task a rerun of its sibling forgot is not begun again, and its JOIN
+        # waits for ever: the server does the same.
+        if forks_now or (tasks and walk.attempts(tasks[0], iteration)):
+            walk.sequence(tasks, iteration)
     return True

@@ -1,0 +1,177 @@
+"""Laws of perago.ports.workflows: what is not a sequence."""
+
+from tests.contract.conductor_scene import (
+    define_task,
+    define_workflow,
+    fail,
+    finish,
+    poll_now,
+    poll_one,
+    reaches,
+    simple,
+    system,
+    workflow_of,
+)
+from tests.contract.conductor_world import ConductorWorld
+
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+
+LOOP_TWICE = "if ($.loop['iteration'] < 2) { true; } else { false; }"
+
+
+async def test_W11_fork_and_join(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    branches = [
+        [simple(task_type, "left"), simple(task_type, "left_end")],
+        [simple(task_type, "right")],
+    ]
+    name = await define_workflow(
+        conductor_world,
+        system("FORK_JOIN", "fork", forkTasks=branches),
+        system("JOIN", "join", joinOn=["left_end", "right"]),
+        simple(task_type, "behind", {"joined": "${join.output}"}),
+    )
+    workflow_id = await conductor_world.workflows.start(name, {})
+    both = await poll_now(conductor_world, task_type)
+    assert {taken.snapshot.reference_name for taken in both} == {"left", "right"}
+    for taken in both:
+        await finish(conductor_world, taken, output={"of": taken.snapshot.reference_name})
+    end = await poll_one(conductor_world, task_type, workflow_id)
+    assert end.snapshot.reference_name == "left_end"
+    assert await poll_now(conductor_world, task_type) == ()
+    await finish(conductor_world, end, output={"of": "left_end"})
+    behind = await poll_one(conductor_world, task_type, workflow_id)
+    joined = {"left_end": {"of": "left_end"}, "right": {"of": "right"}}
+    assert behind.input_data == {"joined": joined}
+    await finish(conductor_world, behind)
+    assert await reaches(conductor_world, workflow_id, WorkflowStatus.COMPLETED)
+
+
+async def test_W12_failed_branch_ends_the_workflow(conductor_world: ConductorWorld) -> None:
+    left, right = await define_task(conductor_world), await define_task(conductor_world)
+    name = await define_workflow(
+        conductor_world,
+        system("FORK_JOIN", "fork", forkTasks=[[simple(left, "left")], [simple(right, "right")]]),
+        system("JOIN", "join", joinOn=["left", "right"]),
+    )
+    workflow_id = await conductor_world.workflows.start(name, {})
+    one = await poll_one(conductor_world, left, workflow_id)
+    two = await poll_one(conductor_world, right, workflow_id)
+    await finish(conductor_world, one, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert workflow.status is WorkflowStatus.FAILED
+    statuses = {row.snapshot.reference_name: row.snapshot.status for row in workflow.attempts}
+    assert statuses["right"] is AttemptStatus.CANCELED
+    await finish(conductor_world, two)
+    await conductor_world.workflows.retry(workflow_id)
+    for task_type in (left, right):
+        again = await poll_one(conductor_world, task_type, workflow_id)
+        assert again.snapshot.retry_count == 1
+        await finish(conductor_world, again)
+    assert await reaches(conductor_world, workflow_id, WorkflowStatus.COMPLETED)
+
+
+async def test_W13_loop(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    body = [
+        simple(task_type, "body", {"round": "${loop.output.iteration}", "last": "${body.output.n}"})
+    ]
+    name = await define_workflow(
+        conductor_world,
+        system("DO_WHILE", "loop", loopCondition=LOOP_TWICE, loopOver=body),
+        simple(task_type, "behind", {"loop": "${loop.output}", "last": "${body.output.n}"}),
+    )
+    workflow_id = await conductor_world.workflows.start(name, {})
+    first = await poll_one(conductor_world, task_type, workflow_id)
+    assert (first.snapshot.reference_name, first.snapshot.iteration) == ("body__1", 1)
+    assert first.input_data == {"round": 1, "last": None}
+    await finish(conductor_world, first, output={"n": 10})
+    second = await poll_one(conductor_world, task_type, workflow_id)
+    assert (second.snapshot.reference_name, second.snapshot.iteration) == ("body__2", 2)
+    assert second.input_data == {"round": 2, "last": 10}
+    await finish(conductor_world, second, output={"n": 20})
+    behind = await poll_one(conductor_world, task_type, workflow_id)
+    assert behind.input_data == {
+        "loop": {"iteration": 2, "1": {"body": {"n": 10}}, "2": {"body": {"n": 20}}},
+        "last": 20,
+    }
+
+
+async def test_W14_switch(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    switch = system(
+        "SWITCH",
+        "switch",
+        evaluatorType="value-param",
+        expression="case",
+        inputParameters={"case": "${workflow.input.case}"},
+        decisionCases={"a": [simple(task_type, "in_a")], "5": [simple(task_type, "in_5")]},
+        defaultCase=[simple(task_type, "otherwise")],
+    )
+    name = await define_workflow(conductor_world, switch, simple(task_type, "behind"))
+    chosen: dict[str, str] = {}
+    for case in ("a", 5, "unknown", None):
+        workflow_id = await conductor_world.workflows.start(name, {"case": case})
+        taken = await poll_one(conductor_world, task_type, workflow_id)
+        chosen[str(case)] = taken.snapshot.reference_name
+        await finish(conductor_world, taken)
+        behind = await poll_one(conductor_world, task_type, workflow_id)
+        assert behind.snapshot.reference_name == "behind"
+        await finish(conductor_world, behind)
+        assert await reaches(conductor_world, workflow_id, WorkflowStatus.COMPLETED)
+    assert chosen == {"a": "in_a", "5": "in_5", "unknown": "otherwise", "None": "otherwise"}
+
+
+async def test_W15_sub_workflow(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world, retryCount=0)
+    inner = simple(task_type, "inner", {"n": "${workflow.input.n}"})
+    child = await define_workflow(conductor_world, inner)
+    part = system(
+        "SUB_WORKFLOW",
+        "part",
+        subWorkflowParam={"name": child, "version": 1},
+        inputParameters={"n": "${workflow.input.n}"},
+    )
+    behind = simple(task_type, "behind", {"m": "${part.output.m}"})
+    name = await define_workflow(conductor_world, part, behind)
+    workflow_id = await conductor_world.workflows.start(name, {"n": 1})
+    first = await poll_one(conductor_world, task_type, workflow_id)
+    assert first.snapshot.workflow_id != workflow_id
+    assert first.input_data == {"n": 1}
+    await fail(conductor_world, first, "broken")
+    assert await reaches(conductor_world, workflow_id, WorkflowStatus.FAILED)
+    reason = (await workflow_of(conductor_world, workflow_id)).reason or ""
+    assert "Sub workflow" in reason
+    assert "'broken'" in reason
+    await conductor_world.workflows.retry(workflow_id)
+    again = await poll_one(conductor_world, task_type, workflow_id)
+    assert again.snapshot.workflow_id not in (workflow_id, first.snapshot.workflow_id)
+    await finish(conductor_world, again, output={"m": 2})
+    last = await poll_one(conductor_world, task_type, workflow_id)
+    assert (last.snapshot.reference_name, last.input_data) == ("behind", {"m": 2})
+
+
+async def test_W16_output_parameters(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    name = await define_workflow(
+        conductor_world,
+        simple(task_type, "only"),
+        outputParameters={"rows": "${only.output.rows}", "none": "${only.output.absent}"},
+    )
+    workflow_id = await conductor_world.workflows.start(name, {})
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    await finish(conductor_world, taken, output={"rows": 3, "more": 4})
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert workflow.output_data == {"rows": 3, "none": None}
+
+
+async def test_W17_optional_task_may_fail(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world, retryCount=1)
+    name = await define_workflow(conductor_world, simple(task_type, "only", optional=True))
+    workflow_id = await conductor_world.workflows.start(name, {})
+    for _ in range(2):
+        await fail(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert workflow.status is WorkflowStatus.COMPLETED
+    # The server ends the workflow before it writes the row as COMPLETED_WITH_ERRORS.
+    assert {row.snapshot.status for row in workflow.attempts} == {AttemptStatus.FAILED}
