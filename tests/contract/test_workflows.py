@@ -173,6 +173,13 @@ async def test_W6_terminate_is_idempotent(conductor_world: ConductorWorld) -> No
     assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "first reason")
     assert await poll_now(conductor_world, task_type) == ()
 
+    failed_id, failed_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, failed_type, failed_id)
+    await finish(conductor_world, taken, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    await conductor_world.workflows.terminate(failed_id, "after the fact")
+    workflow = await workflow_of(conductor_world, failed_id)
+    assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "after the fact")
+
     other_id, other_type = await start_one_task(conductor_world)
     await finish(conductor_world, await poll_one(conductor_world, other_type, other_id))
     with pytest.raises(RequestRefusedError):

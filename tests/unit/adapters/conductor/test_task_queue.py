@@ -94,3 +94,18 @@ async def test_a_404_of_retry_is_a_refusal_when_the_workflow_is_there(
     answers = {"/workflow/w/retry": MissingError("still running"), "/workflow/w": found}
     with pytest.raises(error, match="still running"):
         await ConductorWorkflows(Answering(answers)).retry("w")
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ("500 The workflow w is not PAUSED so cannot resume.", RequestRefusedError),
+        ("500 database is locked", OutcomeUnknownError),
+    ],
+)
+async def test_a_500_of_resume_is_a_refusal_when_it_says_so(
+    answer: str, error: type[Exception]
+) -> None:
+    answers = {"/workflow/w/resume": OutcomeUnknownError(answer)}
+    with pytest.raises(error, match="500"):
+        await ConductorWorkflows(Answering(answers)).resume("w")
