@@ -149,8 +149,13 @@ def is_no_answer(failure: Refused) -> bool:
     return (
         failure.status < FIRST_REFUSAL
         or failure.status in {408, 499}
-        or (failure.status >= FIRST_SERVER_ERROR and _HOOK_ABORTED not in failure.text)
+        or (failure.status >= FIRST_SERVER_ERROR and not _is_verdict(failure.text))
     )
+
+
+def _is_verdict(text: str) -> bool:
+    """Whether a server error says what was refused: nothing happened then."""
+    return _HOOK_ABORTED in text or _MEANS_NOTHING.search(text) is not None
 
 
 def _unanswered(operation: Operation, text: str) -> WorldError:
@@ -168,7 +173,7 @@ def _refusal(operation: Operation, status: int, text: str) -> type[WorldError]:
             return NothingToCommitError
         case 400 if _DIRTY.search(text):
             return DirtyBranchError
-        case 400 if _MEANS_NOTHING.search(text):
+        case 400 | 500 if _MEANS_NOTHING.search(text):
             return operation.missing
         case 401 | 403:
             return _denied(status, text)

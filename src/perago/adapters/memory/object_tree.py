@@ -131,6 +131,8 @@ class Tree:
 # The first commit of a repository has no metarange, as on the server.
 EMPTY_TREE = Tree({}, 0)
 EMPTY_TREE.metarange = ""
+# Whoever commits no objects later gets one, which a merge does not take for the first.
+NAMED_EMPTY_TREE = Tree({}, 0)
 
 
 def diff(left: Tree, right: Tree, prefix: str = "", after: str = "") -> Iterator[Change]:

@@ -174,6 +174,11 @@ def test_a_relocation_without_branch_or_commit_raises(
             ReferenceMissingError,
         ),
         (
+            READ,
+            Refused(500, "ref: invalid value: validation error"),
+            ReferenceMissingError,
+        ),
+        (
             READ_HEAD,
             Refused(400, "ref: ref: invalid value: validation error"),
             BranchMissingError,
