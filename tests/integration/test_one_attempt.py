@@ -55,7 +55,9 @@ def _declare(name: str) -> TaskDefinition:
 @pytest_asyncio.fixture
 async def conductor(conductor_server: ConductorServer) -> AsyncIterator[ConductorInstallation]:
     """The real Conductor."""
-    installation = open_conductor(ConductorSettings(url=conductor_server.api_url))
+    installation = open_conductor(
+        ConductorSettings(url=conductor_server.api_url, request_timeout_seconds=60)
+    )
     yield installation
     await installation.close()
 

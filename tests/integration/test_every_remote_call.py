@@ -1,0 +1,213 @@
+"""Every remote call of an attempt on real lakeFS and real Conductor, struck in every way."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from pydantic import BaseModel
+from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
+from tests.contract.lakefs_world import MAIN
+from tests.contract.real_lakefs import RealLakeFS, connected
+from tests.integration.struck_ports import ProcessDied, Strike, StrikePlan, struck
+from tools.servers import ConductorServer, LakefsServer
+
+from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.installation import open_conductor
+from perago.adapters.system.clock import SystemClock
+from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.identities import SystemIdentities
+from perago.app.attempt.world import AttemptSettings
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.publication_fence import FENCE_FILE
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import CommitId, RepositoryId
+from perago.domain.reserved_paths import FENCE_PATH
+from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.task_queue import PollRequest, TerminalUpdate
+
+pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(900)]
+
+POLICIES = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT]
+ATTEMPTS_MAX = 6
+SIDE_BY_SIDE = 4
+
+
+class Params(BaseModel):
+    """No parameters."""
+
+
+class Result(BaseModel):
+    """The number of the run."""
+
+    run: int
+
+
+@dataclass
+class Case:
+    """One workflow of one task in a repository of its own."""
+
+    lakefs: RealLakeFS
+    conductor: ConductorInstallation
+    root: Path
+    policy: PolicySetting
+    runs: int = 0
+
+    def __post_init__(self) -> None:
+        name = self.lakefs.unique_name("edit")
+
+        @task(name=name, owner_email="data@example.com", workspace=WorkspaceSpec(prefix="data"))
+        def edit(workspace: Path, params: Params) -> Result:
+            del params
+            self.runs += 1
+            (workspace / "out.txt").write_text(f"run {self.runs}")
+            (workspace / "old.txt").unlink()
+            return Result(run=self.runs)
+
+        self.task: TaskDefinition = vars(edit)["__perago_task__"]
+
+    async def start(self) -> None:
+        """Repository, definitions, workflow."""
+        self.repository: RepositoryId = await self.lakefs.create_repository()
+        files = {FENCE_PATH: FENCE_FILE, "data/old.txt": b"old", "data/kept.txt": b"kept"}
+        self.input: CommitId = await self.lakefs.commit_files(
+            self.repository, MAIN, {**files, "elsewhere/x": b"x"}
+        )
+        name = self.task.name
+        definition: dict[str, object] = {"name": name, "ownerEmail": "data@example.com"}
+        definition |= {"retryCount": 10, "retryDelaySeconds": 0, "timeoutSeconds": 0}
+        await self.conductor.definitions.put({**definition, "responseTimeoutSeconds": 600})
+        row: dict[str, object] = {"name": name, "taskReferenceName": name, "type": "SIMPLE"}
+        row["inputParameters"] = {"workspace": "${workflow.input.workspace}", "params": {}}
+        flow = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": "a@example.com"}
+        await self.conductor.workflows.put_definition({**flow, "tasks": [row]})
+        place = {"repository": self.repository, "branch": MAIN, "refType": "commit"}
+        self.workflow = await self.conductor.workflows.start(
+            name, {"workspace": {**place, "ref": self.input}}
+        )
+
+    def worker(self, plan: StrikePlan) -> AttemptWorker:
+        """A process of its own."""
+        ports = LakeFSInstallation(
+            self.lakefs.branches,
+            self.lakefs.commits,
+            self.lakefs.tags,
+            self.lakefs.objects,
+            self.lakefs.repositories,
+        )
+        around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
+        name = self.lakefs.unique_name("worker")
+        settings = AttemptSettings(name, publication=self.policy)
+        return attempt_worker(
+            struck(ports, plan), struck(self.conductor, plan), around, [self.task], settings
+        )
+
+    async def attempt(self, plan: StrikePlan) -> None:
+        """One attempt; when its process dies, whoever watches it reports the failure."""
+        worker = self.worker(plan)
+        request = PollRequest(self.task.name, worker.settings.worker_id)
+        polled = await self.conductor.queue.poll(request)
+        if not polled:
+            return
+        record = polled[0]
+        try:
+            await worker.run(record)
+        except ProcessDied:
+            await self._report_death(record)
+
+    async def _report_death(self, record: AttemptRecord) -> None:
+        update = TerminalUpdate(
+            record.snapshot,
+            record.snapshot.worker_id or "",
+            AttemptStatus.FAILED,
+            reason="the process died",
+        )
+        await self.conductor.queue.complete(update, timeout_seconds=10)
+
+    async def finish(self) -> None:
+        """Healthy processes bring the workflow to its end, and it must be a good one."""
+        for _ in range(ATTEMPTS_MAX):
+            workflow = await self.conductor.workflows.read(self.workflow)
+            assert workflow is not None
+            if workflow.status is not WorkflowStatus.RUNNING:
+                break
+            await self.attempt(StrikePlan())
+        workflow = await self.conductor.workflows.read(self.workflow)
+        assert workflow is not None
+        assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
+        output = workflow.attempts[-1].output_data
+        place, result = output["workspace"], output["result"]
+        assert isinstance(place, dict)
+        run = Result.model_validate(result).run
+        walk = await self.lakefs.commits.first_parents(
+            self.repository, MAIN, self.input, commits_max=10
+        )
+        assert [record.commit for record in walk.above] == [place["ref"]]
+        assert LOGICAL_TASK_KEY in walk.above[0].metadata
+        listed = await self.lakefs.objects.list_page(self.repository, MAIN, prefix="")
+        paths = {"data/kept.txt", "data/out.txt", "elsewhere/x", FENCE_PATH}
+        assert {entry.path for entry in listed.entries} == paths
+        content = await self.lakefs.objects.read(self.repository, MAIN, "data/out.txt")
+        assert content == f"run {run}".encode()
+
+    async def decided(self) -> bool:
+        """Whether a decision tag is there."""
+        page = await self.lakefs.tags.list_page(self.repository, "perago-settled-")
+        return bool(page.tags)
+
+
+@pytest_asyncio.fixture
+async def conductor(conductor_server: ConductorServer) -> AsyncIterator[ConductorInstallation]:
+    """The real Conductor."""
+    installation = open_conductor(
+        ConductorSettings(url=conductor_server.api_url, request_timeout_seconds=60)
+    )
+    yield installation
+    await installation.close()
+
+
+@pytest_asyncio.fixture
+async def lakefs(lakefs_server: LakefsServer) -> AsyncIterator[RealLakeFS]:
+    """The real lakeFS with its set-up verbs."""
+    async with connected(lakefs_server) as world:
+        yield world
+
+
+@pytest.mark.parametrize("strike", list(Strike), ids=[str(strike) for strike in Strike])
+@pytest.mark.parametrize("policy", POLICIES, ids=[str(policy) for policy in POLICIES])
+async def test_an_attempt_struck_at_any_call_ends_in_one_publication(
+    lakefs: RealLakeFS,
+    conductor: ConductorInstallation,
+    tmp_path: Path,
+    policy: PolicySetting,
+    strike: Strike,
+) -> None:
+    healthy = Case(lakefs, conductor, tmp_path, policy)
+    await healthy.start()
+    plan = StrikePlan()
+    await healthy.attempt(plan)
+    await healthy.finish()
+    turns = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def struck_at(nth: int) -> None:
+        async with turns:
+            case = Case(lakefs, conductor, tmp_path, policy)
+            await case.start()
+            await case.attempt(StrikePlan(strike, nth))
+            decided = await case.decided()
+            try:
+                await case.finish()
+                assert not decided or case.runs == 1, "the body ran again after the decision"
+            except AssertionError as error:
+                error.add_note(f"{strike} at call {nth}")
+                raise
+
+    calls = plan.calls.total()
+    assert calls > 10
+    await asyncio.gather(*(struck_at(nth) for nth in range(1, calls + 1)))
