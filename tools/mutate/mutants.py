@@ -69,6 +69,7 @@ def _silent_parts(node: ast.AST) -> Sequence[ast.AST | None]:
         case (
             ast.Expr(ast.Constant() | ast.Call(ast.Name("assert_never")))
             | ast.AnnAssign(annotation=ast.Name("TypeAlias"))
+            | ast.Call(ast.Name("NewType" | "TypeVar"))
         ):
             return [node]
         case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):

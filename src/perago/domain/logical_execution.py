@@ -59,10 +59,10 @@ def retry_chain(
 
     Mine is the row as it was polled: a zombie must not take its key from the rerun of its row.
     """
-    by_id = {row.task_id: row for row in rows}
+    by_id: dict[str | None, AttemptSnapshot] = {row.task_id: row for row in rows}
     chain = [mine]
     for _ in range(CHAIN_ROWS_MAX):
-        before = by_id.get(chain[-1].retried_task_id or "")
+        before = by_id.get(chain[-1].retried_task_id)
         if before is None:
             break
         chain.append(before)
@@ -95,7 +95,7 @@ def decision_tag(key: LogicalExecutionKey) -> TagName:
 
 def decision_tags_of_chain(key: LogicalExecutionKey) -> str:
     """Prefix of the decisions of the same chain on whatever input."""
-    return f"{DECISION_TAG_PREFIX}{key.split('-', 1)[0]}-"
+    return f"{DECISION_TAG_PREFIX}{key.partition('-')[0]}-"
 
 
 def attempt_marks_of_task(attempt: AttemptSnapshot) -> str:

@@ -10,7 +10,7 @@ FENCE_PATH = "_lakefs_actions/perago_publication_fence.yaml"
 
 def is_reserved_object(path: str) -> bool:
     """Whether an object path of a repository is nobody's business but lakeFS's or ours."""
-    return path.startswith(ACTIONS_PREFIX) or path.rsplit("/", 1)[-1] == ATTEMPT_MARKER
+    return path.startswith(ACTIONS_PREFIX) or path.rpartition("/")[2] == ATTEMPT_MARKER
 
 
 def is_refused_object(path: str) -> bool:

@@ -11,8 +11,7 @@ CHARACTERS_MAX = 512
 
 _FIELDS = re.compile(
     r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<parent>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})"
-    r"(?P<more>-.*)?",
-    re.ASCII | re.DOTALL,
+    r"(?P<more>-.*)?"
 )
 _SAMPLED = 0x01
 

@@ -52,6 +52,14 @@ def test_no_state_of_the_server_is_missing_from_the_tables() -> None:
     assert len(WorkflowStatus) == 6
 
 
+def test_a_row_that_says_nothing_more_is_a_first_attempt_nobody_holds() -> None:
+    plain = AttemptSnapshot("wf", "t1", "mix", "mix_stems", AttemptStatus.SCHEDULED)
+    numbers = (plain.retry_count, plain.seq, plain.iteration, plain.poll_count)
+    assert numbers == (0, 0, 0, 0)
+    assert (plain.start_time, plain.scheduled_time, plain.retried) == (0, 0, False)
+    assert (plain.worker_id, plain.retried_task_id) == (None, None)
+
+
 def test_the_logical_task_key_is_workflow_reference_iteration() -> None:
     assert ATTEMPT.logical_task_key == "wf/mix__2/2"
 
@@ -65,4 +73,5 @@ def test_a_record_without_data_shares_one_that_nobody_can_fill() -> None:
     record = AttemptRecord(ATTEMPT)
     assert record.input_data is record.output_data
     assert record.input_data == {}
+    assert (record.reason, record.response_timeout_seconds, record.queue_wait_ms) == (None, 0, 0)
     assert not hasattr(record.input_data, "__setitem__")

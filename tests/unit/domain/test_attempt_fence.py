@@ -13,7 +13,7 @@ from perago.domain.attempt import (
     WorkflowSnapshot,
     WorkflowStatus,
 )
-from perago.domain.attempt_fence import Current, Stale, compare_narrow, compare_wide
+from perago.domain.attempt_fence import Current, FenceWidth, Stale, compare_narrow, compare_wide
 
 POLLED = AttemptSnapshot(
     workflow_id="wf",
@@ -153,3 +153,7 @@ def test_a_stale_verdict_names_a_fact_that_really_differs(fresh: AttemptSnapshot
     if isinstance(verdict, Stale):
         assert verdict.expected != verdict.found
         assert verdict.field in {one.name for one in fields(AttemptSnapshot)}
+
+
+def test_the_widths_are_spelled_as_the_setting_is() -> None:
+    assert [width.value for width in FenceWidth] == ["narrow", "wide"]

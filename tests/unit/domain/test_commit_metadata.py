@@ -10,6 +10,7 @@ from perago.domain.commit_metadata import (
     CONFIRM,
     NOOP,
     RESULT,
+    RESULT_PARTS,
     TRY,
     PublicationIdentity,
     commit_message,
@@ -99,7 +100,8 @@ def test_a_resumed_publication_names_the_branch_that_holds_the_staged_data() -> 
 def test_the_result_never_stands_on_the_merge() -> None:
     staged = StagedReference(PLACE.repository, BranchName("b"), CommitId("S"))
     metadata = confirm_metadata(SETTLED, staged=staged, expected_head=CommitId("A"))
-    assert not {RESULT, NOOP, "perago.result_parts"} & set(metadata)
+    assert not {RESULT, NOOP, RESULT_PARTS} & set(metadata)
+    assert (RESULT, RESULT_PARTS, NOOP) == ("perago.result", "perago.result_parts", "perago.noop")
 
 
 @pytest.mark.parametrize("phase", [TRY, CONFIRM])

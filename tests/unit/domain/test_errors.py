@@ -4,8 +4,11 @@ import pytest
 
 from perago.domain.attempt_fence import Stale
 from perago.domain.errors import (
+    BodyFailedError,
     DamagedResultError,
+    DecidedOnOtherInputError,
     FenceNotTrustedError,
+    InputPlaceError,
     OutcomeUnknownAtDeadlineError,
     PeragoError,
     PublicationRefusedError,
@@ -36,6 +39,9 @@ STALE = Stale("retry_count", "1", "2")
         (OutcomeUnknownAtDeadlineError("no answer"), "PRG-U001", RuntimeError,
          "publication outcome unknown: no answer"),
         (PublicationRefusedError("x"), "PRG-L003", RuntimeError, "x"),
+        (DecidedOnOtherInputError("x"), "PRG-F008", PublishFenceError, "x"),
+        (InputPlaceError("x"), "PRG-I006", ValueError, "x"),
+        (BodyFailedError("x"), "PRG-B004", RuntimeError, "x"),
         (ResultTooLargeError(5, 3), "PRG-I010", ValueError,
          f"the result has 5 bytes as JSON, expected at most 3; {WRITE}"),
         (ResultNotStorableError("nan"), "PRG-I011", ValueError,
@@ -46,13 +52,40 @@ STALE = Stale("retry_count", "1", "2")
          "_lakefs_actions/a is reserved; a task must not write below _lakefs_actions/"),
     ],
     ids=["any", "publish fence", "publish fence with its own code", "stale, bare", "stale",
-         "fence", "unknown", "refused", "too large", "not JSON", "damaged", "reserved"],
+         "fence", "unknown", "refused", "decided on another input", "no commit", "body", "too large", "not JSON", "damaged", "reserved"],
 )  # fmt: skip
 def test_an_error_has_a_code_a_kind_and_a_text(
     error: PeragoError, code: str, kind: type[Exception], text: str
 ) -> None:
     assert isinstance(error, kind)
     assert (error.code, str(error)) == (code, text)
+
+
+@pytest.mark.parametrize(
+    ("error", "terminal"),
+    [
+        (PeragoError("x"), False),
+        (PublishFenceError("x"), False),
+        (StaleAttemptError("t1"), False),
+        (FenceNotTrustedError("x"), False),
+        (OutcomeUnknownAtDeadlineError("x"), False),
+        (PublicationRefusedError("x"), False),
+        (InputPlaceError("x"), False),
+        (ResultNotStorableError("x"), False),
+        (DamagedResultError("x"), False),
+        (ReservedPathError("x"), False),
+        (DecidedOnOtherInputError("x"), True),
+        (ResultTooLargeError(5, 3), True),
+        (BodyFailedError("x"), False),
+        (BodyFailedError("x", terminal=True), True),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else None,
+)
+def test_only_these_tell_conductor_not_to_try_again(
+    error: PeragoError,
+    terminal: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    assert error.terminal is terminal
 
 
 def test_a_code_of_one_error_does_not_change_its_class() -> None:

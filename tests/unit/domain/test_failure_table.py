@@ -56,3 +56,11 @@ def test_every_step_has_exactly_one_row() -> None:
 def test_no_failure_is_ever_reported_as_success() -> None:
     reported = {row[column] for row in TABLE for column in (1, 2)}
     assert reported == {FAILED, TERMINAL}
+
+
+def test_steps_are_told_by_their_names() -> None:
+    before = "envelope, params, directory, policy, resume, download, pre guardrails, body, result"
+    staging = "post guardrails, diff, attempt fence before staging, stage, decide"
+    effect = "read head, attempt fence before the effect, effect, settle"
+    after = "complete, read back, clean staging, clean local"
+    assert ", ".join(Step) == f"{before}, {staging}, {effect}, {after}"

@@ -112,7 +112,7 @@ def test_a_head_without_owner_is_refused_where_ownership_is_required() -> None:
     decision = decide(facts(walk, require_ownership=True))
     assert isinstance(decision, Refusal)
     assert decision.code == "PRG-F003"
-    assert "it names no owner" in decision.reason
+    assert decision.reason == f"{PUBLISH}X; it names no owner; {REMEDY}"
 
 
 @pytest.mark.parametrize("head", ["the input", "child, this execution"])

@@ -37,6 +37,7 @@ NO_ONE = "no workspace of songs/main contains all others: "
         ([B, D], JoinRefused(f"{NO_ONE}b contains [b] and lacks [d]")),
         ([A, D, C, B], JoinRefused(f"{NO_ONE}c contains [a, c, b] and lacks [d]")),
         ([A, D, D, B], JoinRefused(f"{NO_ONE}d contains [a, d] and lacks [b]")),
+        ([A, at("e"), C, D], JoinRefused(f"{NO_ONE}c contains [a, c] and lacks [e, d]")),
         ([A, at("b", "dev")], JoinRefused("songs/main and songs/dev are different branches")),
         ([A, B, at("a", "main", "films")],
          JoinRefused("songs/main and films/main are different branches")),
@@ -44,7 +45,7 @@ NO_ONE = "no workspace of songs/main contains all others: "
     ids=[
         "one", "the same twice", "newer last", "newer first", "newest in the middle",
         "newest twice", "none", "side by side", "one outside", "one outside, of two equal",
-        "other branch", "other repository",
+        "two outside", "other branch", "other repository",
     ],
 )  # fmt: skip
 def test_the_table(workspaces: list[WorkspaceReference], verdict: JoinVerdict) -> None:

@@ -1,9 +1,9 @@
 """The three questions every policy asks of its facts."""
 
 import pytest
-from tests.unit.domain.histories import HEADS, facts
+from tests.unit.domain.histories import HEADS, PLACE, STAGED, facts
 
-from perago.domain.publication_facts import PublicationFacts
+from perago.domain.publication_facts import Isolation, PublicationFacts
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,15 @@ def test_where_the_head_stands(head: str, at_input: bool, child: bool) -> None: 
 )  # fmt: skip
 def test_the_documents_text(asked: PublicationFacts, reason: str) -> None:
     assert asked.refusal_reason() == reason
+
+
+def test_nothing_is_assumed_that_was_not_said() -> None:
+    plain = PublicationFacts(PLACE, HEADS["the input"], STAGED, "wf/mix/0")
+    assert plain.execution_key is None
+    assert plain.isolation is Isolation.BRANCH
+    assert not plain.untouched
+    assert not plain.require_ownership
+
+
+def test_isolation_is_spelled_as_authors_write_it() -> None:
+    assert [one.value for one in Isolation] == ["branch", "prefix"]

@@ -1,6 +1,7 @@
 """The fence we ship: its file, and its very Lua text run by Lua 5.2 as lakeFS runs it."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 import pytest
 import yaml
@@ -93,6 +94,12 @@ def test_the_file_is_one_pre_merge_lua_hook_on_every_branch() -> None:
 )  # fmt: skip
 def test_a_fence_is_recognised_by_its_bytes(content: bytes | None, state: FenceState) -> None:
     assert recognise_fence(content) is state
+
+
+def test_a_shipped_file_never_changes_by_a_byte() -> None:
+    """Repositories hold it; a changed text is a new version in front of the old one."""
+    digests = [sha256(content).hexdigest() for content in SHIPPED_FENCE_FILES]
+    assert digests == ["0c43329c6fe9014a9cbce430025103a54ba6755399c9fff0612813a44268f160"]
 
 
 def test_every_shipped_version_is_trusted_and_the_newest_is_installed() -> None:

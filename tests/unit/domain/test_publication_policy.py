@@ -58,8 +58,10 @@ REMEDY = "run `perago fence install REPO BRANCH` and `perago fence verify REPO B
 def test_a_refusal_names_the_fault_and_the_command(
     fence: FenceState, code: str, fault: str
 ) -> None:
-    explicit = choose_level(PolicySetting.SETTLED, fence, decision_found=False)
-    assert explicit == PolicyRefusal(code, f"{fault}; {REMEDY}")
+    refusal = PolicyRefusal(code, f"{fault}; {REMEDY}")
+    assert choose_level(PolicySetting.SETTLED, fence, decision_found=False) == refusal
+    if fence is not FenceState.ABSENT:
+        assert choose_level(PolicySetting.AUTO, fence, decision_found=False) == refusal
 
 
 @pytest.mark.parametrize(
@@ -84,3 +86,7 @@ def test_a_level_is_a_policy_and_a_strength(
 def test_every_setting_but_auto_names_a_policy() -> None:
     assert {setting.value for setting in PolicySetting} == {*(one.value for one in Policy), "auto"}
     assert set(TABLE) == set(PolicySetting)
+
+
+def test_the_states_of_a_fence_are_told_by_their_names() -> None:
+    assert [state.value for state in FenceState] == ["absent", "trusted", "altered", "dead"]

@@ -30,3 +30,8 @@ def test_a_walk_has_a_head_and_what_is_above_the_goal(
 def test_a_commit_without_metadata_shares_one_that_nobody_can_fill() -> None:
     assert P.metadata is X.metadata is NO_METADATA
     assert not hasattr(NO_METADATA, "__setitem__")
+
+
+def test_what_was_not_said_is_empty() -> None:
+    assert (P.message, P.metarange, P.created_at) == ("", "", 0)
+    assert not FirstParentWalk((P,), reached=False).truncated

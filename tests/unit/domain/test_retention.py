@@ -35,6 +35,7 @@ REMOVE = "remove"
 
 
 def word(verdict: Retention) -> str:
+    assert isinstance(verdict, Remove | Keep)
     return REMOVE if isinstance(verdict, Remove) else KEEP
 
 
@@ -158,11 +159,49 @@ def test_a_time_to_live_of_zero_keeps_nothing_by_age() -> None:
     ] == [REMOVE] * 5
 
 
-def test_every_verdict_has_a_reason_for_the_log() -> None:
-    old = judge_decision(TERMINAL, YEAR, TIMES)
-    young = judge_decision(TERMINAL, HOUR, TIMES)
-    assert old == Remove("its workflow is terminal, and it is older than 7 days, 0:00:00")
-    assert young == Keep("its workflow is terminal, but it is younger than 7 days, 0:00:00")
-    assert judge_staging_branch(
-        StagingBranchFacts(HOUR, AttemptStanding.REPLACED, LIVE), TIMES
-    ) == Remove("its attempt is replaced")
+def staging(
+    attempt: AttemptStanding, *, decision: bool = False, outcome: bool = False
+) -> Retention:
+    return judge_staging_branch(StagingBranchFacts(HOUR, attempt, LIVE, decision, outcome), TIMES)
+
+
+OLD, YOUNG = "and it is older than", "but it is younger than"
+WEEK = "7 days, 0:00:00"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (judge_attempt_directory(Owner.ALIVE, YEAR, TIMES), Keep("its owner is alive")),
+        (judge_attempt_directory(Owner.GONE, HOUR, TIMES), Remove("its owner is gone")),
+        (judge_attempt_directory(Owner.UNKNOWN, YEAR, TIMES),
+         Remove(f"nobody holds its lock, {OLD} 1 day, 0:00:00")),
+        (staging(AttemptStanding.LIVE), Keep("its attempt is in progress")),
+        (staging(AttemptStanding.REPLACED), Remove("its attempt is replaced")),
+        (staging(AttemptStanding.TERMINAL), Remove("its attempt is terminal")),
+        (staging(AttemptStanding.TERMINAL, decision=True),
+         Keep("a decision points at it and goes first")),
+        (staging(AttemptStanding.TERMINAL, outcome=True),
+         Keep("the outcome of its publication is unknown and its workflow is not terminal")),
+        (staging(AttemptStanding.UNKNOWN),
+         Keep(f"nobody is known to work on it, {YOUNG} 1 day, 0:00:00")),
+        (judge_decision(LIVE, YEAR, TIMES), Keep("its workflow is not terminal")),
+        (judge_decision(TERMINAL, HOUR, TIMES), Keep(f"its workflow is terminal, {YOUNG} {WEEK}")),
+        (judge_decision(UNKNOWN, YEAR, TIMES), Remove(f"its workflow is unknown, {OLD} {WEEK}")),
+        (judge_attempt_mark(TERMINAL, YEAR, TIMES, decisions_left=True),
+         Keep("decisions of its workflow go first")),
+        (judge_attempt_mark(LIVE, YEAR, TIMES, decisions_left=True),
+         Keep("its workflow is not terminal")),
+        (judge_relocated_tag(YEAR, TIMES),
+         Remove(f"a relocation left it behind, {OLD} 30 days, 0:00:00")),
+        (judge_canary_branch(YEAR, TIMES), Remove(f"its check is over, {OLD} 1:00:00")),
+    ],
+    ids=[
+        "living owner", "gone owner", "unknown owner", "attempt in progress", "attempt replaced",
+        "attempt terminal", "decision", "unknown outcome", "unknown attempt", "live workflow",
+        "young decision", "old decision", "mark after decisions", "mark of a live workflow",
+        "relocation", "canary",
+    ],
+)  # fmt: skip
+def test_every_verdict_has_a_reason_for_the_log(verdict: Retention, expected: Retention) -> None:
+    assert verdict == expected

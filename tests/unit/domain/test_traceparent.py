@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.domain.traceparent import CHARACTERS_MAX, accept_traceparent, traceparent_of
+from perago.domain.traceparent import accept_traceparent, traceparent_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"
@@ -35,8 +35,9 @@ GOOD = f"00-{TRACE}-{PARENT}-01"
         (7, None),
         ([GOOD], None),
         (GOOD.encode(), None),
-        (f"01-{TRACE}-{PARENT}-01-".ljust(CHARACTERS_MAX, "x"), GOOD),
-        (f"01-{TRACE}-{PARENT}-01-".ljust(CHARACTERS_MAX + 1, "x"), None),
+        (f"01-{TRACE}-{PARENT}-01-".ljust(512, "x"), GOOD),
+        (f"01-{TRACE}-{PARENT}-01-".ljust(513, "x"), None),
+        (f"01-{TRACE}-{PARENT}-01-two\nlines", None),
     ],
     ids=[
         "sampled", "not sampled", "flags of version 00 are kept", "later version",
@@ -44,6 +45,7 @@ GOOD = f"00-{TRACE}-{PARENT}-01"
         "no parent", "upper case", "version 00 with more fields", "more without a dash",
         "leading space", "trailing newline", "short trace", "no flags", "empty", "absent",
         "a number", "a list", "bytes", "as long as allowed", "longer than allowed",
+        "two lines",
     ],
 )  # fmt: skip
 def test_the_table(value: object, accepted: str | None) -> None:

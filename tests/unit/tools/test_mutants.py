@@ -42,6 +42,7 @@ def bodies(source: str) -> list[str]:
         ("match a:\n    case B():\n        c\n    case _:\n        assert_never(a)",
          ["match a:\n    case _:\n        assert_never(a)"]),
         ("x: Literal['a'] = a", []),
+        ("X = NewType('X', str)", []),
         ("X: TypeAlias = 'A' | B", []),
         ("@d(frozen=True)\nclass A:\n    'Doc.'", []),
         ("def f(a: 'A') -> 'B':\n    'Doc.'", []),
