@@ -1,45 +1,121 @@
-"""The registry of workspace pipelines: name -> how to open one over a lakeFS."""
+"""The registry of workspace pipelines and transports: each with the lakeFS it moves objects of."""
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import pytest
+from tests.contract.adapters import Adapter, Factory
 from tests.contract.lakefs_world import LakeFSWorld
+from tests.contract.memory_lakefs import open_memory_lakefs
 
 from perago.adapters.local.local_cache import open_local_cache
+from perago.adapters.local.port_transport import PortTransport
 from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
+from perago.adapters.transfer.http_transport import HttpTransport
+from perago.ports.concurrency import Concurrency
+from perago.ports.object_transport import ObjectTransport
 from perago.ports.workspace_pipeline import WorkspacePipeline
 
-OpenPipeline = Callable[[LakeFSWorld, Path], AbstractAsyncContextManager[WorkspacePipeline]]
+
+@dataclass(frozen=True, slots=True)
+class TransportWorld:
+    """A lakeFS, a way to move its objects, and how to do things side by side."""
+
+    world: LakeFSWorld
+    transport: ObjectTransport
+    concurrency: Concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineWorld:
+    """A lakeFS and a pipeline on it."""
+
+    world: LakeFSWorld
+    pipeline: WorkspacePipeline
 
 
 @asynccontextmanager
-async def _sequential(world: LakeFSWorld, cache: Path) -> AsyncGenerator[WorkspacePipeline]:
-    del cache
-    yield LocalWorkspacePipeline(world.objects, world.commits, SequentialConcurrency())
+async def _in_memory(
+    request: pytest.FixtureRequest, *, threads: bool = False
+) -> AsyncGenerator[TransportWorld]:
+    async with open_memory_lakefs(request) as world:
+        concurrency = AsyncioConcurrency() if threads else SequentialConcurrency()
+        yield TransportWorld(world, PortTransport(world.objects, concurrency), concurrency)
+        if isinstance(concurrency, AsyncioConcurrency):
+            concurrency.close()
 
 
 @asynccontextmanager
-async def _side_by_side(world: LakeFSWorld, cache: Path) -> AsyncGenerator[WorkspacePipeline]:
-    del cache
+async def _by_port(request: pytest.FixtureRequest) -> AsyncGenerator[TransportWorld]:
+    # Imported on use: a run without servers must not load the vendor's client.
+    from tests.contract.real_lakefs import open_real_lakefs  # noqa: PLC0415
+
     concurrency = AsyncioConcurrency()
-    yield LocalWorkspacePipeline(world.objects, world.commits, concurrency)
+    async with open_real_lakefs(request) as world:
+        yield TransportWorld(world, PortTransport(world.objects, concurrency), concurrency)
     concurrency.close()
 
 
 @asynccontextmanager
-async def _cached(world: LakeFSWorld, cache: Path) -> AsyncGenerator[WorkspacePipeline]:
-    concurrency = AsyncioConcurrency()
-    yield LocalWorkspacePipeline(
-        world.objects, world.commits, concurrency, cache=open_local_cache(cache, "world")
+async def _by_http(
+    request: pytest.FixtureRequest, *, server: str, route: RouteChoice
+) -> AsyncGenerator[TransportWorld]:
+    from tests.contract.real_lakefs import connected  # noqa: PLC0415
+
+    named = request.getfixturevalue(server)
+    configuration = TransferConfiguration(
+        endpoint_url=named.endpoint,
+        access_key_id=named.access_key_id,
+        secret_access_key=named.secret_access_key,
+        route=route,
     )
+    concurrency = AsyncioConcurrency()
+    transport = HttpTransport(configuration, concurrency)
+    async with connected(named) as world:
+        yield TransportWorld(world, transport, concurrency)
+    transport.close()
     concurrency.close()
 
 
-PIPELINES: Mapping[str, OpenPipeline] = {
-    "local, one by one": _sequential,
-    "local, side by side": _side_by_side,
-    "local, with its cache": _cached,
+def _http(server: str, route: RouteChoice) -> Adapter[TransportWorld]:
+    return Adapter(partial(_by_http, server=server, route=route), marker="lakefs")
+
+
+TRANSPORTS: dict[str, Adapter[TransportWorld]] = {
+    "memory, one by one": Adapter(_in_memory),
+    "memory, side by side": Adapter(partial(_in_memory, threads=True)),
+    "lakefs, objects port": Adapter(_by_port, marker="lakefs"),
+    "lakefs, api": _http("lakefs_server", RouteChoice.API),
+    "lakefs, gateway": _http("lakefs_server", RouteChoice.GATEWAY),
+    "lakefs on s3, presigned": _http("lakefs_s3_server", RouteChoice.PRESIGNED),
+    "lakefs on s3, auto": _http("lakefs_s3_server", RouteChoice.AUTO),
+}
+
+
+@asynccontextmanager
+async def _local(
+    request: pytest.FixtureRequest, *, transport: Factory[TransportWorld], cached: bool
+) -> AsyncGenerator[PipelineWorld]:
+    place: Path = request.getfixturevalue("tmp_path")
+    async with transport(request) as moved:
+        cache = open_local_cache(place / "cache", "test") if cached else None
+        pipeline = LocalWorkspacePipeline(
+            moved.world.objects, moved.world.commits, moved.concurrency, moved.transport, cache
+        )
+        yield PipelineWorld(moved.world, pipeline)
+
+
+PIPELINES: dict[str, Adapter[PipelineWorld]] = {
+    f"{name}{', cached' if cached else ''}": Adapter(
+        partial(_local, transport=adapter.factory, cached=cached), adapter.marker
+    )
+    for name, adapter in TRANSPORTS.items()
+    for cached in (False, True)
+    if not cached or adapter.marker is None or name == "lakefs, api"
 }

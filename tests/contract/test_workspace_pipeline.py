@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from tests.contract.adapters import Factory, parameters
 from tests.contract.lakefs_world import MAIN, LakeFSWorld
-from tests.contract.pipelines import PIPELINES
+from tests.contract.pipelines import PIPELINES, PipelineWorld
 
 from perago.domain.errors import ReservedPathError
 from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
@@ -110,13 +111,12 @@ def below(prefix: str, files: Files) -> dict[str, bytes]:
     }
 
 
-@pytest.fixture(params=list(PIPELINES))
-async def bench(
-    request: pytest.FixtureRequest, lakefs_world: LakeFSWorld, tmp_path: Path
-) -> AsyncIterator[Bench]:
-    async with PIPELINES[request.param](lakefs_world, tmp_path / "cache") as pipeline:
-        repository = await lakefs_world.create_repository()
-        yield Bench(lakefs_world, pipeline, repository, tmp_path / "attempt")
+@pytest.fixture(params=parameters(PIPELINES))
+async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bench]:
+    factory: Factory[PipelineWorld] = request.param
+    async with factory(request) as opened:
+        repository = await opened.world.create_repository()
+        yield Bench(opened.world, opened.pipeline, repository, tmp_path / "attempt")
 
 
 async def test_P1_materialise_is_exact(bench: Bench) -> None:

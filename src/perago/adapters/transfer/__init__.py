@@ -1,0 +1,1 @@
+"""Bulk transfer over plain HTTP: threads, kept connections, and the routes lakeFS offers."""

@@ -1,0 +1,173 @@
+"""Bulk transfer over HTTP: chooses the route of each object and lets the crew do the rest.
+
+Knows sizes and capabilities; requests, retries and files are its neighbours'.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Protocol, cast, final
+
+from perago.adapters.transfer.api_route import ApiRoute, LakeFSApi, Place, branch_place
+from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
+from perago.adapters.transfer.connections import Connections, Request
+from perago.adapters.transfer.crew import Crew, Job
+from perago.adapters.transfer.failures import read_failure, write_failure
+from perago.adapters.transfer.gateway_route import GatewayRoute
+from perago.adapters.transfer.presigned_route import PresignedRoute
+from perago.adapters.transfer.ranges import SPLIT_BYTES_MIN, RangedFetch
+from perago.domain.references import BranchName, RepositoryId
+from perago.ports.concurrency import Concurrency
+from perago.ports.errors import RequestRefusedError
+from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
+from perago.ports.objects import ObjectEntry, ObjectUpload
+
+LARGE_STREAMS_ENOUGH = 8
+
+
+class Route(Protocol):
+    """One way for the bytes of one object."""
+
+    name: str
+
+    def fetch(self, place: Place, order: FetchOrder) -> str:
+        """Bring one object down; gives its MD5."""
+        ...
+
+    def part_request(self, place: Place, order: FetchOrder) -> Request:
+        """The request that parts of an object are asked with."""
+        ...
+
+    def store(self, place: Place, upload: ObjectUpload) -> ObjectEntry:
+        """Write one object."""
+        ...
+
+
+@final
+class HttpTransport(ObjectTransport):
+    """Objects of one installation; one instance per process."""
+
+    def __init__(self, configuration: TransferConfiguration, concurrency: Concurrency) -> None:
+        self._configuration = configuration
+        self._concurrency = concurrency
+        self._connections = Connections(configuration)
+        self._api = LakeFSApi(configuration, self._connections)
+        self._crew = Crew(configuration)
+        self._small: Route = ApiRoute(self._api)
+        self._large: Route | None = None
+
+    @property
+    def route(self) -> str:
+        large = self._large
+        if large is None:
+            return f"{self._configuration.route} (not asked for yet)"
+        if large.name == self._small.name:
+            return large.name
+        return f"{large.name} from {self._configuration.presigned_bytes_min} bytes, else api"
+
+    async def fetch(
+        self, repository: RepositoryId, ref: str, orders: Sequence[FetchOrder]
+    ) -> Sequence[Fetched]:
+        if not orders:
+            return []
+        return await self._concurrency.blocking(lambda: self._fetch(Place(repository, ref), orders))
+
+    async def store(
+        self, repository: RepositoryId, branch: BranchName, uploads: Sequence[ObjectUpload]
+    ) -> Sequence[ObjectEntry]:
+        if not uploads:
+            return []
+        place = branch_place(repository, branch)
+        return await self._concurrency.blocking(lambda: self._store(place, uploads))
+
+    def close(self) -> None:
+        """Close the idle connections."""
+        self._connections.close()
+
+    def _fetch(self, place: Place, orders: Sequence[FetchOrder]) -> list[Fetched]:
+        split = _worth_splitting(orders)
+        jobs: list[Job[str]] = []
+        owners: list[int] = []
+        ranged: list[RangedFetch] = []
+        for position, order in enumerate(orders):
+            route = self._route_for(order.entry.size)
+            give_up = partial(read_failure, f"{place.repository}/{place.ref}/{order.entry.path}")
+            if order.entry.size >= SPLIT_BYTES_MIN and split:
+                ask = partial(route.part_request, place, order)
+                fetch = RangedFetch(order, self._connections, ask)
+                ranged.append(fetch)
+                jobs.extend(
+                    Job(partial(fetch.fetch, start), fetch.stretch_size(start), give_up)
+                    for start in fetch.starts
+                )
+                owners.extend([position] * len(fetch.starts))
+            else:
+                jobs.append(Job(partial(route.fetch, place, order), order.entry.size, give_up))
+                owners.append(position)
+        try:
+            digests = self._crew.run(jobs)
+        finally:
+            for fetch in ranged:
+                fetch.clean_up()
+        found = {owner: md5 for owner, md5 in zip(owners, digests, strict=True) if md5}
+        return [Fetched(order, found[position]) for position, order in enumerate(orders)]
+
+    def _store(self, place: Place, uploads: Sequence[ObjectUpload]) -> list[ObjectEntry]:
+        jobs = [
+            Job(
+                partial(self._route_for(size).store, place, upload),
+                size,
+                partial(write_failure, f"{place.repository}/{place.ref}/{upload.path}"),
+                may_repeat=not upload.if_absent,
+            )
+            for upload, size in ((upload, _size(upload)) for upload in uploads)
+        ]
+        return self._crew.run(jobs)
+
+    def _route_for(self, size: int) -> Route:
+        choice = self._configuration.route
+        if choice is RouteChoice.AUTO and size < self._configuration.presigned_bytes_min:
+            return self._small
+        if self._large is None:
+            self._large = self._chosen(choice)
+            if choice is not RouteChoice.AUTO:
+                self._small = self._large
+        return self._large
+
+    def _chosen(self, choice: RouteChoice) -> Route:
+        match choice:
+            case RouteChoice.API:
+                return self._small
+            case RouteChoice.GATEWAY:
+                return GatewayRoute(self._configuration, self._connections, ApiRoute(self._api))
+            case RouteChoice.AUTO | RouteChoice.PRESIGNED:
+                capabilities = self._capabilities()
+                if capabilities.get("pre_sign_support"):
+                    multipart = bool(capabilities.get("pre_sign_multipart_upload"))
+                    return PresignedRoute(self._api, multipart=multipart)
+                if choice is RouteChoice.PRESIGNED:
+                    raise RequestRefusedError(
+                        "presigned transfer was asked for, and this lakeFS's block store does not"
+                        " sign; set PERAGO_TRANSFER_ROUTE=auto or api"
+                    )
+                return self._small
+
+    def _capabilities(self) -> dict[str, object]:
+        def ask() -> dict[str, object]:
+            return cast("dict[str, object]", self._api.ask("GET", "/config", {})["storage_config"])
+
+        give_up = partial(read_failure, "the server's configuration")
+        return self._crew.run([Job(ask, 0, give_up)])[0]
+
+
+def _worth_splitting(orders: Sequence[FetchOrder]) -> bool:
+    """Whether there are too few large objects to keep the line busy with whole ones."""
+    large = sum(order.entry.size >= SPLIT_BYTES_MIN for order in orders)
+    return 0 < large < LARGE_STREAMS_ENOUGH
+
+
+def _size(upload: ObjectUpload) -> int:
+    """The size that decides the route; a file that cannot be read says so when it is opened."""
+    try:
+        return upload.source.stat().st_size
+    except OSError:
+        return 0
