@@ -51,8 +51,11 @@ STALE = Stale("retry_count", "1", "2")
         (ReservedPathError("_lakefs_actions/a"), "PRG-W001", RuntimeError,
          "_lakefs_actions/a is reserved; a task must not write below _lakefs_actions/"),
     ],
-    ids=["any", "publish fence", "publish fence with its own code", "stale, bare", "stale",
-         "fence", "unknown", "refused", "decided on another input", "no commit", "body", "too large", "not JSON", "damaged", "reserved"],
+    ids=[
+        "any", "publish fence", "publish fence with its own code", "stale, bare", "stale",
+        "fence", "unknown", "refused", "decided on another input", "no commit", "body",
+        "too large", "not JSON", "damaged", "reserved",
+    ],
 )  # fmt: skip
 def test_an_error_has_a_code_a_kind_and_a_text(
     error: PeragoError, code: str, kind: type[Exception], text: str
