@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from perago.adapters.memory.action_files import Action, ActionFileError, Hook, load_actions
-from perago.adapters.memory.hook_scripts import run_script
+from perago.adapters.memory.hook_scripts import has_lua, run_script
 from perago.adapters.memory.object_tree import Tree
 from perago.domain.references import NO_METADATA, CommitId, RepositoryId
 
@@ -100,7 +100,8 @@ def _run_hook(
         if stored is None:
             return f"could not load script_path {hook.properties['script_path']}: HTTP 404"
         script = stored.content.decode()
-    failure = run_script(str(script), _seen_by_script(hook, action_name, event, run_id))
+    seen = _seen_by_script(hook, action_name, event, run_id)
+    failure = run_script(str(script), seen, with_lua=has_lua())
     return None if failure is None else f"runtime error: {failure}"
 
 

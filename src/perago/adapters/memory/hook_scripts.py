@@ -41,15 +41,16 @@ class ScriptNeedsLuaError(Exception):
         )
 
 
-def run_script(script: str, action: ActionData) -> str | None:
+def run_script(script: str, action: ActionData, *, with_lua: bool) -> str | None:
     """The error a script raised, or None when it passed."""
-    if has_lua():
+    if with_lua:
         return run_in_lua(script, action)
     if script == FENCE_SCRIPT:
         return run_fence_in_python(action)
     raise ScriptNeedsLuaError
 
 
+@cache
 def has_lua() -> bool:
     """Whether a Lua 5.2 is installed."""
     return find_spec("lupa") is not None

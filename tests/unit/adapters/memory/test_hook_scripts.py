@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from perago.adapters.memory.action_files import load_actions
 from perago.adapters.memory.hook_scripts import (
+    ScriptNeedsLuaError,
     has_lua,
     run_fence_in_python,
     run_in_lua,
@@ -115,10 +116,16 @@ def test_the_script_in_the_installed_file_is_the_script() -> None:
     ],
 )
 def test_any_script_runs_in_lua(script: str, failure: str | None) -> None:
-    assert has_lua()
-    found = run_script(script, action({}, HEAD, OTHER))
+    found = run_script(script, action({}, HEAD, OTHER), with_lua=has_lua())
     if failure is None:
         assert found is None
     else:
         assert found is not None
         assert found.startswith(failure)
+
+
+def test_without_lua_only_the_fence_runs() -> None:
+    moved = action({EXPECTED_HEAD: HEAD}, OTHER)
+    assert run_script(FENCE_SCRIPT, moved, with_lua=False) == run_in_lua(FENCE_SCRIPT, moved)
+    with pytest.raises(ScriptNeedsLuaError, match=r"install perago\[testing\]"):
+        run_script("return 1", moved, with_lua=False)

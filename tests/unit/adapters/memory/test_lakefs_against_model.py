@@ -31,6 +31,7 @@ from perago.ports.errors import NothingToCommitError, TagExistsError
 
 Result = TypeVar("Result")
 WALK_MAX = 1024
+ROOT_CHILD = 1
 PATHS = st.sampled_from(["a", "a/b", "a0", "b"])
 CONTENTS = st.sampled_from([b"0", b"1", b"2", None])
 NAMES = st.sampled_from(["v1", "v2", "v3"])
@@ -63,8 +64,9 @@ class HistoryMachine(RuleBasedStateMachine):
 
     @initialize(target=commits)
     def begin(self) -> int:
-        """The commit every repository begins with."""
-        return 0
+        """A file that stays: the server tells an emptied tree from one that was never filled."""
+        self.write("main", "kept", b"kept")
+        return self._commit("main", allow_empty=False)
 
     @initialize(target=branches)
     def use_main(self) -> str:
@@ -81,8 +83,12 @@ class HistoryMachine(RuleBasedStateMachine):
         return name
 
     @rule(branch=branches, path=PATHS, content=CONTENTS)
-    def write(self, branch: str, path: str, content: bytes | None) -> None:
+    def stage(self, branch: str, path: str, content: bytes | None) -> None:
         """Write or delete one object."""
+        self.write(branch, path, content)
+
+    def write(self, branch: str, path: str, content: bytes | None) -> None:
+        """Write on both sides, unless the branch is gone."""
         if branch not in self.model.heads:
             return
         self.writes += 1
@@ -96,7 +102,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
     def _commit(self, branch: str, *, allow_empty: bool) -> int:
         if branch not in self.model.heads:
-            return 0
+            return ROOT_CHILD
         head = self.model.heads[branch]
         request = CommitRequest(
             self.repository.id, BranchName(branch), "commit", {}, allow_empty=allow_empty
@@ -117,7 +123,7 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule(target=commits, source=branches, target_branch=branches)
     def merge_branch(self, source: str, target_branch: str) -> int:
         """Squash-merge the head of one branch into another."""
-        return self._merge(self.model.heads.get(source, 0), target_branch)
+        return self._merge(self.model.heads.get(source, ROOT_CHILD), target_branch)
 
     @rule(target=commits, source=commits, branch=branches)
     def merge(self, source: int, branch: str) -> int:
@@ -126,7 +132,7 @@ class HistoryMachine(RuleBasedStateMachine):
 
     def _merge(self, source: int, branch: str) -> int:
         if branch not in self.model.heads:
-            return 0
+            return ROOT_CHILD
         head = self.model.heads[branch]
         request = MergeRequest(self.repository.id, self.ids[source], BranchName(branch), "merge")
         answer = self.run(self.branch_port.merge(request))
@@ -162,7 +168,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def merge_keeping_both_parents(self, source: int, branch: str) -> int:
         """Merge without squash, where nothing can refuse."""
         if branch not in self.model.heads or self.model.is_dirty(branch):
-            return 0
+            return ROOT_CHILD
         head = self.model.heads[branch]
         outcomes = self.model.merge_outcomes(source, head)
         if CONFLICT in outcomes or NO_CHANGES in outcomes:
