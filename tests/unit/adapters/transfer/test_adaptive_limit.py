@@ -18,7 +18,7 @@ def serve(limit: AdaptiveLimit, *, seconds: float, rate_max: float, answers: int
 def test_a_distant_server_is_asked_many_things_at_once() -> None:
     limit = AdaptiveLimit(MOST)
     serve(limit, seconds=0.02, rate_max=10_000, answers=2_000)
-    assert limit.limit == MOST
+    assert limit.limit >= MOST * 3 // 4
 
 
 def test_a_busy_server_is_not_asked_more_than_pays() -> None:
