@@ -4,9 +4,9 @@ Only policies that cannot simply send the same merge again come here.
 """
 
 from perago.app.attempt.dispatch import Scope
-from perago.app.attempt.read_target import read_walk
 from perago.app.attempt.world import World
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, PublicationRefusedError
+from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
 from perago.domain.outcome import NotPublished, Published
 from perago.domain.publication_effects import Keep, MergeExactTree, MergeStaged, Relocate
 from perago.domain.publication_plan import WorkspacePublicationPlan
@@ -65,9 +65,15 @@ async def settle(
 
 
 async def _look(world: World, scope: Scope, plan: WorkspacePublicationPlan) -> AfterLook:
-    """One look at the target; a failed look is a look that saw nothing."""
+    """One look at the target; a failed look is a look that saw nothing.
+
+    Whatever the policy reads to decide, a publication may stand below somebody else's by now.
+    """
+    place, bound = scope.ground.workspace, FIRST_PARENT_COMMITS_MAX + 1
     try:
-        walk = await read_walk(world, scope)
+        walk = await world.lakefs.commits.first_parents(
+            place.repository, place.branch, place.ref, commits_max=bound
+        )
     except UnavailableError as error:
         return KeepLooking(str(error))
     match plan.effect:
