@@ -1,0 +1,260 @@
+"""Fences missing, altered or not run, policies that change between attempts, odd histories.
+
+Each ends as the specification's sections 5, 7 and 8 say; nothing is ever a silent downgrade.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+
+from perago.adapters.memory.planned_faults import CrashAfter, CrashBefore, Meanwhile, When
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import WorkflowStatus
+from perago.domain.commit_metadata import LEVEL, LOGICAL_EXECUTION_KEY, POLICY
+from perago.domain.publication_fence import FENCE_FILE
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.reserved_paths import FENCE_PATH
+
+OTHER_FENCES: list[tuple[str, bytes]] = [
+    ("neutered script", FENCE_FILE.replace(b"error(", b"print(")),
+    ("branch filter", FENCE_FILE.replace(b"pre-merge:\n", b"pre-merge:\n    branches: [prod]\n")),
+    ("other event", FENCE_FILE.replace(b"pre-merge:", b"pre-commit:")),
+    ("empty", b""),
+]
+
+
+async def _one_attempt(world: FaultWorld, policy: PolicySetting | None = None) -> AttemptReport:
+    report = await world.attempt(world.worker(policy=policy))
+    assert report is not None
+    return report
+
+
+def _reason(report: AttemptReport) -> str:
+    assert report.update is not None
+    return str(report.update.reason)
+
+
+async def test_auto_is_settled_where_the_fence_works(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    await world.start()
+    await _one_attempt(world)
+    assert world.repository.head().metadata[POLICY] == "settled"
+
+
+async def test_auto_is_head_parent_without_a_fence(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
+    await world.start()
+    await _one_attempt(world)
+    assert world.repository.head().metadata[POLICY] == "head-parent"
+
+
+async def test_an_explicit_head_parent_is_fenced_where_the_fence_works(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT)
+    await world.start()
+    await _one_attempt(world)
+    assert world.repository.head().metadata[LEVEL] == "head-parent+fence"
+
+
+async def test_settled_without_a_fence_fails_before_the_body_and_names_the_command(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, fenced=False)
+    await world.start()
+    report = await _one_attempt(world)
+    assert "perago fence install" in _reason(report)
+    assert world.runs == 0
+
+
+@pytest.mark.parametrize(
+    "content", [row[1] for row in OTHER_FENCES], ids=[row[0] for row in OTHER_FENCES]
+)
+async def test_auto_never_downgrades_over_an_altered_fence(tmp_path: Path, content: bytes) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
+    world.input = world.repository.commit({FENCE_PATH: content}, unchecked=True)
+    await world.start()
+    report = await _one_attempt(world)
+    assert "PRG-F021" in _reason(report)
+    assert world.runs == 0
+    assert world.repository.head().commit == world.input
+
+
+async def test_hooks_switched_off_are_found_by_the_canary(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    world.lakefs.actions_enabled = False
+    await world.start()
+    report = await _one_attempt(world)
+    assert "PRG-F022" in _reason(report)
+    assert world.runs == 0
+
+
+async def test_hooks_switched_off_after_the_canary_are_found_by_the_parents(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+
+    def switch_off_and_commit() -> None:
+        world.lakefs.actions_enabled = False
+        world.human()
+
+    fault = Meanwhile("branches.merge", When.BEFORE_EFFECT, switch_off_and_commit, nth=3)
+    report = await world.attempt(world.worker([fault]))
+
+    assert report is not None
+    assert "fence did not run" in _reason(report)
+    assert "PRG-F023" in _reason(report)
+    assert len(world.publications()) == 1, "the publication stands"
+
+
+async def test_a_fence_removed_between_two_publications_ends_settled(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    world.input = world.repository.commit({FENCE_PATH: None})
+    world.fenced = False
+    await world.start()
+    await _one_attempt(world)
+    assert world.repository.head().metadata[POLICY] == "head-parent"
+
+
+@pytest.mark.parametrize("later", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str)
+async def test_a_decision_wins_whatever_the_policy_of_the_retry(
+    tmp_path: Path, later: PolicySetting
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    world.policy = later
+    await world.finish()
+    await assert_accepted(world)
+    assert world.runs == 1
+    assert LOGICAL_EXECUTION_KEY in world.repository.head().metadata
+
+
+async def test_settled_refuses_what_another_policy_published(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.merge", nth=3)]))
+    published = world.repository.head().commit
+    world.policy = PolicySetting.SETTLED
+    workflow = await world.finish(attempts_max=2)
+    assert workflow.status is not WorkflowStatus.COMPLETED
+    assert "published by policy head-parent" in str(
+        [row.reason for row in workflow.attempts if row.reason]
+    )
+    assert world.repository.head().commit == published
+
+
+async def test_a_staged_commit_merged_and_reverted_by_a_human_is_never_success(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    await world.attempt(world.worker([CrashBefore("branches.merge", nth=3)]))
+    decided = next(commit for tag, commit in world.repository.tags().items() if "settled" in tag)
+    world.repository.revert(world.repository.merge(decided))
+
+    workflow = await world.finish(attempts_max=2)
+
+    assert workflow.status is not WorkflowStatus.COMPLETED
+    assert world.publications() == []
+
+
+async def test_a_cherry_picked_publication_is_not_adopted(tmp_path: Path) -> None:
+    """It carries our key and our branch, but does not stand on the head it names."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.merge", nth=3)]))
+    published = world.repository.head().commit
+    world.repository.reset_hard(world.input)
+    world.human()
+    world.repository.cherry_pick(published)
+
+    workflow = await world.finish(attempts_max=2)
+
+    assert workflow.status is not WorkflowStatus.COMPLETED
+    assert world.runs == 1
+
+
+@pytest.mark.parametrize("policy", [PolicySetting.SETTLED, PolicySetting.LINEAGE], ids=str)
+async def test_a_protected_target_is_published_and_retried(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    world = FaultWorld(tmp_path, policy)
+    world.repository.protect()
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.merge", nth=3)]))
+    await world.finish()
+    await assert_accepted(world, publications_max=2)
+
+
+async def test_head_parent_names_the_protection_that_stops_its_replacement(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT)
+    world.repository.protect()
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.merge", nth=3)]))
+    workflow = await world.finish(attempts_max=2)
+    reasons = str([row.reason for row in workflow.attempts if row.reason])
+    assert "main is protected" in reasons
+    assert "perago fence install" in reasons
+
+
+async def test_a_body_that_deletes_everything_leaves_the_fence(tmp_path: Path) -> None:
+    def delete_all(workspace: Path, run: int) -> None:
+        del run
+        for path in workspace.iterdir():
+            if path.name != ".perago-attempt.json":
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    world = FaultWorld(
+        tmp_path, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix="/"), body=delete_all
+    )
+    await world.start()
+    report = await _one_attempt(world)
+    assert report.error is None
+    assert set(world.repository.files()) == {FENCE_PATH}
+
+
+def _write_reserved(workspace: Path, run: int) -> None:
+    del run
+    (workspace / "_lakefs_actions").mkdir()
+    (workspace / "_lakefs_actions" / "mine.yaml").write_text("mine")
+
+
+def _write_symlink(workspace: Path, run: int) -> None:
+    del run
+    (workspace / "link").symlink_to("kept.txt")
+
+
+REFUSED_BODIES: list[tuple[str, str, Callable[[Path, int], None], str]] = [
+    ("reserved path", "/", _write_reserved, "_lakefs_actions/mine.yaml"),
+    (
+        "symlink",
+        "data",
+        _write_symlink,
+        "workspace publication does not support symlinks: link",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "body", "reason"),
+    [row[1:] for row in REFUSED_BODIES],
+    ids=[row[0] for row in REFUSED_BODIES],
+)
+async def test_a_body_that_writes_what_it_must_not_publishes_nothing(
+    tmp_path: Path, prefix: str, body: Callable[[Path, int], None], reason: str
+) -> None:
+    world = FaultWorld(
+        tmp_path, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix=prefix), body=body
+    )
+    await world.start()
+    report = await _one_attempt(world)
+    assert reason in _reason(report)
+    assert world.repository.head().commit == world.input
+    assert world.repository.branch_names() == {"main"}
+    assert world.repository.tags() == {}
