@@ -36,12 +36,40 @@ class LakeFSModel:
     staged: dict[str, dict[str, tuple[bytes, int] | None]] = field(
         default_factory=lambda: {"main": {}}
     )
+    # What was staged when something was last refused: it blocks relocations once it differs.
+    sealed: dict[str, dict[str, tuple[bytes, int] | None]] = field(
+        default_factory=lambda: {"main": {}}
+    )
     tags: dict[str, int] = field(default_factory=dict[str, int])
+
+    def create_branch(self, branch: str, commit: int) -> None:
+        """Create a clean branch."""
+        self.heads[branch] = commit
+        self.staged[branch], self.sealed[branch] = {}, {}
+
+    def delete_branch(self, branch: str) -> None:
+        """Forget a branch, if there is one."""
+        for names in (self.heads, self.staged, self.sealed):
+            names.pop(branch, None)
 
     def branch_files(self, branch: str) -> dict[str, tuple[bytes, int]]:
         """The head with what is uncommitted."""
+        return self._with(self.staged[branch], branch)
+
+    def is_sealed_dirty(self, branch: str) -> bool:
+        """Whether what was sealed differs from the head."""
+        head = self.commits[self.heads[branch]].files
+        return shown(self._with(self.sealed[branch], branch)) != shown(head)
+
+    def seal(self, branch: str) -> None:
+        """An operation that moves heads has looked at the branch."""
+        self.sealed[branch] = dict(self.staged[branch])
+
+    def _with(
+        self, changes: Mapping[str, tuple[bytes, int] | None], branch: str
+    ) -> dict[str, tuple[bytes, int]]:
         files = dict(self.commits[self.heads[branch]].files)
-        for path, content in self.staged[branch].items():
+        for path, content in changes.items():
             files.pop(path, None)
             if content is not None:
                 files[path] = content
@@ -60,7 +88,7 @@ class LakeFSModel:
         """Commit files on a branch."""
         self.commits.append(ModelCommit(parents, files))
         self.heads[branch] = len(self.commits) - 1
-        self.staged[branch] = {}
+        self.staged[branch], self.sealed[branch] = {}, {}
         return self.heads[branch]
 
     def files_to_commit(self, branch: str) -> Files:

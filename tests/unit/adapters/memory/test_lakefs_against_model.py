@@ -23,7 +23,14 @@ from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.tags import MemoryTags
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.outcome import DirtyTarget, MergeConflict, Merged, NoChanges, Relocated
+from perago.domain.outcome import (
+    DirtyTarget,
+    MergeConflict,
+    Merged,
+    NoChanges,
+    Relocated,
+    RelocationRefused,
+)
 from perago.domain.references import BranchName, CommitId, TagName
 from perago.ports.branches import MergeRequest
 from perago.ports.commits import CommitRequest
@@ -78,8 +85,7 @@ class HistoryMachine(RuleBasedStateMachine):
         """Create a branch at any commit."""
         name = f"branch-{self.time.seconds}"
         self.run(self.branch_port.create(self.repository.id, BranchName(name), self.ids[source]))
-        self.model.heads[name] = source
-        self.model.staged[name] = {}
+        self.model.create_branch(name, source)
         return name
 
     @rule(branch=branches, path=PATHS, content=CONTENTS)
@@ -110,6 +116,7 @@ class HistoryMachine(RuleBasedStateMachine):
         if not allow_empty and not self.model.is_dirty(branch):
             with pytest.raises(NothingToCommitError):
                 self.run(self.commit_port.commit(request))
+            self.model.seal(branch)
             return head
         self.ids.append(self.run(self.commit_port.commit(request)))
         return self.model.add(branch, self.model.files_to_commit(branch), head)
@@ -139,6 +146,7 @@ class HistoryMachine(RuleBasedStateMachine):
         if self.model.is_dirty(branch):
             assert isinstance(answer, DirtyTarget)
             return head
+        self.model.seal(branch)
         outcomes = self.model.merge_outcomes(source, head)
         if isinstance(answer, NoChanges):
             assert NO_CHANGES in outcomes
@@ -187,15 +195,17 @@ class HistoryMachine(RuleBasedStateMachine):
         answer = self.run(
             self.branch_port.relocate(self.repository.id, BranchName(branch), self.ids[to])
         )
-        assert answer == Relocated()
-        self.model.heads[branch] = to
+        if self.model.is_sealed_dirty(branch):
+            assert isinstance(answer, RelocationRefused)
+        else:
+            assert answer == Relocated()
+            self.model.heads[branch] = to
 
     @rule(branch=consumes(branches).filter(lambda name: name != "main"))
     def delete_branch(self, branch: str) -> None:
         """Delete a branch."""
         self.run(self.branch_port.delete(self.repository.id, BranchName(branch)))
-        self.model.heads.pop(branch, None)
-        self.model.staged.pop(branch, None)
+        self.model.delete_branch(branch)
 
     @rule(name=NAMES, commit=commits)
     def tag(self, name: str, commit: int) -> None:
