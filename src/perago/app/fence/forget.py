@@ -3,12 +3,12 @@
 Only while the workflow is not running: a decision under a running attempt is its safety.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perago.domain.attempt import AttemptSnapshot
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.errors import PeragoError
-from perago.domain.logical_execution import DECISION_TAG_PREFIX, attempt_marks_of_task
+from perago.domain.logical_execution import DECISION_TAG_PREFIX, attempt_marks_of
 from perago.domain.references import BranchName, RepositoryId, TagName
 from perago.ports.branches import Branches
 from perago.ports.commits import Commits
@@ -52,29 +52,34 @@ async def forget(
         text = f"workflow {workflow_id} is {workflow.status}; terminate it or let it end first"
         raise WorkflowRunsError(text)
     rows = workflow.tasks if workflow else ()
-    mine = [row for row in rows if row.reference_name == reference_name]
+    iterations = {0, *(row.iteration for row in rows if row.reference_name == reference_name)}
     decisions: list[TagName] = []
     branches: list[BranchName] = []
     for tag in await _all_tags(tools, repository, DECISION_TAG_PREFIX):
         record = await tools.commits.read(repository, tag.commit)
         owner = record.metadata.get(LOGICAL_TASK_KEY, "")
-        if owner.rsplit("/", 1)[0] != f"{workflow_id}/{reference_name}":
+        task, _, iteration = owner.rpartition("/")
+        if task != f"{workflow_id}/{reference_name}":
             continue
+        iterations.add(int(iteration))
         await tools.tags.delete(repository, tag.name)
         decisions.append(tag.name)
         branch = BranchName(record.metadata.get(STAGING_BRANCH, ""))
         if branch:
             await tools.branches.delete(repository, branch)
             branches.append(branch)
-    marks = await _delete_marks(tools, repository, mine)
+    prefixes = [
+        attempt_marks_of(workflow_id, reference_name, iteration) for iteration in iterations
+    ]
+    marks = await _delete_marks(tools, repository, prefixes)
     return Forgotten(tuple(decisions), marks, tuple(branches))
 
 
 async def _delete_marks(
-    tools: ForgetTools, repository: RepositoryId, rows: list[AttemptSnapshot]
+    tools: ForgetTools, repository: RepositoryId, prefixes: Sequence[str]
 ) -> tuple[TagName, ...]:
     removed: list[TagName] = []
-    for prefix in sorted({attempt_marks_of_task(row) for row in rows}):
+    for prefix in sorted(prefixes):
         for tag in await _all_tags(tools, repository, prefix):
             await tools.tags.delete(repository, tag.name)
             removed.append(tag.name)

@@ -1,0 +1,27 @@
+"""The table of commands: a name, where its function or group lives, and its line in the help.
+
+A new command is one row and one module. Nothing named here is imported before it is called.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CommandRow:
+    """One command: `home` is `module:name`, relative to this package."""
+
+    name: str
+    home: str
+    summary: str
+
+
+COMMANDS = (
+    CommandRow("check", "check:check", "Validate task modules and local runtime config."),
+    CommandRow("extract", "extract:extract", "Write the Conductor TaskDef of one task module."),
+    CommandRow("register", "register:register", "Create or update TaskDefs on Conductor."),
+    CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
+    CommandRow("forget", "forget:forget", "Remove the decisions of a task."),
+    CommandRow("config", "config:app", "Show settings and where they come from."),
+    CommandRow("explain", "explain:explain", "Explain an error code."),
+    CommandRow("version", "version:version", "Print the version."),
+)

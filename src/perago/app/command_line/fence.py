@@ -1,0 +1,120 @@
+"""`perago fence install | verify | remove REPO BRANCH`: the server-side comparison of heads.
+
+Prints what was found and done, and what running workflows must do; the work is `app.fence`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
+
+import typer
+
+from perago.app.command_line.reporting import (
+    JsonOption,
+    note,
+    reports_errors_by_class,
+    say,
+    say_json,
+    warn,
+)
+from perago.app.fence.canary import Canary
+from perago.app.fence.install import (
+    FenceChange,
+    FenceReport,
+    FenceTools,
+    install_fence,
+    remove_fence,
+)
+from perago.app.fence.verify import FenceVerdict, verify_fence
+from perago.app.settings.service_connections import connections_of
+from perago.app.settings.settings import load_settings
+from perago.domain.publication_policy import FenceState
+from perago.domain.references import BranchName, RepositoryId
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Install, verify or remove the publication fence of a branch.",
+)
+
+Repository = Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")]
+Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the target branch.")]
+Answer = TypeVar("Answer")
+NOT_TRUSTED = 4
+
+
+@app.command("install")
+@reports_errors_by_class
+def install(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
+    """Commit the newest fence and merge it into the branch."""
+    report = _ask(
+        lambda tools, _: install_fence(tools, RepositoryId(repository), BranchName(branch))
+    )
+    _print_report(report, as_json=as_json)
+    if report.change is not FenceChange.UNCHANGED:
+        note(
+            "workflows that started from older commits publish unfenced: "
+            "let them finish, or restart them from the new head"
+        )
+
+
+@app.command("remove")
+@reports_errors_by_class
+def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
+    """Take the fence off the branch."""
+    report = _ask(
+        lambda tools, _: remove_fence(tools, RepositoryId(repository), BranchName(branch))
+    )
+    _print_report(report, as_json=as_json)
+
+
+@app.command("verify")
+@reports_errors_by_class
+def verify(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
+    """Check the file by its bytes and the server by a live canary."""
+    verdict = _ask(
+        lambda tools, canary: verify_fence(
+            tools, canary, RepositoryId(repository), BranchName(branch)
+        )
+    )
+    _print_verdict(verdict, as_json=as_json)
+    if verdict.state is not FenceState.TRUSTED:
+        raise typer.Exit(NOT_TRUSTED)
+
+
+def _ask(question: Callable[[FenceTools, Canary], Awaitable[Answer]]) -> Answer:
+    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
+
+    container = Container(connections=connections_of(load_settings()))
+
+    async def ask() -> Answer:
+        try:
+            return await question(container.fence_tools(), container.canary())
+        finally:
+            await container.lakefs().close()
+
+    return asyncio.run(ask())
+
+
+def _print_report(report: FenceReport, *, as_json: bool) -> None:
+    if as_json:
+        document = {"repository": report.repository, "branch": report.branch}
+        facts = {"change": report.change, "commit": report.commit, "before": report.before}
+        say_json("fence/1", {**document, **facts})
+        return
+    say(f"{report.change}: {report.repository} {report.branch} at {report.commit}")
+
+
+def _print_verdict(verdict: FenceVerdict, *, as_json: bool) -> None:
+    if as_json:
+        document = {"repository": verdict.repository, "branch": verdict.branch}
+        facts = {"head": verdict.head, "state": verdict.state, "protected": verdict.protected}
+        say_json("fence-verdict/1", {**document, **facts, "warnings": list(verdict.warnings)})
+        return
+    say(f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}")
+    if verdict.state is not FenceState.TRUSTED:
+        note(f"run `perago fence install {verdict.repository} {verdict.branch}`")
+    for warning in verdict.warnings:
+        warn(warning)
