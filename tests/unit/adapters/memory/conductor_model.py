@@ -1,0 +1,65 @@
+"""An in-memory Conductor with one workflow of one task, for tests that look inside it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.conductor_server import MemoryConductor, Race
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowSnapshot
+from perago.ports.task_queue import PollRequest, TerminalUpdate
+from perago.ports.workflows import NO_DOMAINS
+
+TASK = "count_rows"
+WORKFLOW = "counting"
+NO_OUTPUT: Mapping[str, object] = MappingProxyType({})
+
+
+@dataclass
+class OneTask:
+    """A started workflow of one task (and one behind it when asked)."""
+
+    conductor: MemoryConductor
+    workflow_id: str
+
+    def poll(self, worker_id: str = "worker", count: int = 1) -> tuple[AttemptRecord, ...]:
+        """Take what waits."""
+        return self.conductor.poll(PollRequest(TASK, worker_id, count))
+
+    def polled(self, worker_id: str = "worker") -> AttemptSnapshot:
+        """Take the one attempt that waits."""
+        (record,) = self.poll(worker_id)
+        return record.snapshot
+
+    def finish(
+        self,
+        attempt: AttemptSnapshot,
+        status: AttemptStatus = AttemptStatus.COMPLETED,
+        output: Mapping[str, object] = NO_OUTPUT,
+    ) -> None:
+        """Send a terminal update and let it land."""
+        self.conductor.begin_complete(TerminalUpdate(attempt, "worker", status, output)).land()
+
+    @property
+    def workflow(self) -> WorkflowSnapshot:
+        """The workflow with its rows."""
+        return self.conductor.state.run(self.workflow_id).snapshot()
+
+    def row(self, attempt: AttemptSnapshot) -> AttemptRecord:
+        """An attempt's row."""
+        return self.conductor.state.row(attempt.task_id).record()
+
+
+def start_one_task(
+    *, race: Race = Race.NEVER, tasks: int = 1, sweeps: bool = True, **fields: object
+) -> OneTask:
+    """Register and start; retries come at once unless `fields` say otherwise."""
+    conductor = MemoryConductor(VirtualClock(), race=race, sweeps=sweeps)
+    conductor.put_task_definition({"name": TASK, "retryDelaySeconds": 0, **fields})
+    names = ("first", "second")[:tasks]
+    specs = [
+        {"name": TASK, "taskReferenceName": name, "inputParameters": {"n": "${first.output.n}"}}
+        for name in names
+    ]
+    conductor.put_workflow_definition({"name": WORKFLOW, "tasks": specs})
+    return OneTask(conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))

@@ -1,0 +1,125 @@
+"""The virtual clock: order, moments, cancellation, both ways of being driven, and its speed."""
+
+import asyncio
+from collections.abc import Coroutine
+from time import perf_counter
+
+import pytest
+
+from perago.adapters.memory.clock import VirtualClock
+
+
+async def note(clock: VirtualClock, seconds: float, notes: list[tuple[str, float]]) -> None:
+    await clock.sleep(seconds)
+    notes.append((f"slept {seconds}", clock.monotonic()))
+
+
+def drive(coroutines: list[Coroutine[object, object, None]]) -> None:
+    """Give each a turn until all wait; whoever is done is dropped."""
+    for coroutine in list(coroutines):
+        try:
+            coroutine.send(None)
+        except StopIteration:
+            coroutines.remove(coroutine)
+
+
+async def test_sleepers_wake_in_order_each_at_its_own_moment() -> None:
+    clock, notes = VirtualClock(), list[tuple[str, float]]()
+    async with asyncio.TaskGroup() as group:
+        for seconds in (3, 1, 2, 1):
+            group.create_task(note(clock, seconds, notes))
+        await clock.let_pass(10)
+    assert notes == [("slept 1", 1.0), ("slept 1", 1.0), ("slept 2", 2.0), ("slept 3", 3.0)]
+    assert clock.monotonic() == 10.0
+
+
+async def test_a_sleeper_that_sleeps_again_wakes_again_on_the_way() -> None:
+    clock, moments = VirtualClock(), list[float]()
+
+    async def beat() -> None:
+        while len(moments) < 4:
+            await clock.sleep(2.5)
+            moments.append(clock.monotonic())
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(beat())
+        await clock.let_pass(10)
+    assert moments == [2.5, 5.0, 7.5, 10.0]
+
+
+async def test_nobody_wakes_early() -> None:
+    clock, notes = VirtualClock(), list[tuple[str, float]]()
+    sleeping = asyncio.ensure_future(note(clock, 5, notes))
+    await clock.let_pass(4.999)
+    assert not notes
+    assert clock.seconds_to_next() == pytest.approx(0.001)
+    await clock.let_pass(0.001)
+    await sleeping
+    assert notes == [("slept 5", 5.0)]
+
+
+async def test_a_cancelled_sleeper_holds_nobody_up() -> None:
+    clock, notes = VirtualClock(), list[tuple[str, float]]()
+    cancelled = asyncio.ensure_future(note(clock, 1, notes))
+    other = asyncio.ensure_future(note(clock, 2, notes))
+    await clock.let_pass(0.5)
+    cancelled.cancel()
+    await clock.let_pass(5)
+    await other
+    assert notes == [("slept 2", 2.0)]
+    assert clock.seconds_to_next() is None
+
+
+async def test_a_time_out_of_asyncio_is_not_needed_to_wake() -> None:
+    clock = VirtualClock()
+    sleeping = asyncio.ensure_future(clock.sleep(3600))
+    await asyncio.sleep(0)
+    clock.advance(3600)
+    await asyncio.wait_for(sleeping, timeout=5)
+
+
+def test_coroutines_driven_by_hand_sleep_without_a_loop() -> None:
+    clock, notes = VirtualClock(), list[tuple[str, float]]()
+    running = [note(clock, 2, notes), note(clock, 1, notes)]
+    for _ in range(3):
+        drive(running)
+    assert not notes
+    clock.advance(1)
+    drive(running)
+    clock.advance(1)
+    drive(running)
+    assert notes == [("slept 1", 1.0), ("slept 2", 2.0)]
+    assert not running
+
+
+def test_time_goes_forward() -> None:
+    with pytest.raises(ValueError, match="time goes forward"):
+        VirtualClock().advance(-1)
+
+
+def test_the_wall_time_moves_with_it() -> None:
+    clock = VirtualClock()
+    before, before_ms = clock.now(), clock.epoch_ms
+    clock.advance(61.5)
+    assert (clock.now() - before).total_seconds() == 61.5
+    assert clock.epoch_ms - before_ms == 61_500
+
+
+async def test_ten_thousand_seconds_of_heartbeats_pass_in_fifty_milliseconds() -> None:
+    clock, beats = VirtualClock(), 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            await clock.sleep(20)
+            beats += 1
+
+    beating = asyncio.ensure_future(beat())
+    fastest = 1.0
+    for _ in range(5):
+        started = perf_counter()
+        await clock.let_pass(10_000)
+        fastest = min(fastest, perf_counter() - started)
+    beating.cancel()
+    assert beats == 2_500
+    assert fastest < 0.05

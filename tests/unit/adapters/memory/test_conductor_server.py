@@ -1,0 +1,214 @@
+"""The in-memory Conductor where no law looks: lists, limits, snapshots, refusals, seeds."""
+
+from collections.abc import Mapping
+
+import pytest
+from tests.unit.adapters.memory.conductor_model import TASK, WORKFLOW, OneTask, start_one_task
+
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.planned_faults import CrashAfter, Hold, LoseAnswer
+from perago.adapters.memory.task_queue import MemoryTaskQueue
+from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.ports.errors import (
+    MissingError,
+    OutcomeUnknownError,
+    RequestRefusedError,
+    UnavailableError,
+)
+from perago.ports.task_queue import PollRequest, TerminalUpdate
+from perago.ports.workflows import NO_DOMAINS
+
+MEGABYTE = 1024 * 1024
+
+
+def test_a_requeue_hands_a_healthy_attempt_out_again() -> None:
+    task = start_one_task()
+    first = task.polled()
+    task.conductor.requeue(TASK)
+    assert task.row(first).snapshot == first
+    assert task.polled("another").poll_count == 2
+
+
+def test_a_requeue_does_not_reach_a_rerun_row() -> None:
+    task = start_one_task()
+    task.conductor.terminate(task.workflow_id, "by hand")
+    task.conductor.rerun(task.workflow_id, task.workflow.tasks[0].task_id, None)
+    task.polled()
+    task.conductor.requeue(TASK)
+    assert task.poll("another") == ()
+
+
+def test_a_running_workflow_keeps_the_definition_it_started_with() -> None:
+    task = start_one_task(retryCount=1)
+    task.conductor.put_task_definition({"name": TASK, "retryCount": 0})
+    task.finish(task.polled(), AttemptStatus.FAILED)
+    assert task.workflow.status is WorkflowStatus.RUNNING
+
+
+def test_a_type_without_a_definition_runs_with_the_defaults() -> None:
+    conductor = MemoryConductor()
+    spec = {"name": TASK, "taskReferenceName": "only"}
+    conductor.put_workflow_definition({"name": WORKFLOW, "tasks": [spec]})
+    task = OneTask(conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
+    task.finish(task.polled(), AttemptStatus.FAILED)
+    assert task.poll() == ()
+    conductor.clock.advance(60)
+    assert task.polled().retry_count == 1
+
+
+def test_the_retries_of_the_workflow_win_over_the_definition() -> None:
+    conductor = MemoryConductor()
+    conductor.put_task_definition({"name": TASK, "retryCount": 5, "retryDelaySeconds": 0})
+    spec = {"name": TASK, "taskReferenceName": "only", "retryCount": 0}
+    conductor.put_workflow_definition({"name": WORKFLOW, "tasks": [spec]})
+    task = OneTask(conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
+    task.finish(task.polled(), AttemptStatus.FAILED)
+    assert task.workflow.status is WorkflowStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("size", "status", "shown"),
+    [
+        (2 * MEGABYTE, AttemptStatus.COMPLETED, True),
+        (4 * MEGABYTE, AttemptStatus.COMPLETED, False),
+        (11 * MEGABYTE, AttemptStatus.FAILED_WITH_TERMINAL_ERROR, False),
+    ],
+    ids=["shown", "offloaded", "refused"],
+)
+def test_large_outputs(size: int, status: AttemptStatus, *, shown: bool) -> None:
+    task = start_one_task()
+    attempt = task.polled()
+    task.finish(attempt, output={"text": "x" * size})
+    row = task.row(attempt)
+    assert row.snapshot.status is status
+    assert bool(row.output_data) is shown
+
+
+@pytest.mark.parametrize("output", [{"n": float("nan")}, {"n": object()}], ids=["nan", "object"])
+def test_an_output_that_is_no_json_is_refused(output: Mapping[str, object]) -> None:
+    task = start_one_task()
+    attempt = task.polled()
+    with pytest.raises(RequestRefusedError, match="JSON"):
+        task.finish(attempt, output=output)
+    assert task.row(attempt).snapshot == attempt
+
+
+def test_a_worker_cannot_send_timed_out() -> None:
+    task = start_one_task()
+    with pytest.raises(RequestRefusedError):
+        task.finish(task.polled(), AttemptStatus.TIMED_OUT)
+
+
+def test_what_a_port_shows_cannot_reach_the_server() -> None:
+    task = start_one_task()
+    attempt = task.polled()
+    given: dict[str, object] = {"list": [1]}
+    task.finish(attempt, output=given)
+    given["list"] = "changed"
+    shown = task.row(attempt).output_data["list"]
+    assert isinstance(shown, list)
+    shown.append(2)
+    assert task.row(attempt).output_data == {"list": [1]}
+
+
+def test_canceled_by_a_worker_terminates_the_workflow() -> None:
+    task = start_one_task()
+    task.finish(task.polled(), AttemptStatus.CANCELED)
+    assert task.workflow.status is WorkflowStatus.TERMINATED
+    task.conductor.retry(task.workflow_id)
+    assert task.polled().retry_count == 1
+
+
+@pytest.mark.parametrize(
+    ("definition", "said"),
+    [
+        ({"name": "w", "tasks": []}, "at least one task"),
+        ({"name": "", "tasks": [{"name": "t", "taskReferenceName": "a"}]}, "needs a name"),
+        ({"name": "w", "tasks": [{"name": "t"}]}, "taskReferenceName"),
+        ({"name": "w", "tasks": [{"name": "t", "taskReferenceName": "a"}] * 2}, "unique"),
+        (
+            {"name": "w", "tasks": [{"name": "t", "taskReferenceName": "a", "type": "INLINE"}]},
+            "found INLINE",
+        ),
+        (
+            {"name": "w", "tasks": [{"name": "s", "taskReferenceName": "s", "type": "SWITCH"}]},
+            "runs no scripts",
+        ),
+        (
+            {
+                "name": "w",
+                "tasks": [
+                    {"name": "t", "taskReferenceName": "a", "inputParameters": {"x": "${b.output}"}}
+                ],
+            },
+            "'b'",
+        ),
+    ],
+    ids=["empty", "nameless", "no reference", "twice", "kind", "script", "unknown reference"],
+)
+def test_workflows_that_could_not_run_are_refused(
+    definition: Mapping[str, object], said: str
+) -> None:
+    with pytest.raises(RequestRefusedError, match=said):
+        MemoryConductor().put_workflow_definition(definition)
+
+
+def test_unknown_ids_are_missing() -> None:
+    conductor = MemoryConductor()
+    for verb in (conductor.pause, conductor.resume, conductor.retry, conductor.restart):
+        with pytest.raises(MissingError):
+            verb("no-such-workflow")
+
+
+def test_the_same_seed_makes_the_same_ids() -> None:
+    def ids() -> list[str]:
+        task = start_one_task()
+        return [task.workflow_id, task.polled().task_id]
+
+    assert ids() == ids()
+
+
+async def test_a_lost_poll_leaves_the_attempt_with_nobody() -> None:
+    task = start_one_task(responseTimeoutSeconds=10)
+    queue = MemoryTaskQueue(task.conductor, WorkerHandle([LoseAnswer("queue.poll")]))
+    with pytest.raises(UnavailableError):
+        await queue.poll(PollRequest(TASK, "worker"))
+    assert task.workflow.tasks[0].status is AttemptStatus.IN_PROGRESS
+    assert await queue.poll(PollRequest(TASK, "worker")) == ()
+    task.conductor.clock.advance(10)
+    assert len(await queue.poll(PollRequest(TASK, "worker"))) == 1
+
+
+async def test_a_completion_whose_answer_is_lost_took_effect() -> None:
+    task = start_one_task()
+    queue = MemoryTaskQueue(task.conductor, WorkerHandle([LoseAnswer("queue.complete")]))
+    attempt = task.polled()
+    update = TerminalUpdate(attempt, "worker", AttemptStatus.COMPLETED, {"n": 1})
+    with pytest.raises(OutcomeUnknownError):
+        await queue.complete(update, timeout_seconds=1)
+    assert task.row(attempt).output_data == {"n": 1}
+
+
+async def test_a_completion_on_the_wire_lands_when_it_is_released() -> None:
+    task = start_one_task()
+    handle = WorkerHandle([Hold("queue.complete")])
+    attempt = task.polled()
+    update = TerminalUpdate(attempt, "worker", AttemptStatus.COMPLETED, {"n": 1})
+    with pytest.raises(OutcomeUnknownError):
+        await MemoryTaskQueue(task.conductor, handle).complete(update, timeout_seconds=1)
+    assert task.row(attempt).snapshot == attempt
+    handle.release()
+    assert task.row(attempt).output_data == {"n": 1}
+
+
+async def test_a_dead_worker_sends_no_heartbeat() -> None:
+    task = start_one_task(responseTimeoutSeconds=10)
+    queue = MemoryTaskQueue(task.conductor, WorkerHandle([CrashAfter("queue.poll")]))
+    with pytest.raises(WorkerDied):
+        await queue.poll(PollRequest(TASK, "worker"))
+    (row,) = task.workflow.tasks
+    with pytest.raises(WorkerDied):
+        await queue.extend_lease(row, "worker")
+    task.conductor.clock.advance(10)
+    assert task.polled("another").retried_task_id == row.task_id

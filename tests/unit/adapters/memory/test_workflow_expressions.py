@@ -1,0 +1,62 @@
+"""Input expressions beyond the contract suite: Java's texts, and what is refused."""
+
+import pytest
+
+from perago.adapters.memory.workflow_expressions import as_text, expressions_in, resolve
+from perago.ports.errors import RequestRefusedError
+
+DOCUMENTS = {"workflow": {"input": {"a": {"b.c": 1, "d": [[1, 2], 3]}}}}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (3, "3"),
+        (1.0, "1.0"),
+        (1e20, "1.0E20"),
+        (12_345_678.5, "1.23456785E7"),
+        (0.0001, "1.0E-4"),
+        (9_999_999.0, "9999999.0"),
+        ({}, "{}"),
+        ({"k": {"l": [1, None, False]}}, "{k={l=[1, null, false]}}"),
+        ([], "[]"),
+    ],
+    ids=str,
+)
+def test_values_in_texts_are_written_as_java_writes_them(value: object, text: str) -> None:
+    assert as_text(value) == text
+
+
+@pytest.mark.parametrize(
+    ("template", "found"),
+    [
+        ("${workflow.input.a['b.c']}", 1),
+        ('${workflow.input.a["b.c"]}', 1),
+        ("${workflow.input.a.d[0][1]}", 2),
+        ("${workflow.input.a.d[-1]}", 3),
+        ("${workflow.input.a.d[-3]}", None),
+        ("${workflow.input.a.d.x}", None),
+        ("${workflow.input.a[0]}", None),
+        ("${nobody.output.x}", None),
+        ("$${a} ${workflow.input.a.d[1]}", "${a} 3"),
+        ("no expression", "no expression"),
+        ("$ {workflow.input}", "$ {workflow.input}"),
+    ],
+)
+def test_paths(template: str, found: object) -> None:
+    assert resolve(template, DOCUMENTS.get) == found
+
+
+@pytest.mark.parametrize(
+    "path", ["workflow.input.a.d[*]", "workflow.input.a.d.length()", "workflow..d", "a[?(@.x)]"]
+)
+def test_what_only_a_server_resolves_is_refused(path: str) -> None:
+    with pytest.raises(RequestRefusedError, match="run it on a real server"):
+        resolve(f"${{{path}}}", DOCUMENTS.get)
+
+
+def test_every_expression_of_a_template_is_found() -> None:
+    template = {"x": ["${a.output.b}", {"y": "<${c[0]}> $${d}"}], "z": 5}
+    assert list(expressions_in(template)) == [["a", "output", "b"], ["c", 0]]
