@@ -11,7 +11,7 @@ from hashlib import sha256
 from heapq import heappop, heappush
 from types import MappingProxyType
 
-from perago.adapters.memory.object_tree import NAMED_EMPTY_TREE, Tree
+from perago.adapters.memory.object_tree import Tree
 from perago.domain.references import NO_METADATA, CommitId, CommitRecord
 from perago.ports.errors import ReferenceMissingError
 
@@ -48,8 +48,6 @@ class CommitGraph:
         created_at: int,
     ) -> Commit:
         """Add a commit, or find the equal one that is there."""
-        if parents and not tree.metarange:
-            tree = NAMED_EMPTY_TREE
         facts = (message, tree.metarange, created_at, sorted(metadata.items()), parents)
         address = CommitId(sha256(repr(facts).encode(errors="surrogatepass")).hexdigest())
         if address not in self._commits:
