@@ -5,10 +5,10 @@ next to nothing. No logic.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from perago._version import __version__
 
+TYPE_CHECKING = False  # so that the module `typing` is not imported for it
 if TYPE_CHECKING:
     from perago.app.authoring.attempt_objects import (
         StagedWorkspace,

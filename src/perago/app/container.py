@@ -38,7 +38,7 @@ def open_lakefs(connection: LakeFSConnection | None) -> LakeFSInstallation:
     """The lakeFS behind an address."""
     if connection is None:
         text = "LakeFS config is required for workspace tasks"
-        raise RuntimeConfigError(text, code="PRG-C002")
+        raise RuntimeConfigError(text, code="PRG-C010")
     makers = {"memory": _memory_lakefs, "http": _real_lakefs, "https": _real_lakefs}
     return _maker(connection.url, makers, "lakefs")(connection)
 
@@ -47,7 +47,7 @@ def open_conductor(connection: ConductorConnection | None) -> ConductorInstallat
     """The Conductor behind an address."""
     if connection is None:
         text = "CONDUCTOR_SERVER_URL is required"
-        raise RuntimeConfigError(text, code="PRG-C003")
+        raise RuntimeConfigError(text, code="PRG-C011")
     makers = {"memory": _memory_conductor, "http": _real_conductor, "https": _real_conductor}
     return _maker(connection.url, makers, "conductor")(connection)
 
@@ -64,7 +64,7 @@ def _maker(
         return cast("Callable[[Connection], Installation]", point.load())
     known = ", ".join(sorted({*own, *(_scheme(p.name, kind) for p in _points(kind))}))
     text = f"no {kind} adapter for {scheme or 'an address without a scheme'}; known: {known}"
-    raise RuntimeConfigError(text, code="PRG-C004")
+    raise RuntimeConfigError(text, code="PRG-C012")
 
 
 def _points(kind: str) -> list[Any]:

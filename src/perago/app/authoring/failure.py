@@ -15,6 +15,7 @@ from perago.domain.authoring_errors import (
     TaskTerminalError,
 )
 from perago.domain.errors import BodyFailedError, PeragoError
+from perago.ports.errors import WorldError
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +94,7 @@ def failure_reason(exc: BaseException) -> str:
         return exc.reason or name
     if isinstance(exc, BodyFailedError):
         return str(exc)  # the process that ran the body has said it all
-    if isinstance(exc, PeragoError):
+    if isinstance(exc, PeragoError | WorldError):
         return f"{exc} [{name} {exc.code}]".lstrip()
     if isinstance(exc, ValidationError):
         return f"{name}: {validation_reason(exc)} [{error_code(exc)}]"
@@ -103,7 +104,7 @@ def failure_reason(exc: BaseException) -> str:
 
 def error_code(exc: BaseException) -> str:
     """The stable code of whatever ended an attempt."""
-    if isinstance(exc, PeragoError):
+    if isinstance(exc, PeragoError | WorldError):
         return exc.code
     if isinstance(exc, ValidationError):
         code = validation_code(exc)

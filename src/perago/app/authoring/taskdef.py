@@ -12,6 +12,7 @@ from typing import Any
 from perago.app.authoring.contract_schema import schema_for_model, schema_for_result
 from perago.app.authoring.model_graph import validate_no_root_task_models
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.domain.authoring_errors import TaskDefinitionError
 
 TASKDEF_SCHEMA_VERSION = 1
 TASKDEF_SCHEMA_TYPE = "JSON"
@@ -65,10 +66,10 @@ def write_taskdef(task: TaskDefinition, output: Path) -> Path:
     """Write the TaskDef of a task as JSON and return the path; parents are created."""
     if output.suffix != ".json":
         message = "output must be a JSON file path, for example generated/features.build.json"
-        raise ValueError(message)
+        raise TaskDefinitionError(message, code="PRG-T018")
     if output.is_dir():
         message = "output must be a JSON file path, not a directory"
-        raise ValueError(message)
+        raise TaskDefinitionError(message, code="PRG-T018")
     document = taskdef_text(build_taskdef(task))
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(document, encoding="utf-8")

@@ -85,7 +85,7 @@ class WorkspaceRef(BaseModel):
         if CAMEL in given and SNAKE in given:
             if given[CAMEL] != given[SNAKE]:
                 raise TaskInputError(
-                    "workspace refType and ref_type must not differ", code="PRG-I006"
+                    "workspace refType and ref_type must not differ", code="PRG-I008"
                 )
             given = {name: value for name, value in given.items() if name != SNAKE}
         reference = handler(given)

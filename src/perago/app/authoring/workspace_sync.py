@@ -134,7 +134,7 @@ def _regular_files(workspace_dir: Path) -> Iterator[Path]:
             if path.is_symlink():
                 raise TaskInputError(
                     f"workspace publication does not support symlinks: {relative.as_posix()}",
-                    code=_CODE,
+                    code="PRG-W005",
                 )
             if name != ATTEMPT_MARKER and path.is_file():
                 yield relative

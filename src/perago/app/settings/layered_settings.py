@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from perago.app.settings.layers import Found, Layer, find
+from perago.app.settings.value_text import value_text
 from perago.app.settings.variable import Variable
 from perago.domain.authoring_errors import RuntimeConfigError
 
@@ -66,8 +67,8 @@ class LayeredSettings(BaseSettings):
         for field, variable in variables(type(self)):
             value = getattr(self, field)
             found = _value(self._layers, variable)
-            text = "" if value is None else str(value)
-            yield ShownSetting(variable, text, found.origin if found else DEFAULT)
+            origin = found.origin if found else DEFAULT
+            yield ShownSetting(variable, value_text(variable, value), origin)
 
 
 def variables(settings: type[BaseSettings]) -> Iterator[tuple[str, Variable]]:

@@ -4,7 +4,7 @@ Reads files and the environment it is given. Asks no service and creates nothing
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 from perago.app.settings import parsing
 from perago.app.settings.inherited_settings import InheritedSettings, Text
-from perago.app.settings.layered_settings import variables
-from perago.app.settings.layers import find, standard_layers
+from perago.app.settings.layered_settings import ShownSetting, variables
+from perago.app.settings.layers import Found, find, standard_layers
 from perago.app.settings.variable import Variable
 
 SPARK_CONF = "PERAGO_SPARK_CONF_"
@@ -146,16 +146,24 @@ class Settings(InheritedSettings):
         Variable("NO_PROXY", Text, "Hosts that need no proxy"),
     ] = None
 
+    def shown(self) -> Iterator[ShownSetting]:
+        """Every setting, in order, and the Spark options that are set."""
+        yield from super().shown()
+        for name, found in self._spark_options().items():
+            variable = Variable(name, parsing.parse_anything, f"Spark option {_spark_key(name)}")
+            yield ShownSetting(variable, str(found.value), found.origin)
+
     @property
     def spark_conf(self) -> dict[str, str]:
         """Spark options: `PERAGO_SPARK_CONF_spark_executor_memory` is `spark.executor.memory`."""
+        return {_spark_key(name): str(found.value) for name, found in self._spark_options().items()}
+
+    def _spark_options(self) -> dict[str, Found]:
         names = dict.fromkeys(
             name for layer in self._layers for name in layer.values if name.startswith(SPARK_CONF)
         )
         found = {name: find(self._layers, name, secret=False) for name in names}
-        return {
-            _spark_key(name): str(each.value) for name, each in found.items() if each is not None
-        }
+        return {name: each for name, each in found.items() if each is not None}
 
 
 def load_settings(

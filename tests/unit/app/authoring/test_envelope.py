@@ -188,7 +188,7 @@ def test_a_reason_has_the_path_and_never_the_value(params: object, reason: str) 
     ("workspace", "reason", "code"),
     [
         (PLACE | {"ref": " "}, "workspace.ref: Value error, workspace repository, bra", "I002"),
-        (PLACE | {"ref_type": SECRET}, "workspace: Value error, workspace refType and", "I006"),
+        (PLACE | {"ref_type": SECRET}, "workspace: Value error, workspace refType and", "I008"),
         (PLACE | {"token": SECRET}, "workspace.token: Extra inputs are not permit", "I002"),
         (SECRET, "workspace: Input should be a valid dictionary", "I002"),
     ],

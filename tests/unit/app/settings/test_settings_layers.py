@@ -172,6 +172,32 @@ def test_spark_options_come_from_names_in_the_environment(cwd: Path) -> None:
     }
 
 
+def test_spark_options_are_shown_with_their_origin(cwd: Path) -> None:
+    shown = list(load(cwd, {"PERAGO_SPARK_CONF_spark_a": "1"}).shown())
+    assert (shown[-1].variable.about, shown[-1].text) == ("Spark option spark.a", "1")
+    assert shown[-1].origin == "environment"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("PERAGO_LOG_FILE_MAX_SIZE", "100MB"),
+        ("PERAGO_LOG_FILE_MAX_SIZE", "1.5KB"),
+        ("PERAGO_LOG_RETENTION", "30d"),
+        ("PERAGO_WORKSPACE_GC_INTERVAL", "90m"),
+        ("PERAGO_WORKSPACE_GC_TTL", "1s"),
+        ("PERAGO_GC_TAG_TTL", "0s"),
+        ("PERAGO_STRICT_INPUT", "true"),
+        ("PERAGO_EXECUTION_MODE", "thread"),
+        ("PERAGO_CACHE_DIR", "some/where"),
+        ("PERAGO_BODY_SECONDS", "0"),
+    ],
+)
+def test_a_value_is_shown_as_the_text_one_would_set(cwd: Path, name: str, text: str) -> None:
+    shown = {each.variable.name: each for each in load(cwd, {name: text}).shown()}
+    assert shown[name].text == text
+
+
 def test_lakectls_own_file_is_the_last_resort(cwd: Path) -> None:
     home = cwd.parent / "home"
     (home / ".lakectl.yaml").write_text(LAKECTL)

@@ -1,0 +1,59 @@
+"""`perago check`: are the modules valid tasks, and is this machine configured to run them.
+
+Needs no service and imports no SDK. The lines and their order are those of 0.6.1.
+"""
+
+from typing import Annotated
+
+import typer
+
+from perago.app.authoring.taskdef import build_taskdef
+from perago.app.command_line.loading import load_tasks
+from perago.app.command_line.reporting import (
+    JsonOption,
+    python_warnings,
+    reports_errors,
+    say,
+    say_json,
+)
+from perago.app.settings.runtime_config import RuntimeConfig, runtime_config
+from perago.app.settings.settings import Settings, load_settings
+
+Targets = Annotated[
+    list[str], typer.Argument(metavar="MODULE...", help="Importable names of task modules.")
+]
+
+
+@reports_errors
+def check(targets: Targets, *, as_json: JsonOption = False) -> None:
+    """Validate task modules and local runtime config."""
+    settings = load_settings()
+    configs = [runtime_config(settings, target) for target in targets]
+    tasks = load_tasks(targets)
+    with python_warnings():
+        for task in tasks:
+            build_taskdef(task)
+    facts = _facts(settings, configs)
+    if as_json:
+        say_json("check/1", {"tasks": [task.name for task in tasks], **facts})
+        return
+    for task in tasks:
+        say(f"ok: {task.name}")
+    for name, value in facts.items():
+        say(f"{name}: {value}")
+
+
+def _facts(settings: Settings, configs: list[RuntimeConfig]) -> dict[str, str]:
+    first = configs[0]
+    return {
+        "workspace_root": str(first.workspace_root),
+        "log_root": str(first.log_root),
+        "worker_id_prefix": ", ".join(config.worker_id_prefix for config in configs),
+        "conductor": _configured(settings.conductor or first.conductor),
+        "lakefs": _configured(settings.lakefs or first.lakefs),
+        "metrics": _configured(first.metrics),
+    }
+
+
+def _configured(service: object) -> str:
+    return "not configured" if service is None else "configured"

@@ -1,0 +1,75 @@
+"""Builds the command line from the table of commands; a command is imported when it is called.
+
+Knows names and summaries only. Help is plain text, so that it costs no rendering library.
+"""
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from perago._version import __version__
+from perago.app.command_line.commands import COMMANDS, CommandRow
+
+_PACKAGE = __name__.rpartition(".")[0]
+
+
+class LazyCommand(TyperCommand):
+    """Stands in the help for a command; its module is imported when the command is called."""
+
+    def __init__(self, row: CommandRow) -> None:
+        super().__init__(row.name, help=row.summary, rich_markup_mode=None)
+        self._row = row
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: Any = None,  # noqa: ANN401  # typer keeps the type to itself
+        **extra: Any,  # noqa: ANN401  # typer keeps the types to itself
+    ) -> Any:  # noqa: ANN401  # typer keeps the type to itself
+        """Hand over to the command itself."""
+        command: Any = typer.main.get_command(_load(self._row))
+        return command.make_context(info_name, args, parent, **extra)
+
+
+def program() -> TyperGroup:
+    """Return the whole command line."""
+    app = _plain_typer()
+    app.callback(invoke_without_command=True)(_perago)
+    group = typer.main.get_command(app)
+    assert isinstance(group, TyperGroup), "an app with a callback is a group"
+    for row in COMMANDS:
+        group.add_command(LazyCommand(row), row.name)
+    return group
+
+
+def _perago(
+    context: typer.Context,
+    *,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Perago runs Conductor tasks on lakeFS workspaces."""
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+        raise typer.Exit(code=2)
+
+
+def _load(row: CommandRow) -> typer.Typer:
+    module, _, name = row.home.partition(":")
+    found = getattr(import_module(f"{_PACKAGE}.{module}"), name)
+    if isinstance(found, typer.Typer):
+        return found
+    app = _plain_typer(add_completion=False)
+    app.command(row.name)(found)
+    return app
+
+
+def _plain_typer(*, add_completion: bool = True) -> typer.Typer:
+    return typer.Typer(
+        add_completion=add_completion, rich_markup_mode=None, pretty_exceptions_enable=False
+    )

@@ -1,0 +1,111 @@
+"""What commands print and how they end: data on stdout, the rest on stderr, one exit code.
+
+Every document that `--json` prints names its schema and version. Knows no command.
+"""
+
+import functools
+import json
+import sys
+import warnings
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, ParamSpec
+
+import typer
+
+from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.error_codes import find_code
+from perago.domain.errors import (
+    OutcomeUnknownAtDeadlineError,
+    PeragoError,
+    PublishFenceError,
+    StaleAttemptError,
+)
+from perago.ports.errors import WorldError
+
+Arguments = ParamSpec("Arguments")
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document with a versioned schema.")
+]
+FAILED = 1
+# The finer codes are for commands of which 0.6.1 promised nothing; the first match counts.
+_EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (RuntimeConfigError, 3),
+    (PublishFenceError, 4),
+    (StaleAttemptError, 4),
+    (OutcomeUnknownAtDeadlineError, 5),
+    (WorldError, 6),
+)
+
+
+def say(text: str) -> None:
+    """Print data."""
+    typer.echo(text)
+
+
+def say_json(schema: str, document: Mapping[str, object]) -> None:
+    """Print data as one JSON document; `schema` is a name with a version, like `check/1`."""
+    typer.echo(json.dumps({"schema": f"perago.{schema}", **document}, indent=2))
+
+
+def warn(text: str) -> None:
+    """Print a warning."""
+    typer.echo(f"warning: {text}", err=True)
+
+
+def note(text: str) -> None:
+    """Print something that is neither data nor a problem."""
+    typer.echo(text, err=True)
+
+
+@contextmanager
+def python_warnings() -> Generator[None]:
+    """Print Python's own warnings of the block as ours, without the place in our code."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        finally:
+            for each in caught:
+                warn(str(each.message))
+
+
+def reports_errors(
+    function: Callable[Arguments, None], *, finer_exit_codes: bool = False
+) -> Callable[Arguments, None]:
+    """Let a command end with `error: ...`, code and remedy, and an exit code by class."""
+
+    @functools.wraps(function)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except (PeragoError, WorldError, OSError) as error:
+            _report(error, as_json=bool(kwargs.get("as_json")))
+            raise typer.Exit(_exit_code(error) if finer_exit_codes else FAILED) from error
+
+    return run
+
+
+def reports_errors_by_class(function: Callable[Arguments, None]) -> Callable[Arguments, None]:
+    """Like `reports_errors`, with an exit code for each class of error."""
+    return reports_errors(function, finer_exit_codes=True)
+
+
+def _report(error: Exception, *, as_json: bool) -> None:
+    typer.echo(f"error: {error}", err=True)
+    for each in getattr(error, "__notes__", []):
+        typer.echo(each, err=True)
+    code = getattr(error, "code", None)
+    row = find_code(code) if isinstance(code, str) else None
+    if row is not None:
+        typer.echo(f"  {row.code}: {row.remedy} (perago explain {row.code})", err=True)
+    if as_json:
+        facts: dict[str, Any] = {"message": str(error), "type": type(error).__name__}
+        if row is not None:
+            facts |= {"code": row.code, "cause": row.cause, "remedy": row.remedy}
+        say_json("error/1", {"error": facts})
+    sys.stdout.flush()
+
+
+def _exit_code(error: Exception) -> int:
+    return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)

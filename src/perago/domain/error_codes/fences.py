@@ -1,0 +1,139 @@
+"""Codes of publication: fences, policies, unknown outcomes."""
+
+from perago.domain.error_codes.row import ErrorCode
+
+_RESTART = "Start a new workflow from the current head of the branch."
+_INSTALL = "Run perago fence install REPO BRANCH, then perago fence verify REPO BRANCH."
+
+FENCE_CODES = (
+    ErrorCode(
+        "PRG-U001",
+        "Nobody knows whether the publication happened.",
+        "Look at the branch and the logged evidence before anything is repeated by hand.",
+        "The request left and no answer came until the deadline. Expected head, seen head and"
+        " staged reference are in the log; the staging branch and tags are kept. A later"
+        " attempt meets whatever happened as its policy says.",
+    ),
+    ErrorCode(
+        "PRG-F001",
+        "Conductor no longer counts this attempt.",
+        "Nothing: another attempt has taken over, or the workflow has ended.",
+        "A fresh read before staging, and again before publishing, must show this very attempt"
+        " in progress. The reason names the fact that differs.",
+    ),
+    ErrorCode(
+        "PRG-F002",
+        "The target branch is not where this publication may land.",
+        _RESTART,
+        "The head is neither the input commit nor something the policy can explain. Nothing"
+        " was changed.",
+    ),
+    ErrorCode(
+        "PRG-F003",
+        "The commit to be replaced belongs to somebody else, or names no owner.",
+        _RESTART,
+        "head-parent replaces abandoned publications of the same task only. With"
+        " PERAGO_REQUIRE_OWNERSHIP=true a commit without an owner is not replaced either.",
+    ),
+    ErrorCode(
+        "PRG-F004",
+        "The branch moved too far from the input commit.",
+        _RESTART,
+        "lineage looks at 1024 commits at most.",
+    ),
+    ErrorCode(
+        "PRG-F005",
+        "The input commit is not in the history of the branch.",
+        _RESTART,
+        "Somebody reset the branch, or the input names another branch's commit.",
+    ),
+    ErrorCode(
+        "PRG-F006",
+        "A decision tag does not belong to this execution.",
+        "Run perago forget WORKFLOW REFERENCE if nobody needs the tag.",
+        "The decided commit carries another key or another input.",
+    ),
+    ErrorCode(
+        "PRG-F007",
+        "The target branch did not come to rest in time.",
+        "Retry; if it happens often, widen the publish budget or use prefix isolation.",
+        "Other writers kept moving the head for the whole budget.",
+    ),
+    ErrorCode(
+        "PRG-F008",
+        "An earlier attempt of this execution decided on another input.",
+        _RESTART,
+        "A retry whose input expressions resolve to another commit cannot tell which of the two"
+        " is meant. Terminal.",
+    ),
+    ErrorCode(
+        "PRG-F009",
+        "The workflow is running, so its decisions stay.",
+        "Terminate the workflow first, or wait for its end.",
+        "perago forget removes decisions of workflows that do not run.",
+    ),
+    ErrorCode(
+        "PRG-F010",
+        "Another pre-merge hook refused the publication.",
+        "Read the hook's text in the reason.",
+        "The refusal is final for this staged commit.",
+    ),
+    ErrorCode(
+        "PRG-F011",
+        "A file under _lakefs_actions/ is broken.",
+        "Fix or remove the file that the reason names, in the commit the workflow starts from.",
+        "lakeFS refuses merges, branches and tags from a commit whose hook files it cannot read.",
+    ),
+    ErrorCode(
+        "PRG-F012",
+        "The staged commit was merged before.",
+        _RESTART,
+        "Somebody merged it and reverted that; merging again would change nothing.",
+    ),
+    ErrorCode(
+        "PRG-F013",
+        "The target branch has uncommitted objects.",
+        "Commit them, or reset the branch with the command in the reason.",
+        "A merge would be refused, a relocation would lose them.",
+    ),
+    ErrorCode(
+        "PRG-F014",
+        "The target branch is protected, so an abandoned publication cannot be replaced.",
+        "Use policy settled (perago fence install) or lineage.",
+        "head-parent replaces by a hard reset, which branch protection refuses.",
+    ),
+    ErrorCode(
+        "PRG-F020",
+        "The publication fence is not in the input commit.",
+        _INSTALL,
+        "Policy settled, asked for or decided by an earlier attempt, needs the fence. Hook"
+        " files are read from the source of a merge, so workflows started from older commits"
+        " must finish or restart.",
+    ),
+    ErrorCode(
+        "PRG-F021",
+        "The fence file of the input commit is not one of ours.",
+        _INSTALL,
+        "A changed filter, event or script can disarm the fence silently, so only known bytes"
+        " are trusted.",
+    ),
+    ErrorCode(
+        "PRG-F022",
+        "The server merged what the fence had to refuse.",
+        "Switch hooks on in the server (actions.enabled), then perago fence verify.",
+        "A canary on scratch branches tries a merge that must be refused.",
+    ),
+    ErrorCode(
+        "PRG-F023",
+        "The fence did not run.",
+        "Run perago fence verify REPO BRANCH; look at the history of the branch.",
+        "The publication stands, but its parent is not the expected head. The repository is"
+        " treated as unfenced from now on.",
+    ),
+    ErrorCode(
+        "PRG-F024",
+        "What was published under the prefix differs from what was staged.",
+        "Compare the two commits in the reason; somebody published below the same prefix.",
+        "Under prefix isolation the published prefix must be exactly what was checked.",
+    ),
+)

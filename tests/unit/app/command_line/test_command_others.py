@@ -1,0 +1,107 @@
+"""`config`, `explain`, `version`, and the program around all commands."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.app.command_line.command_run import Run
+from tools.write_reference import command_names
+
+from perago import __version__
+from perago.app.command_line.commands import COMMANDS, CommandRow
+from perago.domain.error_codes import ERROR_CODES
+
+SECRET = {
+    "LAKECTL_SERVER_ENDPOINT_URL": "http://127.0.0.1:1",
+    "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
+    "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush",
+}
+
+
+def test_config_shows_every_value_its_origin_and_no_secret(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in SECRET.items():
+        monkeypatch.setenv(name, value)
+    (project / ".env").write_text("PERAGO_LOG_RETENTION=7d\n")
+    (project / "pyproject.toml").write_text("[tool.perago]\nstrict-input = true\n")
+    ran = run("config", "show", "--origin")
+    lines = ran.out.splitlines()
+    assert "PERAGO_LOG_RETENTION=7d  (.env)" in lines
+    assert "PERAGO_STRICT_INPUT=true  ([tool.perago])" in lines
+    assert "LAKECTL_CREDENTIALS_ACCESS_KEY_ID=key  (environment)" in lines
+    assert "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY=**********  (environment)" in lines
+    assert "PERAGO_LOG_FILE_MAX_SIZE=100MB  (default)" in lines
+    as_json = run("config", "show", "--json")
+    assert as_json.document["schema"] == "perago.config/1"
+    retention = as_json.document["settings"]["PERAGO_LOG_RETENTION"]
+    assert (retention["value"], retention["origin"]) == ("7d", ".env")
+    assert "hush" not in ran.out + as_json.out
+    assert "(" not in run("config", "show").out
+
+
+def test_config_ends_with_3_when_it_is_wrong(
+    project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert project.is_dir()
+    monkeypatch.setenv("PERAGO_STRICT_INPUT", "maybe")
+    ran = run("config", "show")
+    assert (ran.code, ran.out) == (3, "")
+    assert ran.err.startswith("error: PERAGO_STRICT_INPUT must be 'true' or 'false'\n")
+
+
+@pytest.mark.parametrize("code", ["PRG-U001", "prg-u001"])
+def test_a_code_is_explained_at_length(run: Run, code: str) -> None:
+    row = ERROR_CODES["PRG-U001"]
+    ran = run("explain", code)
+    assert ran.code == 0
+    for text in (row.code, row.cause, row.text, row.remedy):
+        assert text in ran.out
+    assert run("explain", code, "--json").document["remedy"] == row.remedy
+
+
+def test_all_codes_are_listed(run: Run) -> None:
+    lines = run("explain").out.splitlines()
+    assert [line.split()[0] for line in lines] == list(ERROR_CODES)
+    assert len(run("explain", "--json").document["codes"]) == len(ERROR_CODES)
+
+
+def test_an_unknown_code_has_neighbours(run: Run) -> None:
+    ran = run("explain", "PRG-U01")
+    assert ran.code == 1
+    assert ran.err.startswith("error: there is no error code PRG-U01; did you mean PRG-U001")
+
+
+def test_the_version_is_bare_or_says_what_it_runs_on(run: Run) -> None:
+    assert run("version").out == run("--version").out == f"{__version__}\n"
+    document = run("version", "--json").document
+    assert (document["schema"], document["version"]) == ("perago.version/1", __version__)
+    assert document["packages"]["pydantic"]
+
+
+def test_without_a_command_there_is_help_and_a_usage_error(run: Run) -> None:
+    ran = run()
+    assert (ran.code, ran.err) == (2, "")
+    assert run("--help").code == 0
+    for text in (ran.out, run("--help").out):
+        assert all(row.name in text and row.summary in text for row in COMMANDS)
+        assert "--install-completion" in text
+
+
+def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
+    ran = run("chekc")
+    assert (ran.code, ran.out) == (2, "")
+    assert "No such command 'chekc'" in ran.err
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_every_command_has_help_and_json(run: Run, name: str) -> None:
+    ran = run(*name.split(), "--help")
+    assert ran.code == 0
+    assert f"Usage: perago {name}" in ran.out
+    assert "--json" in ran.out
+
+
+@pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
+def test_a_summary_is_a_short_sentence(row: CommandRow) -> None:
+    assert row.summary.endswith(".")
+    assert len(row.summary) < 60

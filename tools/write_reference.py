@@ -1,0 +1,280 @@
+"""Write the reference pages from the code they describe; a test keeps them equal."""
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
+from importlib import import_module
+from io import StringIO
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+from typer import Typer
+
+from perago.app.authoring import (
+    guardrail_declaration,
+    metric_spec,
+    task_controls,
+    workspace_contract,
+    workspace_spec,
+)
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.taskdef import CONTROL_FIELD_MAP
+from perago.app.command_line.commands import COMMANDS
+from perago.app.command_line.program import program
+from perago.app.settings.layered_settings import DEFAULT
+from perago.app.settings.settings import Settings
+from perago.domain.error_codes import ERROR_CODES
+
+DOCS = Path(__file__).parent.parent / "docs"
+EXIT_CODES = (
+    ("0", "done"),
+    ("1", "failed; of `check`, `extract` and `start` any failure, as in 0.6.1"),
+    ("2", "wrong usage"),
+    ("3", "wrong or missing configuration"),
+    ("4", "fenced: the attempt is stale, or the branch is elsewhere"),
+    ("5", "the outcome is unknown"),
+    ("6", "a service did not do what it was asked"),
+)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in lines
+    )
+
+
+def errors_page() -> str:
+    """Return every code with cause, remedy and long form."""
+    rows = "\n".join(
+        f"\n## {row.code}\n\n{row.cause}\n\n{row.text}\n\nRemedy: {row.remedy}"
+        for row in ERROR_CODES.values()
+    )
+    return (
+        "# Error codes\n\n"
+        "Every error has a stable code. `perago explain CODE` prints what stands here;"
+        " `perago explain` lists them all.\n"
+        f"{rows}\n"
+    )
+
+
+def configuration_page() -> str:
+    """Return every setting with its default."""
+    rows: list[tuple[str, str, str]] = []
+    for each in Settings.of(()).shown():
+        text = re.sub(r"^/.*?/perago/", "<temporary directory>/perago/", each.text)
+        assert each.origin == DEFAULT
+        name = f"`{each.variable.name}`" + (" (secret)" if each.variable.secret else "")
+        rows.append((name, f"`{text}`" if text else "", f"{each.variable.about}."))
+    return f"""# Configuration
+
+A flag wins over the environment, the environment over `.env` in the current directory, that
+over `[tool.perago]` in `pyproject.toml`, that over the default. `perago config show --origin`
+prints every value and where it was found; secrets are masked.
+
+{table(("Name", "Default", "What it is"), rows)}
+
+- `.env`: `KEY=value`, `export KEY=value`, one pair of quotes is stripped, nothing is expanded.
+- `[tool.perago]`: the names in lower case without `PERAGO_`, with `-` or `_`, such as
+  `strict-input = true`. Secrets are refused there.
+- A secret may be in a file of its own: `LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY_FILE`.
+- `~/.lakectl.yaml` is read when none of the three `LAKECTL_` names is set anywhere.
+- Spark options: `PERAGO_SPARK_CONF_spark_executor_memory=4g` is `spark.executor.memory`; a
+  doubled underscore is one underscore. In `pyproject.toml`: `[tool.perago.spark-conf]`.
+- `OTEL_` variables that are not listed are read by OpenTelemetry itself.
+- A blank value is a value that is not set, except for the two roots, where it is the current
+  directory, and the worker id prefix, where it is refused.
+"""
+
+
+def command_line_page() -> str:
+    """Return the help of every command."""
+    helps = "\n\n".join(
+        f"## perago {name}\n\n```text\n{_help(name)}\n```" for name in command_names()
+    )
+    return f"""# Command line
+
+Data goes to stdout, everything else to stderr. `--json` prints one document whose `schema` has
+a version. Nothing is coloured. The current directory is importable.
+
+```text
+{_help("")}
+```
+
+{table(("Exit code", "Meaning"), EXIT_CODES)}
+
+{helps}
+"""
+
+
+def task_page() -> str:
+    """Return the decorator and the models it takes."""
+    keywords = [
+        (f"`{name}`", "" if each.default is each.empty else f"`{each.default!r}`")
+        for name, each in inspect.signature(task).parameters.items()
+        if each.kind is each.KEYWORD_ONLY
+    ]
+    models: Sequence[type[BaseModel]] = (
+        workspace_spec.WorkspaceSpec,
+        task_controls.TaskControls,
+        task_controls.RetryPolicy,
+        task_controls.TimeoutPolicy,
+        task_controls.ExecutionLimits,
+        task_controls.PublishBudget,
+        metric_spec.MetricSpec,
+        workspace_contract.WorkspaceInput,
+    )
+    guardrails = [
+        (f"`{each.__name__}{_signature(each)}`", inspect.getdoc(each) or "")
+        for each in (
+            guardrail_declaration.require_file,
+            guardrail_declaration.require_dir,
+            guardrail_declaration.require_glob,
+            guardrail_declaration.forbid_glob,
+        )
+    ]
+    return f"""# Declaring tasks
+
+A module declares one task: a function with one of four signatures,
+`(workspace: Path, params: P)`, `(workspace: Path, params: P, metrics: MetricRecorder)`,
+`(params: P)`, `(params: P, metrics: MetricRecorder)`, where `P` and the result are pydantic
+models. The decorator returns the function itself.
+
+## @task
+
+{table(("Keyword", "Default"), keywords)}
+
+## Guardrails
+
+Paths are relative to the prefix. In a pattern `**` stands for directories only and does not
+follow links, on every version of Python. The attempt marker and `_lakefs_actions/` never match.
+
+{table(("Guardrail", "Meaning"), guardrails)}
+
+{chr(10).join(_model_section(model) for model in models)}"""
+
+
+def taskdef_page() -> str:
+    """Return where each field of a TaskDef comes from."""
+    controls = task_controls.TaskControls()
+    rows = [
+        ("`name`", "`name`", ""),
+        ("`ownerEmail`", "`owner_email`", ""),
+        ("`description`", "`description`", "omitted"),
+    ]
+    for key, path in CONTROL_FIELD_MAP.items():
+        value: Any = controls
+        for step in path:
+            value = getattr(value, step)
+        source = "timeout.response_seconds" if key == "responseTimeoutSeconds" else ".".join(path)
+        rows.append(
+            (f"`{key}`", f"`controls.{source}`", "omitted" if value is None else f"`{value}`")
+        )
+    rows += [
+        ("`inputKeys`", "kind of task", "`[workspace, params]` or `[params]`"),
+        ("`outputKeys`", "kind of task", "`[workspace, result]` or `[result]`"),
+        ("`inputSchema`", "params model", ""),
+        ("`outputSchema`", "result model", ""),
+    ]
+    return f"""# TaskDef
+
+`perago extract MODULE -o FILE.json` writes it, `perago register MODULE...` stores it in
+Conductor. The keys come in this order.
+
+{table(("Field", "From", "Default"), rows)}
+
+- The input object is open. `params` and every object inside are open, or closed with
+  `strict_params=True`; the workspace, the output and the result are closed.
+- Models are inlined; what a model says about itself (title, docstring, extras) is left out, what
+  a field says is kept. Recursive models stay definitions under `$defs`.
+- A result is described as it is read, unless the model writes itself in another shape (computed
+  fields, aliases of one side, serializers); then it is described as it is written.
+- The workspace takes `refType` or `ref_type`; one of them is required.
+- Not written: prefix, guardrails, budget, metrics, policies, credentials.
+"""
+
+
+def _model_section(model: type[BaseModel]) -> str:
+    rows = [
+        (
+            f"`{name}`",
+            f"`{_annotation(field.annotation)}`",
+            _default(field.get_default(call_default_factory=True)),
+        )
+        for name, field in model.model_fields.items()
+    ]
+    return (
+        f"## {model.__name__}\n\n{inspect.getdoc(model)}\n\n"
+        f"{table(('Field', 'Type', 'Default'), rows)}\n"
+    )
+
+
+def _annotation(annotation: object) -> str:
+    arguments = get_args(annotation)
+    if get_origin(annotation) in {Union, UnionType}:
+        return " | ".join(_annotation(each) for each in arguments)
+    if get_origin(annotation) is Annotated:
+        return _annotation(arguments[0])
+    if annotation is type(None):
+        return "None"
+    if isinstance(annotation, type) and not arguments:
+        return annotation.__name__
+    return re.sub(r"(typing|perago(\.\w+)*)\.", "", str(annotation))
+
+
+def _default(value: object) -> str:
+    if value is PydanticUndefined:
+        return "required"
+    return f"`{type(value).__name__}()`" if isinstance(value, BaseModel) else f"`{value!r}`"
+
+
+def _signature(function: Callable[..., object]) -> str:
+    signature = str(inspect.signature(function)).split(" ->", maxsplit=1)[0]
+    return signature.replace("os.PathLike[str]", "PathLike")
+
+
+def command_names() -> list[str]:
+    """Return every command as it is called, those of groups with their group."""
+    names: list[str] = []
+    for row in COMMANDS:
+        module, _, name = row.home.partition(":")
+        found = getattr(import_module(f"perago.app.command_line.{module}"), name)
+        if isinstance(found, Typer):
+            names += [f"{row.name} {each.name}" for each in found.registered_commands]
+        else:
+            names.append(row.name)
+    return names
+
+
+def _help(name: str) -> str:
+    out = StringIO()
+    with redirect_stdout(out):
+        program().main(
+            [*name.split(), "--help"],
+            prog_name="perago",
+            standalone_mode=False,
+            max_content_width=96,
+            terminal_width=96,
+        )
+    return textwrap.dedent(out.getvalue()).strip()
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "errors.md": errors_page,
+    "reference/configuration.md": configuration_page,
+    "reference/command-line.md": command_line_page,
+    "reference/task.md": task_page,
+    "reference/taskdef.md": taskdef_page,
+}
+
+if __name__ == "__main__":
+    for page, write in PAGES.items():
+        (DOCS / page).parent.mkdir(exist_ok=True)
+        (DOCS / page).write_text(write(), encoding="utf-8")
+        print(f"wrote {page}")
