@@ -26,6 +26,7 @@ SUPERSEDES = "perago.supersedes"
 LOGICAL_EXECUTION_KEY = "perago.logical_execution_key"
 RESULT = "perago.result"
 RESULT_PARTS = "perago.result_parts"
+RESULT_PART = "perago.result_part"
 NOOP = "perago.noop"
 TRACEPARENT = "perago.traceparent"
 

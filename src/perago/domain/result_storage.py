@@ -11,11 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from perago.domain.commit_metadata import RESULT, RESULT_PARTS
+from perago.domain.commit_metadata import RESULT, RESULT_PART, RESULT_PARTS
 from perago.domain.errors import DamagedResultError, ResultNotStorableError, ResultTooLargeError
-
-RESULT_PART = "perago.result_part"
-"""Which piece a commit below the staged one carries: its number, from 1."""
 
 METADATA_BYTES_MAX = 128 * 1024
 """Stores behind lakeFS cap an item near 400 KB; the other metadata needs room as well."""
@@ -65,20 +62,28 @@ def join_result(staged: Mapping[str, str], below: Sequence[Mapping[str, str]]) -
 
 def canonical_json(result: Mapping[str, object]) -> str:
     """One text for equal results: sorted keys, no spaces, no NaN."""
-    try:
-        text = json.dumps(
-            result, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False
-        )
-    except (TypeError, ValueError, RecursionError) as error:
-        raise ResultNotStorableError(str(error)) from error
+    text = _dump(result, ensure_ascii=False)
     try:
         size = len(text.encode())
     except UnicodeEncodeError:  # half of a surrogate pair is JSON, but not UTF-8
-        text = json.dumps(result, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        text = _dump(result, ensure_ascii=True)
         size = len(text)
     if size > RESULT_BYTES_MAX:
         raise ResultTooLargeError(size, RESULT_BYTES_MAX)
     return text
+
+
+def _dump(result: Mapping[str, object], *, ensure_ascii: bool) -> str:
+    try:
+        return json.dumps(
+            result,
+            sort_keys=True,
+            separators=(",", ":"),
+            allow_nan=False,
+            ensure_ascii=ensure_ascii,
+        )
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ResultNotStorableError(str(error)) from error
 
 
 def _encode(text: str) -> str:
@@ -99,7 +104,7 @@ def _pieces(content: bytes) -> Iterator[str]:
 
 
 def _collect(parts: str, below: Sequence[Mapping[str, str]]) -> list[str]:
-    """The pieces in order; each number from 1 to `parts` exactly once."""
+    """The pieces in order: each number from 1 to `parts` exactly once."""
     numbered = [record for record in below if RESULT_PART in record]
     pieces = {record[RESULT_PART]: record.get(RESULT, "") for record in numbered}
     names = [str(n + 1) for n in range(len(numbered))]
