@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Coroutine
 from time import perf_counter
+from typing import TypeAlias
 
 import pytest
 
 from perago.adapters.memory.clock import VirtualClock
+
+Waiting: TypeAlias = Coroutine[object, None, None]
 
 
 async def note(clock: VirtualClock, seconds: float, notes: list[tuple[str, float]]) -> None:
@@ -14,7 +17,7 @@ async def note(clock: VirtualClock, seconds: float, notes: list[tuple[str, float
     notes.append((f"slept {seconds}", clock.monotonic()))
 
 
-def drive(coroutines: list[Coroutine[object, object, None]]) -> None:
+def drive(coroutines: list[Waiting]) -> None:
     """Give each a turn until all wait; whoever is done is dropped."""
     for coroutine in list(coroutines):
         try:
@@ -80,7 +83,7 @@ async def test_a_time_out_of_asyncio_is_not_needed_to_wake() -> None:
 
 def test_coroutines_driven_by_hand_sleep_without_a_loop() -> None:
     clock, notes = VirtualClock(), list[tuple[str, float]]()
-    running = [note(clock, 2, notes), note(clock, 1, notes)]
+    running: list[Waiting] = [note(clock, 2, notes), note(clock, 1, notes)]
     for _ in range(3):
         drive(running)
     assert not notes

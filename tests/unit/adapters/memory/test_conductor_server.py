@@ -1,6 +1,7 @@
 """The in-memory Conductor where no law looks: lists, limits, snapshots, refusals, seeds."""
 
 from collections.abc import Mapping
+from typing import cast
 
 import pytest
 from tests.unit.adapters.memory.conductor_model import TASK, WORKFLOW, OneTask, start_one_task
@@ -106,8 +107,7 @@ def test_what_a_port_shows_cannot_reach_the_server() -> None:
     given: dict[str, object] = {"list": [1]}
     task.finish(attempt, output=given)
     given["list"] = "changed"
-    shown = task.row(attempt).output_data["list"]
-    assert isinstance(shown, list)
+    shown = cast("list[int]", task.row(attempt).output_data["list"])
     shown.append(2)
     assert task.row(attempt).output_data == {"list": [1]}
 
