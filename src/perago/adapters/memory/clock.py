@@ -16,6 +16,7 @@ from perago.ports.clock import Clock
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MICROSECONDS_PER_SECOND = 1_000_000
+MICROSECONDS_PER_MILLISECOND = 1_000
 QUIET_TURNS = 8  # turns in a row without a new sleeper: everybody woken has gone as far as it can
 TURNS_MAX = 10_000
 
@@ -34,6 +35,7 @@ class VirtualClock(Clock):
 
     def __init__(self, start: datetime = START) -> None:
         self._start = start
+        self._start_ms = (start - EPOCH) // timedelta(milliseconds=1)
         self._elapsed = 0
         self._sleepers: list[_Sleeper] = []
         self._started_sleeps = 0
@@ -47,7 +49,7 @@ class VirtualClock(Clock):
     @property
     def epoch_ms(self) -> int:
         """The wall time as Conductor writes it: milliseconds since 1970."""
-        return (self.now() - EPOCH) // timedelta(milliseconds=1)
+        return self._start_ms + self._elapsed // MICROSECONDS_PER_MILLISECOND
 
     async def sleep(self, seconds: float) -> None:
         self._started_sleeps += 1
