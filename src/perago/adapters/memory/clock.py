@@ -13,8 +13,8 @@ from typing import final
 from perago.adapters.memory.worker_handle import Turn
 from perago.ports.clock import Clock
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 START = datetime(2026, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECONDS_PER_SECOND = 1_000_000
 MICROSECONDS_PER_MILLISECOND = 1_000
 QUIET_TURNS = 8  # turns in a row without a new sleeper: everybody woken has gone as far as it can
@@ -48,7 +48,7 @@ class VirtualClock(Clock):
 
     @property
     def epoch_ms(self) -> int:
-        """The wall time as Conductor writes it: milliseconds since 1970."""
+        """The wall time as servers write it: milliseconds since 1970."""
         return self._start_ms + self._elapsed // MICROSECONDS_PER_MILLISECOND
 
     async def sleep(self, seconds: float) -> None:

@@ -21,6 +21,7 @@ from perago.adapters.memory.workflow_definitions import check_definition
 from perago.adapters.memory.workflow_end import end_workflow
 from perago.adapters.memory.workflow_steps.registry import STEPS
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowStatus
+from perago.ports.clock import Clock
 from perago.ports.errors import RequestRefusedError
 from perago.ports.task_queue import PollRequest, TerminalUpdate
 
@@ -51,20 +52,19 @@ class OpenWrite:
 
 @final
 class MemoryConductor:
-    """One Conductor installation."""
+    """One Conductor installation; without a clock it stands still at one moment."""
 
     def __init__(
         self,
-        clock: VirtualClock | None = None,
+        clock: Clock | None = None,
         *,
         seed: int = 0,
         race: Race = Race.NEVER,
         sweeps: bool = True,
     ) -> None:
-        self.clock = VirtualClock() if clock is None else clock
         self.race = race
         self.sweeps = sweeps
-        self.state = ConductorState(self.clock, seed)
+        self.state = ConductorState(VirtualClock() if clock is None else clock, seed)
         self.open_writes: list[OpenWrite] = []
         self._swept_ms = -1
 

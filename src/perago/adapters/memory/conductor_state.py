@@ -4,20 +4,23 @@ Finds and stores; which change follows from which is decided elsewhere.
 """
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
 
-from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_rows import Spec, TaskRow, WorkflowRun
+from perago.ports.clock import Clock
 from perago.ports.errors import MissingError
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
 QueueName = tuple[str, str | None]
 
 
 class ConductorState:
     """The tables of one installation."""
 
-    def __init__(self, clock: VirtualClock, seed: int) -> None:
+    def __init__(self, clock: Clock, seed: int) -> None:
         self.clock = clock
         self.random = Random(seed)  # noqa: S311 - ids and jitter, no secrets
         self.definitions: dict[str, Mapping[str, object]] = {}
@@ -31,8 +34,8 @@ class ConductorState:
 
     @property
     def now_ms(self) -> int:
-        """The server's clock."""
-        return self.clock.epoch_ms
+        """The server's clock, as it writes times."""
+        return (self.clock.now() - EPOCH) // MILLISECOND
 
     def new_id(self) -> str:
         """An id as the server makes them, from the seed."""

@@ -19,6 +19,7 @@ NO_OUTPUT: Mapping[str, object] = MappingProxyType({})
 class OneTask:
     """A started workflow of one task (and one behind it when asked)."""
 
+    clock: VirtualClock
     conductor: MemoryConductor
     workflow_id: str
 
@@ -54,7 +55,8 @@ def start_one_task(
     *, race: Race = Race.NEVER, tasks: int = 1, sweeps: bool = True, **fields: object
 ) -> OneTask:
     """Register and start; retries come at once unless `fields` say otherwise."""
-    conductor = MemoryConductor(VirtualClock(), race=race, sweeps=sweeps)
+    clock = VirtualClock()
+    conductor = MemoryConductor(clock, race=race, sweeps=sweeps)
     conductor.put_task_definition({"name": TASK, "retryDelaySeconds": 0, **fields})
     names = ("first", "second")[:tasks]
     specs = [
@@ -62,4 +64,4 @@ def start_one_task(
         for name in names
     ]
     conductor.put_workflow_definition({"name": WORKFLOW, "tasks": specs})
-    return OneTask(conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
+    return OneTask(clock, conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))

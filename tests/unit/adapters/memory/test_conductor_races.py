@@ -35,7 +35,7 @@ def test_a_heartbeat_before_the_decision_loses_the_completion() -> None:
     task.finish(attempt, output={"n": 1})
     assert task.workflow.status is WorkflowStatus.RUNNING
     assert statuses(task) == [AttemptStatus.IN_PROGRESS]
-    task.conductor.clock.advance(11)
+    task.clock.advance(11)
     again = task.polled("another")
     assert again.retried_task_id == attempt.task_id
 
@@ -43,7 +43,7 @@ def test_a_heartbeat_before_the_decision_loses_the_completion() -> None:
 def test_a_heartbeat_over_a_time_out_leaves_two_live_attempts() -> None:
     task = start_one_task(race=Race.AFTER_DECISION, responseTimeoutSeconds=10)
     attempt, _ = heartbeat_under_way(task)
-    task.conductor.clock.advance(11)
+    task.clock.advance(11)
     retry = task.polled("another")
     assert statuses(task) == [AttemptStatus.IN_PROGRESS, AttemptStatus.IN_PROGRESS]
     assert not task.row(attempt).snapshot.retried
@@ -65,7 +65,7 @@ def test_a_heartbeat_over_a_termination_leaves_a_running_row() -> None:
 def test_a_zombie_that_completes_drives_the_workflow_on_with_null() -> None:
     task = start_one_task(race=Race.AFTER_DECISION, tasks=2, responseTimeoutSeconds=10)
     zombie, _ = heartbeat_under_way(task)
-    task.conductor.clock.advance(11)
+    task.clock.advance(11)
     retry = task.polled("another")
     task.conductor.begin_extend_lease(zombie).land()
     task.finish(zombie, output={"n": 1})

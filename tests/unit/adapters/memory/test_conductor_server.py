@@ -6,6 +6,7 @@ from typing import cast
 import pytest
 from tests.unit.adapters.memory.conductor_model import TASK, WORKFLOW, OneTask, start_one_task
 
+from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.planned_faults import CrashAfter, Hold, LoseAnswer
 from perago.adapters.memory.task_queue import MemoryTaskQueue
@@ -48,22 +49,24 @@ def test_a_running_workflow_keeps_the_definition_it_started_with() -> None:
 
 
 def test_a_type_without_a_definition_runs_with_the_defaults() -> None:
-    conductor = MemoryConductor()
+    clock = VirtualClock()
+    conductor = MemoryConductor(clock)
     spec = {"name": TASK, "taskReferenceName": "only"}
     conductor.put_workflow_definition({"name": WORKFLOW, "tasks": [spec]})
-    task = OneTask(conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
+    task = OneTask(clock, conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
     task.finish(task.polled(), AttemptStatus.FAILED)
     assert task.poll() == ()
-    conductor.clock.advance(60)
+    task.clock.advance(60)
     assert task.polled().retry_count == 1
 
 
 def test_the_retries_of_the_workflow_win_over_the_definition() -> None:
-    conductor = MemoryConductor()
+    clock = VirtualClock()
+    conductor = MemoryConductor(clock)
     conductor.put_task_definition({"name": TASK, "retryCount": 5, "retryDelaySeconds": 0})
     spec = {"name": TASK, "taskReferenceName": "only", "retryCount": 0}
     conductor.put_workflow_definition({"name": WORKFLOW, "tasks": [spec]})
-    task = OneTask(conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
+    task = OneTask(clock, conductor, conductor.start(WORKFLOW, {}, task_to_domain=NO_DOMAINS))
     task.finish(task.polled(), AttemptStatus.FAILED)
     assert task.workflow.status is WorkflowStatus.FAILED
 
@@ -176,7 +179,7 @@ async def test_a_lost_poll_leaves_the_attempt_with_nobody() -> None:
         await queue.poll(PollRequest(TASK, "worker"))
     assert task.workflow.tasks[0].status is AttemptStatus.IN_PROGRESS
     assert await queue.poll(PollRequest(TASK, "worker")) == ()
-    task.conductor.clock.advance(10)
+    task.clock.advance(10)
     assert len(await queue.poll(PollRequest(TASK, "worker"))) == 1
 
 
@@ -210,5 +213,5 @@ async def test_a_dead_worker_sends_no_heartbeat() -> None:
     (row,) = task.workflow.tasks
     with pytest.raises(WorkerDied):
         await queue.extend_lease(row, "worker")
-    task.conductor.clock.advance(10)
+    task.clock.advance(10)
     assert task.polled("another").retried_task_id == row.task_id

@@ -3,6 +3,7 @@
 import pytest
 from tests.unit.adapters.memory.conductor_model import OneTask, start_one_task
 
+from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.workflows import NO_DOMAINS
@@ -10,7 +11,7 @@ from perago.ports.workflows import NO_DOMAINS
 
 def decided(task: OneTask, seconds: float) -> list[AttemptStatus]:
     """Let time pass and decide; the statuses of the rows."""
-    task.conductor.clock.advance(seconds)
+    task.clock.advance(seconds)
     task.conductor.decide(task.workflow_id)
     return [row.status for row in task.workflow.tasks]
 
@@ -51,7 +52,7 @@ def test_the_execution_time_out_obeys_its_policy(
 ) -> None:
     task = start_one_task(responseTimeoutSeconds=20, timeoutSeconds=20, timeoutPolicy=policy)
     attempt = task.polled()
-    task.conductor.clock.advance(15)
+    task.clock.advance(15)
     task.conductor.begin_extend_lease(attempt)
     assert decided(task, 5) == rows
     assert task.workflow.status is workflow
@@ -79,12 +80,13 @@ def test_the_poll_time_out_is_for_tasks_that_nobody_takes() -> None:
 
 
 def test_the_workflow_time_out_cancels_its_rows() -> None:
-    conductor = MemoryConductor()
+    clock = VirtualClock()
+    conductor = MemoryConductor(clock)
     spec = {"name": "any", "taskReferenceName": "only"}
     conductor.put_workflow_definition(
         {"name": "short", "tasks": [spec], "timeoutSeconds": 5, "timeoutPolicy": "TIME_OUT_WF"}
     )
-    task = OneTask(conductor, conductor.start("short", {}, task_to_domain=NO_DOMAINS))
+    task = OneTask(clock, conductor, conductor.start("short", {}, task_to_domain=NO_DOMAINS))
     assert decided(task, 5) == [AttemptStatus.CANCELED]
     assert task.workflow.status is WorkflowStatus.TIMED_OUT
 
@@ -101,14 +103,14 @@ def test_a_paused_workflow_times_nothing_out() -> None:
 def test_a_poll_sweeps_when_the_clock_has_moved() -> None:
     task = start_one_task(responseTimeoutSeconds=10)
     first = task.polled()
-    task.conductor.clock.advance(10)
+    task.clock.advance(10)
     assert task.polled("another").retried_task_id == first.task_id
 
 
 def test_sweeping_can_be_left_to_the_test() -> None:
     task = start_one_task(responseTimeoutSeconds=10, sweeps=False)
     task.polled()
-    task.conductor.clock.advance(3600)
+    task.clock.advance(3600)
     assert task.poll("another") == ()
     task.conductor.decide(task.workflow_id)
     assert len(task.poll("another")) == 1
@@ -123,5 +125,5 @@ def test_the_delay_of_a_retry_grows_as_defined() -> None:
         assert due is not None
         waits.append((due - task.conductor.state.now_ms) / 1000)
         assert task.poll() == ()
-        task.conductor.clock.advance(waits[-1])
+        task.clock.advance(waits[-1])
     assert waits == [2, 4, 8]
