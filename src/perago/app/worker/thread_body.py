@@ -1,53 +1,60 @@
 """Task bodies in threads of this process: for tests, `perago run`, and tiny deployments.
 
-A thread cannot be killed: a body beyond its limit is abandoned, and its result is dropped.
+A thread cannot be killed: a body that is stopped is told so, abandoned, and its result dropped.
 """
 
 import asyncio
-import traceback
 from collections.abc import Mapping
 from typing import final
 
-from perago.app.authoring.failure import error_is_terminal, failure_reason
-from perago.app.authoring.invocation import invoke_body
+from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.ports.task_body import (
-    BodyCall,
-    BodyOutcome,
-    BodyRaised,
-    BodyReturned,
-    BodyStopped,
-    TaskBody,
-)
+from perago.app.worker.body_observer import BodyObserver, NobodyObserves
+from perago.app.worker.first_of import first_of
+from perago.app.worker.run_body import BodySurroundings, run_body
+from perago.app.worker.stop_orders import StopOrders
+from perago.domain.attempt import ExecutionId
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, TaskBody
 
 
 @final
 class ThreadBody(TaskBody):
     """Runs the functions of the given tasks, one thread a call."""
 
-    def __init__(self, tasks: Mapping[str, TaskDefinition]) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, TaskDefinition],
+        *,
+        observer: BodyObserver | None = None,
+        worker_id: str = "",
+    ) -> None:
         self._tasks = tasks
+        self._observer = NobodyObserves() if observer is None else observer
+        self._worker_id = worker_id
+        self._orders = StopOrders()
+
+    def stop(self, execution_id: ExecutionId, reason: str) -> None:
+        """End one body; its thread may go on, nobody listens to it."""
+        self._orders.stop(execution_id, reason)
+
+    def stop_all(self, reason: str) -> None:
+        """End every body, those that have not begun included."""
+        self._orders.stop_all(reason)
 
     async def run(self, call: BodyCall) -> BodyOutcome:
-        """Run one call; its thread goes on when the limit ends the waiting."""
-        work = asyncio.to_thread(run_body, self._tasks[call.task_name], call)
-        if not call.seconds_max:
-            return await work
-        try:
-            return await asyncio.wait_for(work, call.seconds_max)
-        except TimeoutError:
+        """Run one call; its thread goes on when something else ends the waiting."""
+        cancel = CancelSignal()
+        around = BodySurroundings(self._observer, self._worker_id, cancel)
+        with self._orders.for_execution(call.execution_id) as order:
+            if order.done():
+                return BodyStopped(order.result())
+            work = asyncio.create_task(
+                asyncio.to_thread(run_body, self._tasks[call.task_name], call, around)
+            )
+            await first_of(work, order, seconds_max=call.seconds_max or None)
+            if work.done() and not order.done():
+                return work.result()
+            cancel.set()
+            if order.done():
+                return BodyStopped(order.result())
             return BodyStopped(f"the body ran longer than {call.seconds_max:g} seconds")
-
-
-def run_body(task: TaskDefinition, call: BodyCall) -> BodyOutcome:
-    """Call the function; whatever it raises becomes a value, an exit of the interpreter too."""
-    try:
-        return BodyReturned(invoke_body(task, call.params, call.workspace))
-    except SystemExit as error:
-        return BodyRaised(f"SystemExit: the body exited with code {error.code}")
-    except Exception as error:  # noqa: BLE001 - a body may raise anything
-        return BodyRaised(
-            reason=failure_reason(error),
-            terminal=error_is_terminal(error),
-            traceback="".join(traceback.format_exception(error)),
-        )

@@ -26,7 +26,7 @@ from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.worker.thread_body import run_body
+from perago.app.worker.run_body import run_body
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.publication_fence import FENCE_FILE

@@ -1,0 +1,200 @@
+"""One executor seen from its parent: started, spoken to, interrupted, killed, seen dead.
+
+Starts a fresh interpreter, never a fork of this one. Which body it runs when is decided by
+`process_body`.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+from perago.app.worker import frames
+from perago.app.worker.captured_output import CapturedOutput
+from perago.app.worker.first_of import first_of
+
+PROGRAM = "perago.app.worker.executor_process"
+READY_SECONDS_MAX = 120.0
+REASON_LINES = 5
+REASON_CHARACTERS = 400
+
+
+class ExecutorStartError(Exception):
+    """An executor ended, or said no, before it was ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorProgram:
+    """What to start: the task modules and the environment without credentials."""
+
+    modules: Sequence[str]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorListener:
+    """Who is told what an executor says: messages, and lines with the stream's name."""
+
+    frame: Callable[[frames.Frame], None]
+    line: Callable[[str, str], None]
+
+
+@final
+class _Connection(asyncio.Protocol):
+    """Bytes in, messages out; a message that is not one of ours ends the executor."""
+
+    def __init__(self, take: Callable[[frames.Frame], None], broken: Callable[[], None]) -> None:
+        self._take = take
+        self._broken = broken
+        self._buffer = frames.FrameBuffer()
+
+    def data_received(self, data: bytes) -> None:
+        """Hand over the messages that are complete."""
+        try:
+            for frame in self._buffer.feed(data):
+                self._take(frame)
+        except frames.FrameError:
+            self._broken()
+
+
+@final
+class Executor:
+    """A running executor process; `exited` ends with it."""
+
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        output: Sequence[CapturedOutput],
+        listener: ExecutorListener,
+    ) -> None:
+        self._process = process
+        self._output = output
+        self._listener = listener
+        self._transport: asyncio.Transport | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.exited = asyncio.create_task(self._wait(), name="perago-executor-exit")
+
+    @property
+    def pid(self) -> int:
+        """Number of the process."""
+        return self._process.pid
+
+    async def connect(self, ours: socket.socket) -> None:
+        """Listen, and wait until the task modules are imported."""
+        loop = asyncio.get_running_loop()
+        for output in self._output:
+            output.started(loop)
+        self._transport, _ = await loop.create_connection(
+            lambda: _Connection(self._take, self.kill), sock=ours
+        )
+        await first_of(self._ready, self.exited, seconds_max=READY_SECONDS_MAX)
+        if self._ready.done():
+            self._ready.result()
+            return
+        if self.exited.done():
+            raise ExecutorStartError(self.death())
+        self.kill()
+        raise ExecutorStartError(f"not ready after {READY_SECONDS_MAX:g} seconds")
+
+    def send(self, frame: frames.Frame) -> None:
+        """Send one message; raises FrameError for what cannot be sent."""
+        assert self._transport is not None, "connected first"
+        self._transport.write(frames.encode(frame))
+
+    def interrupt(self) -> None:
+        """Raise in the body."""
+        self._signal(signal.SIGTERM)
+
+    def dump_stacks(self) -> None:
+        """Have the executor write the stacks of its threads to its standard error."""
+        self._signal(signal.SIGUSR1)
+
+    def kill(self) -> None:
+        """End the process now, and what it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """Ask an idle executor to leave."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def drain_output(self) -> None:
+        """Take every line that is written."""
+        for output in self._output:
+            output.drain()
+
+    def death(self) -> str:
+        """How the process ended, with the last lines of its standard error."""
+        code = self._process.returncode
+        if code is None:
+            how = "executor process ended its connection"
+        elif code < 0:
+            how = f"executor process was killed by {signal.Signals(-code).name}"
+        else:
+            how = f"executor process exited with code {code}"
+        *_, errors = self._output
+        lines = [line for line in errors.last_lines if line.strip()][-REASON_LINES:]
+        said = " | ".join(lines)[-REASON_CHARACTERS:]
+        return f"{how}; last lines: {said}" if said else how
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def _take(self, frame: frames.Frame) -> None:
+        self.drain_output()
+        match frame:
+            case frames.Ready():
+                if not self._ready.done():
+                    self._ready.set_result(None)
+            case frames.ImportFailed(reason):
+                if not self._ready.done():
+                    self._ready.set_exception(ExecutorStartError(reason))
+            case _:
+                self._listener.frame(frame)
+
+    async def _wait(self) -> int:
+        code = await self._process.wait()
+        for output in self._output:
+            output.drain()
+            output.close()
+        if self._transport is not None:
+            self._transport.close()
+        return code
+
+
+async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -> Executor:
+    """Start an executor; it is ready when this returns, ExecutorStartError says why it is not."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)  # noqa: FBT003 - the signature is the library's
+    output = [
+        CapturedOutput(lambda line: listener.line("stdout", line)),
+        CapturedOutput(lambda line: listener.line("stderr", line)),
+    ]
+    try:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", PROGRAM, str(theirs.fileno()), str(os.getpid()), *program.modules),
+            env=dict(program.environment),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=output[0].write_end,
+            stderr=output[1].write_end,
+            pass_fds=(theirs.fileno(),),
+            start_new_session=True,
+        )
+    finally:
+        theirs.close()
+    executor = Executor(process, output, listener)
+    try:
+        await executor.connect(ours)
+    except BaseException:
+        executor.kill()
+        await asyncio.shield(executor.exited)
+        raise
+    return executor

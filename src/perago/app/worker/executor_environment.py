@@ -1,0 +1,37 @@
+"""The environment of an executor: everything but what opens lakeFS or Conductor.
+
+A body that needs such a key gets it as a secret of its own, under a name of its own. Spark tasks
+and thread mode are the stated exceptions. Starts nothing.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+CREDENTIAL_PREFIXES = (
+    "CONDUCTOR_",
+    "LAKECTL_",
+    "LAKEFS_",
+    "PERAGO_CONDUCTOR",
+    "PERAGO_LAKEFS",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_",
+)
+SECRET_CHARACTERS_MIN = 8
+
+
+def executor_environment(
+    environment: Mapping[str, str], secrets: Collection[str] = ()
+) -> dict[str, str]:
+    """Leave out what is named like a credential, and whatever holds the text of one."""
+    known = [secret for secret in secrets if len(secret) >= SECRET_CHARACTERS_MIN]
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(CREDENTIAL_PREFIXES) and not any(each in value for each in known)
+    }
+
+
+def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
+    """Values that are secret by their variable's name."""
+    for name, value in environment.items():
+        if name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_")) and value:
+            yield value

@@ -1,0 +1,235 @@
+"""The program of an executor: imports the task modules, then runs one body after another.
+
+Has no key to lakeFS or Conductor and asks neither. Bodies run in the main thread, so that a
+signal can end them. Dies with its parent.
+"""
+
+import ctypes
+import faulthandler
+import importlib
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import final
+
+from perago.app.authoring.current_attempt import CancelSignal
+from perago.app.authoring.failure import failure_reason
+from perago.app.authoring.task_declaration import load_module_task
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.worker import frames
+from perago.app.worker.body_observer import NobodyObserves
+from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
+from perago.domain.attempt import ExecutionId
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
+
+PR_SET_PDEATHSIG = 1
+ARGUMENTS = "channel parent-pid module..."
+
+
+@final
+class Channel:
+    """The one connection to the parent; every thread may send, only the main one receives."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._socket = socket.socket(fileno=descriptor)
+        self._sending = threading.RLock()
+
+    def send(self, frame: frames.Frame) -> None:
+        """Send one message; a parent that is gone ends this process elsewhere."""
+        data = frames.encode(frame)
+        with self._sending:
+            self._socket.sendall(data)
+
+    def receive(self) -> frames.Frame | None:
+        """Wait for one message; None when the parent has closed the connection."""
+        header = self._exactly(frames.HEADER.size)
+        if header is None:
+            return None
+        body = self._exactly(frames.frame_length(header))
+        return None if body is None else frames.decode(body)
+
+    def _exactly(self, length: int) -> bytes | None:
+        parts: list[bytes] = []
+        while length > 0:
+            part = self._socket.recv(min(length, 1024 * 1024))
+            if not part:
+                return None
+            parts.append(part)
+            length -= len(part)
+        return b"".join(parts)
+
+    def wait_for_end(self) -> None:
+        """Return when the parent has closed its end; reads nothing."""
+        poll = select.poll()
+        hang_up = getattr(select, "POLLRDHUP", select.POLLHUP)
+        poll.register(self._socket.fileno(), hang_up)
+        poll.poll()
+
+
+@final
+class ChannelLog(logging.Handler):
+    """Sends records of Python's logging to the parent, who knows the attempt."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(message)s"))
+        self._channel = channel
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record; what cannot be sent is handled as logging does."""
+        try:
+            text = self.format(record)
+            self._channel.send(frames.Logged(record.levelno, record.name, text))
+        except Exception:  # noqa: BLE001 - a log line never ends a body
+            self.handleError(record)
+
+
+@final
+class ChannelObserver(NobodyObserves):
+    """Sends samples and progress to the parent."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def sampled(
+        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
+        """Send one sample."""
+        del call  # the parent knows it
+        self._channel.send(frames.Sampled(metric, name, value, labels))
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """Send one line of progress."""
+        del call  # the parent knows it
+        self._channel.send(frames.Progressed(message, {key: str(facts[key]) for key in facts}))
+
+
+@final
+class ExecutorProcess:
+    """Runs what the parent sends until it closes the connection."""
+
+    def __init__(self, channel: Channel, tasks: Mapping[str, TaskDefinition]) -> None:
+        self._channel = channel
+        self._tasks = tasks
+        self._cancel: CancelSignal | None = None
+        self._in_body = False
+
+    def serve(self) -> None:
+        """Answer each call with how it ended."""
+        signal.signal(signal.SIGTERM, self._end_body)
+        while (frame := self._channel.receive()) is not None:
+            if not isinstance(frame, frames.RunBody):
+                raise frames.FrameError(f"{frame.kind} is nothing an executor does")
+            try:
+                outcome = self._run(frame)
+            except BodyCancelled:  # it came as the body was about to end
+                outcome = BodyStopped("ended")
+            self._answer(frame.execution_id, outcome)
+            if isinstance(outcome, BodyStopped):
+                return  # an interrupted body may have left anything behind in its modules
+
+    def _run(self, frame: frames.RunBody) -> BodyOutcome:
+        call = BodyCall(
+            task_name=frame.task_name,
+            attempt=frame.attempt,
+            execution_id=ExecutionId(frame.execution_id),
+            params=frame.params,
+            workspace=None if frame.workspace is None else Path(frame.workspace),
+        )
+        self._cancel = CancelSignal()
+        around = BodySurroundings(ChannelObserver(self._channel), frame.worker_id, self._cancel)
+        try:
+            self._in_body = True
+            return run_body(self._tasks[frame.task_name], call, around)
+        except BodyCancelled:
+            return BodyStopped("ended")
+        finally:
+            self._in_body = False
+
+    def _answer(self, execution_id: str, outcome: BodyOutcome) -> None:
+        _flush()
+        try:
+            self._channel.send(_frame_of(execution_id, outcome))
+        except frames.FrameError as error:
+            reason = f"result of the task cannot be sent: {error} [PRG-R002]"
+            self._channel.send(frames.Raised(execution_id, reason, terminal=False, traceback=""))
+
+    def _end_body(self, _signal: int, _frame: FrameType | None) -> None:
+        if self._cancel is not None:
+            self._cancel.set()
+        if self._in_body:
+            self._in_body = False
+            raise BodyCancelled
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run one executor: `channel parent-pid module...`."""
+    descriptor, parent, *modules = arguments
+    _die_with(int(parent))
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
+    channel = Channel(int(descriptor))
+    threading.Thread(target=_leave_with_parent, args=(channel,), daemon=True).start()
+    logging.basicConfig(handlers=[ChannelLog(channel)], level=logging.INFO)
+    try:
+        tasks = [_load(module) for module in modules]
+    except BaseException as error:
+        channel.send(frames.ImportFailed(failure_reason(error)))
+        raise
+    channel.send(frames.Ready(tuple(task.name for task in tasks)))
+    ExecutorProcess(channel, {task.name: task for task in tasks}).serve()
+
+
+def _load(module: str) -> TaskDefinition:
+    """One module's task; `module:NAME` is for definitions that a module holds by name."""
+    name, _, attribute = module.partition(":")
+    if not attribute:
+        return load_module_task(name)
+    found: object = getattr(importlib.import_module(name), attribute)
+    assert isinstance(found, TaskDefinition), f"{module} is no task"
+    return found
+
+
+def _frame_of(execution_id: str, outcome: BodyOutcome) -> frames.Frame:
+    match outcome:
+        case BodyReturned(result):
+            return frames.Returned(execution_id, result)
+        case BodyRaised(reason, terminal, traceback):
+            return frames.Raised(execution_id, reason, terminal, traceback)
+        case BodyStopped():
+            return frames.Cancelled(execution_id)
+
+
+def _flush() -> None:
+    """What a body printed must be in the pipe before its end is told."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # a body may have closed or removed it
+            continue
+
+
+def _die_with(parent: int) -> None:
+    """Ask Linux to kill this process when its parent dies, whatever a body is doing."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def _leave_with_parent(channel: Channel) -> None:
+    """Where there is no such signal, the end of the connection says the same."""
+    channel.wait_for_end()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,171 @@
+"""What parent and executor say to each other: typed messages as length-prefixed JSON.
+
+Nothing is unpickled and nothing is trusted: length and types are checked on both sides. Knows no
+socket and no process.
+"""
+
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from perago.domain.attempt import AttemptSnapshot
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+HEADER = struct.Struct("!I")
+
+
+class FrameError(Exception):
+    """A message that is not one of ours, or larger than a message may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunBody:
+    """Parent to executor: run this body."""
+
+    execution_id: str
+    task_name: str
+    attempt: AttemptSnapshot
+    params: Mapping[str, Any]
+    workspace: str | None
+    worker_id: str = ""
+    kind: Literal["run"] = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Executor to parent: every task module is imported."""
+
+    tasks: tuple[str, ...]
+    kind: Literal["ready"] = "ready"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportFailed:
+    """Executor to parent: a task module cannot be imported."""
+
+    reason: str
+    kind: Literal["import-failed"] = "import-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Executor to parent: the body returned."""
+
+    execution_id: str
+    result: Mapping[str, Any]
+    kind: Literal["returned"] = "returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """Executor to parent: the body raised."""
+
+    execution_id: str
+    reason: str
+    terminal: bool
+    traceback: str
+    kind: Literal["raised"] = "raised"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """Executor to parent: the body was ended by a signal; the executor exits."""
+
+    execution_id: str
+    kind: Literal["cancelled"] = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class Logged:
+    """Executor to parent: one record of Python's logging."""
+
+    level: int
+    logger: str
+    text: str
+    kind: Literal["logged"] = "logged"
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Executor to parent: one sample of a metric that the body wrote."""
+
+    metric: str
+    name: str
+    value: float
+    labels: Mapping[str, str]
+    kind: Literal["sampled"] = "sampled"
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    """Executor to parent: what the body said of its progress."""
+
+    message: str
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    kind: Literal["progressed"] = "progressed"
+
+
+Frame: TypeAlias = (
+    RunBody | Ready | ImportFailed | Returned | Raised | Cancelled | Logged | Sampled | Progressed
+)
+_FRAMES: TypeAdapter[Frame] = TypeAdapter(Annotated[Frame, Field(discriminator="kind")])
+
+
+def encode(frame: Frame) -> bytes:
+    """One message with its length in front; raises FrameError for what JSON cannot say."""
+    try:
+        body = json.dumps(frame, default=_plain, allow_nan=False).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FrameError(f"not JSON: {error}") from error
+    if len(body) > FRAME_BYTES_MAX:
+        raise FrameError(f"{len(body)} bytes, at most {FRAME_BYTES_MAX}")
+    return HEADER.pack(len(body)) + body
+
+
+def decode(body: bytes) -> Frame:
+    """Read one message without its length."""
+    try:
+        return _FRAMES.validate_json(body)
+    except ValidationError as error:
+        places = ", ".join(".".join(map(str, each["loc"])) for each in error.errors()[:3])
+        raise FrameError(f"not a message of ours: {places or error.title}") from error
+
+
+def frame_length(header: bytes) -> int:
+    """Length of the message that follows; raises FrameError when it is too long."""
+    (length,) = HEADER.unpack(header)
+    if not 0 < length <= FRAME_BYTES_MAX:
+        raise FrameError(f"a message of {length} bytes, at most {FRAME_BYTES_MAX}")
+    return int(length)
+
+
+class FrameBuffer:
+    """Cuts a stream of bytes into messages."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """Add bytes that arrived; yield the messages that are complete."""
+        self._bytes += data
+        while len(self._bytes) >= HEADER.size:
+            end = HEADER.size + frame_length(bytes(self._bytes[: HEADER.size]))
+            if len(self._bytes) < end:
+                return
+            body = bytes(self._bytes[HEADER.size : end])
+            del self._bytes[:end]
+            yield decode(body)
+
+
+def _plain(value: object) -> object:
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Mapping):
+        # Both type checkers forget what the keys of a bare Mapping are.
+        return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    text = f"{type(value).__name__} is not JSON"
+    raise TypeError(text)

@@ -1,0 +1,294 @@
+"""Task bodies in executor processes: N slots, each with one executor that is replaced when it ends.
+
+Decides which executor runs a body, and what a limit, an order to stop, or a death makes of it.
+Asks neither lakeFS nor Conductor.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias, final
+
+from perago.app.worker import frames
+from perago.app.worker.body_observer import BodyObserver, NobodyObserves
+from perago.app.worker.executor import (
+    Executor,
+    ExecutorListener,
+    ExecutorProgram,
+    ExecutorStartError,
+    start_executor,
+)
+from perago.app.worker.first_of import first_of
+from perago.app.worker.stop_orders import Order, StopOrders
+from perago.app.worker_description import restart_backoff_seconds
+from perago.domain.attempt import ExecutionId
+from perago.ports.clock import Clock
+from perago.ports.task_body import (
+    BodyCall,
+    BodyOutcome,
+    BodyRaised,
+    BodyReturned,
+    BodyStopped,
+    TaskBody,
+)
+
+INTERRUPT_SECONDS_MAX = 2.0
+CLOSE_SECONDS_MAX = 2.0
+EndFrame: TypeAlias = frames.Returned | frames.Raised | frames.Cancelled
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """One slot as an operator sees it."""
+
+    slot: int
+    pid: int | None
+    execution_id: str | None
+    task_name: str | None
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """One place for an executor; `crashes` counts since the last body that ended well."""
+
+    number: int
+    executor: Executor | None = None
+    call: BodyCall | None = None
+    ended: "asyncio.Future[BodyOutcome] | None" = None
+    crashes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessBodySettings:
+    """How many executors of which program, and what they are called."""
+
+    program: ExecutorProgram
+    slots: int = 1
+    worker_id: str = ""
+    observer: BodyObserver = field(default_factory=NobodyObserves)
+
+
+@final
+class ProcessBody(TaskBody):
+    """Runs bodies in executors; `start` first, `close` last."""
+
+    def __init__(self, settings: ProcessBodySettings, clock: Clock) -> None:
+        self._settings = settings
+        self._observer = settings.observer
+        self._clock = clock
+        self._orders = StopOrders()
+        self._slots = [_Slot(number) for number in range(1, settings.slots + 1)]
+        self._idle: asyncio.Queue[_Slot] = asyncio.Queue()
+        self._restarts: set[asyncio.Task[None]] = set()
+        self._closing = asyncio.Event()
+        self.on_change: Callable[[], None] = lambda: None
+
+    @property
+    def ready(self) -> int:
+        """Executors that live, busy ones included."""
+        return sum(slot.executor is not None for slot in self._slots)
+
+    def facts(self) -> list[SlotFacts]:
+        """Every slot as it is now."""
+        return [
+            SlotFacts(
+                slot.number,
+                slot.executor.pid if slot.executor else None,
+                slot.call.execution_id if slot.call else None,
+                slot.call.task_name if slot.call else None,
+            )
+            for slot in self._slots
+        ]
+
+    async def start(self) -> None:
+        """Start every executor; ExecutorStartError when one cannot import its tasks."""
+        starts = [asyncio.create_task(self._start(slot)) for slot in self._slots]
+        done, _ = await asyncio.wait(starts)
+        for start in done:
+            start.result()
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run one call in the next executor that is free."""
+        with self._orders.for_execution(call.execution_id) as order:
+            slot = await self._free_slot(order)
+            if slot is None:
+                return BodyStopped(order.result())
+            try:
+                return await self._run_in(slot, call, order)
+            finally:
+                self._release(slot)
+
+    def stop(self, execution_id: ExecutionId, reason: str) -> None:
+        """End one body; nothing happens when it is not running."""
+        self._orders.stop(execution_id, reason)
+
+    def stop_all(self, reason: str) -> None:
+        """End every body, those that have not begun included."""
+        self._orders.stop_all(reason)
+
+    def dump_stacks(self) -> None:
+        """Have every executor write its stacks to its standard error."""
+        for slot in self._slots:
+            if slot.executor is not None:
+                slot.executor.dump_stacks()
+
+    async def close(self) -> None:
+        """Let idle executors leave, and kill what stays."""
+        self._closing.set()
+        if self._restarts:  # never cancelled: a process half started would be nobody's
+            await asyncio.wait(self._restarts)
+        executors = [slot.executor for slot in self._slots if slot.executor is not None]
+        for executor in executors:
+            executor.close()
+        if executors:
+            exits = [executor.exited for executor in executors]
+            await asyncio.wait(exits, timeout=CLOSE_SECONDS_MAX)
+            for executor in executors:
+                executor.kill()
+            await asyncio.wait(exits)
+
+    async def _free_slot(self, order: Order) -> _Slot | None:
+        """An idle slot whose executor lives, or None when the order to stop comes first."""
+        while not order.done():
+            waiting = asyncio.ensure_future(self._idle.get())
+            await first_of(waiting, order)
+            if not waiting.done():
+                waiting.cancel()
+                return None
+            slot = waiting.result()
+            if order.done():
+                self._idle.put_nowait(slot)
+                return None
+            if slot.executor is not None and not slot.executor.exited.done():
+                return slot
+        return None
+
+    async def _run_in(self, slot: _Slot, call: BodyCall, order: Order) -> BodyOutcome:
+        executor = slot.executor
+        assert executor is not None, "a free slot has one"
+        slot.call = call
+        ended: asyncio.Future[BodyOutcome] = asyncio.get_running_loop().create_future()
+        slot.ended = ended
+        try:
+            executor.send(_run_frame(call, self._settings.worker_id))
+        except frames.FrameError as error:
+            return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
+        await first_of(ended, executor.exited, order, seconds_max=call.seconds_max or None)
+        if order.done():
+            await self._end(executor)
+            return BodyStopped(order.result())
+        if ended.done():
+            return ended.result()
+        if executor.exited.done():
+            slot.crashes += 1
+            return BodyStopped(f"{executor.death()}; it ran {call.task_name}")
+        await self._end(executor)
+        return BodyStopped(f"the body ran longer than {call.seconds_max:g} seconds")
+
+    async def _end(self, executor: Executor) -> None:
+        """Interrupt, wait a moment, kill: no process whose body was ended is used again."""
+        executor.interrupt()
+        await asyncio.wait({executor.exited}, timeout=INTERRUPT_SECONDS_MAX)
+        executor.kill()
+        await asyncio.wait({executor.exited})
+
+    def _release(self, slot: _Slot) -> None:
+        """Offer the slot again when its executor lives; otherwise its exit starts the next."""
+        slot.call, slot.ended = None, None
+        if slot.executor is not None and not slot.executor.exited.done():
+            self._idle.put_nowait(slot)
+        self.on_change()
+
+    async def _start(self, slot: _Slot) -> None:
+        listener = ExecutorListener(
+            frame=lambda frame: self._take(slot, frame),
+            line=lambda stream, line: self._observer.output(slot.call, stream, line),
+        )
+        executor = await start_executor(self._settings.program, listener)
+        slot.executor = executor
+        executor.exited.add_done_callback(lambda _: self._exited(slot, executor))
+        self._observer.executor(slot.number, "executor started", {"pid": executor.pid})
+        self._idle.put_nowait(slot)
+        self.on_change()
+
+    def _exited(self, slot: _Slot, executor: Executor) -> None:
+        """Start the next executor, at once when we ended this one, else after a pause."""
+        if slot.executor is executor:
+            slot.executor = None
+        facts = {"pid": executor.pid, "how": executor.death()}
+        self._observer.executor(slot.number, "executor ended", facts)
+        self.on_change()
+        if self._closing.is_set():
+            return
+        if slot.call is None and slot.ended is None and slot.crashes == 0:
+            slot.crashes = 1  # it died while idle
+        restart = asyncio.get_running_loop().create_task(self._restart(slot))
+        self._restarts.add(restart)
+        restart.add_done_callback(self._restarts.discard)
+
+    async def _restart(self, slot: _Slot) -> None:
+        while not self._closing.is_set():
+            await asyncio.sleep(0)  # let the run that saw the exit count the crash
+            if slot.crashes:
+                pause = restart_backoff_seconds(slot.crashes - 1)
+                facts = {"restart_delay_seconds": pause, "crashes": slot.crashes}
+                self._observer.executor(slot.number, "executor restarts", facts)
+                await self._pause(pause)
+                if self._closing.is_set():
+                    return
+            try:
+                await self._start(slot)
+            except (ExecutorStartError, OSError) as error:
+                slot.crashes += 1
+                said = {"error": str(error)}
+                self._observer.executor(slot.number, "executor does not start", said)
+                continue
+            return
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait before a restart, but not longer than until the end."""
+        over = asyncio.ensure_future(self._clock.sleep(seconds))
+        closing = asyncio.ensure_future(self._closing.wait())
+        await first_of(over, closing)
+        over.cancel()
+        closing.cancel()
+
+    def _take(self, slot: _Slot, frame: frames.Frame) -> None:
+        call = slot.call
+        match frame:
+            case frames.Logged(level, logger, text):
+                self._observer.logged(call, level, logger, text)
+            case frames.Sampled(metric, name, value, labels) if call is not None:
+                self._observer.sampled(call, metric, name, value, labels)
+            case frames.Progressed(message, facts) if call is not None:
+                self._observer.progressed(call, message, facts)
+            case frames.Returned() | frames.Raised() | frames.Cancelled():
+                self._ended(slot, frame)
+            case _:
+                pass
+
+    def _ended(self, slot: _Slot, frame: EndFrame) -> None:
+        """Take the end of the body that runs; an end of any other is nobody's."""
+        if slot.call is None or slot.ended is None or slot.ended.done():
+            return
+        if frame.execution_id != slot.call.execution_id:
+            return
+        slot.crashes = 0
+        slot.ended.set_result(_outcome_of(frame))
+
+
+def _run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
+    workspace = None if call.workspace is None else str(call.workspace)
+    return frames.RunBody(
+        call.execution_id, call.task_name, call.attempt, call.params, workspace, worker_id
+    )
+
+
+def _outcome_of(frame: EndFrame) -> BodyOutcome:
+    match frame:
+        case frames.Returned(_, result):
+            return BodyReturned(result)
+        case frames.Raised(_, reason, terminal, traceback):
+            return BodyRaised(reason, terminal, traceback)
+        case frames.Cancelled():
+            return BodyStopped("the body was ended by a signal")

@@ -1,0 +1,68 @@
+"""Task functions for the suite of task bodies, importable by an executor of its own."""
+
+import logging
+import os
+import signal
+import sys
+import time
+
+from pydantic import BaseModel
+
+from perago.app.authoring.current_attempt import current_attempt
+from perago.app.authoring.metric_recorder import MetricRecorder
+from perago.app.authoring.metric_spec import MetricSpec
+from perago.app.authoring.task_declaration import task, task_of
+from perago.domain.authoring_errors import TaskTerminalError
+
+
+class Order(BaseModel):
+    """What the function is to do."""
+
+    what: str
+    number: int = 0
+
+
+class Answer(BaseModel):
+    """What it did."""
+
+    number: int
+
+
+@task(
+    name="body.suite",
+    owner_email="data@example.com",
+    metrics=MetricSpec(),
+)
+def obey(params: Order, metrics: MetricRecorder) -> Answer:
+    """Do what the parameters say."""
+    match params.what:
+        case "raise":
+            raise KeyError("shelf")
+        case "raise terminal":
+            raise TaskTerminalError("wrong customer")
+        case "exit":
+            sys.exit(3)
+        case "sleep":
+            time.sleep(params.number)  # noqa: TID251 - a body may well sleep
+        case "talk":
+            sys.stdout.write("printed\n")
+            logging.getLogger("team").warning("logged %d", params.number)
+            current_attempt().progress("half way", rows=params.number)
+            metrics.histogram("rows", params.number)
+        case "environment":
+            return Answer(number=sum("hunter2secret" in value for value in os.environ.values()))
+        case _:
+            _end_the_process(params.what)
+    return Answer(number=params.number)
+
+
+def _end_the_process(what: str) -> None:
+    if what == "crash":
+        sys.stderr.write("the disk is on fire\n")
+        sys.stderr.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "leave":
+        os._exit(7)
+
+
+OBEY = task_of(obey)

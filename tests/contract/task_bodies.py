@@ -1,0 +1,67 @@
+"""The registry of task bodies: in threads of this process, and in an executor."""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from tests.contract.body_tasks import OBEY
+
+from perago.adapters.system.clock import SystemClock
+from perago.app.worker.body_observer import BodyObserver, NobodyObserves
+from perago.app.worker.executor import ExecutorProgram
+from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
+from perago.app.worker.thread_body import ThreadBody
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
+from perago.ports.task_body import BodyCall, TaskBody
+
+MODULES = ("tests.contract.body_tasks:OBEY",)
+
+
+def body_environment() -> dict[str, str]:
+    """The environment of an executor that has to find this test package."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+@asynccontextmanager
+async def process_body(
+    observer: BodyObserver | None = None, *, slots: int = 1
+) -> AsyncGenerator[ProcessBody]:
+    """Executors of the suite's tasks."""
+    settings = ProcessBodySettings(
+        ExecutorProgram(MODULES, body_environment()),
+        slots=slots,
+        observer=NobodyObserves() if observer is None else observer,
+    )
+    body = ProcessBody(settings, SystemClock())
+    try:
+        await body.start()
+        yield body
+    finally:
+        await body.close()
+
+
+@asynccontextmanager
+async def _thread_body() -> AsyncGenerator[ThreadBody]:
+    yield ThreadBody({OBEY.name: OBEY})
+
+
+BODIES: Mapping[str, Callable[[], AbstractAsyncContextManager[TaskBody]]] = {
+    "thread": _thread_body,
+    "process": process_body,
+}
+
+
+def call_of(
+    what: str, number: int = 0, *, seconds_max: float = 0.0, execution_id: str = "e1"
+) -> BodyCall:
+    """One call of the suite's task."""
+    attempt = AttemptSnapshot("w1", "t1", "obey_ref", OBEY.name, AttemptStatus.IN_PROGRESS)
+    return BodyCall(
+        task_name=OBEY.name,
+        attempt=attempt,
+        execution_id=ExecutionId(execution_id),
+        params={"what": what, "number": number},
+        workspace=None,
+        seconds_max=seconds_max,
+    )

@@ -1,0 +1,40 @@
+"""Laws of perago.ports.task_body."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.contract.task_bodies import BODIES, call_of
+
+from perago.ports.task_body import BodyRaised, BodyReturned, BodyStopped, TaskBody
+
+
+@pytest.fixture(params=list(BODIES))
+async def body(request: pytest.FixtureRequest) -> AsyncIterator[TaskBody]:
+    async with BODIES[request.param]() as opened:
+        yield opened
+
+
+async def test_Y1_returns_the_result(body: TaskBody) -> None:
+    assert await body.run(call_of("count", 7)) == BodyReturned({"number": 7})
+
+
+async def test_Y2_exceptions_are_values(body: TaskBody) -> None:
+    raised = await body.run(call_of("raise"))
+    assert isinstance(raised, BodyRaised)
+    assert (raised.reason, raised.terminal) == ("KeyError: 'shelf'", False)
+    assert 'raise KeyError("shelf")' in raised.traceback
+    terminal = await body.run(call_of("raise terminal", execution_id="e2"))
+    assert isinstance(terminal, BodyRaised)
+    assert (terminal.reason, terminal.terminal) == ("wrong customer", True)
+
+
+async def test_Y3_system_exit_is_contained(body: TaskBody) -> None:
+    exited = await body.run(call_of("exit"))
+    assert exited == BodyRaised("SystemExit: the body exited with code 3")
+    assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})
+
+
+async def test_Y4_limit_ends_the_body(body: TaskBody) -> None:
+    stopped = await body.run(call_of("sleep", 2, seconds_max=0.2))
+    assert stopped == BodyStopped("the body ran longer than 0.2 seconds")
+    assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})

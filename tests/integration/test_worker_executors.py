@@ -1,0 +1,164 @@
+"""Executors as processes: crashes, orders to stop, limits, output, environment, dead parents."""
+
+import asyncio
+import logging
+import signal
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.contract.task_bodies import body_environment, call_of, process_body
+
+from perago.adapters.system.clock import SystemClock
+from perago.app.worker.body_observer import NobodyObserves
+from perago.app.worker.executor import ExecutorProgram, ExecutorStartError
+from perago.app.worker.executor_environment import executor_environment
+from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
+from perago.ports.task_body import BodyCall, BodyReturned, BodyStopped
+
+
+@dataclass
+class Recorder(NobodyObserves):
+    """Keeps what bodies said."""
+
+    said: list[tuple[str | None, object]] = field(default_factory=list[tuple[str | None, object]])
+
+    def output(self, call: BodyCall | None, stream: str, line: str) -> None:
+        """Keep it."""
+        self.said.append((call.execution_id if call else None, (stream, line)))
+
+    def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
+        """Keep it."""
+        self.said.append((call.execution_id if call else None, (level, logger, text)))
+
+    def sampled(
+        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
+        """Keep it."""
+        self.said.append((call.execution_id, (metric, name, value, dict(labels))))
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """Keep it."""
+        self.said.append((call.execution_id, (message, dict(facts))))
+
+
+def is_alive(pid: int) -> bool:
+    """A process that nobody has waited for yet is dead all the same."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("what", "reason"),
+    [
+        (
+            "crash",
+            (
+                "executor process was killed by SIGKILL; last lines: the disk is on fire; "
+                "it ran body.suite"
+            ),
+        ),
+        ("leave", "executor process exited with code 7; it ran body.suite"),
+    ],
+)
+async def test_a_crashed_executor_is_a_stopped_body_and_the_next_body_runs(
+    what: str, reason: str
+) -> None:
+    async with process_body() as body:
+        assert await body.run(call_of(what)) == BodyStopped(reason)
+        assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
+
+
+async def test_an_order_to_stop_ends_the_body_at_once_and_its_process_is_not_used_again() -> None:
+    async with process_body() as body:
+        (before,) = body.facts()
+        running = asyncio.create_task(body.run(call_of("sleep", 50)))
+        await asyncio.sleep(0.3)
+        body.stop(call_of("sleep").execution_id, "the attempt is lost")
+        assert await asyncio.wait_for(running, 3) == BodyStopped("the attempt is lost")
+        assert before.pid is not None
+        assert not is_alive(before.pid)
+        assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
+
+
+async def test_after_an_order_for_all_nothing_begins() -> None:
+    async with process_body() as body:
+        running = asyncio.create_task(body.run(call_of("sleep", 50)))
+        await asyncio.sleep(0.3)
+        body.stop_all("worker draining")
+        assert await asyncio.wait_for(running, 3) == BodyStopped("worker draining")
+        assert await body.run(call_of("count", execution_id="e2")) == BodyStopped("worker draining")
+
+
+async def test_what_a_body_says_carries_its_execution_and_is_known_before_its_end() -> None:
+    recorder = Recorder()
+    async with process_body(recorder) as body:
+        await body.run(call_of("talk", 3, execution_id="e7"))
+        assert ("e7", ("stdout", "printed")) in recorder.said
+        assert ("e7", (logging.WARNING, "team", "logged 3")) in recorder.said
+        assert ("e7", ("half way", {"rows": "3"})) in recorder.said
+        labels = {"task_name": "body.suite"}
+        assert ("e7", ("histogram", "app.rows", 3.0, labels)) in recorder.said
+
+
+async def test_a_module_that_cannot_be_imported_stops_the_start() -> None:
+    program = ExecutorProgram(("no_such_module_of_tasks",), body_environment())
+    body = ProcessBody(ProcessBodySettings(program, slots=2), SystemClock())
+    with pytest.raises(ExecutorStartError, match="No module named 'no_such_module_of_tasks'"):
+        await body.start()
+    await body.close()
+
+
+async def test_an_executor_has_no_key() -> None:
+    given = {
+        **body_environment(),
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hunter2secret",
+        "CONDUCTOR_AUTH_SECRET": "hunter2secret",
+        "A_COPY": "key=hunter2secret",
+    }
+    environment = executor_environment(given, {"hunter2secret"})
+    settings = ProcessBodySettings(
+        ExecutorProgram(("tests.contract.body_tasks:OBEY",), environment)
+    )
+    body = ProcessBody(settings, SystemClock())
+    await body.start()
+    try:
+        assert await body.run(call_of("environment")) == BodyReturned({"number": 0})
+    finally:
+        await body.close()
+
+
+async def test_an_executor_dies_with_its_parent_even_while_a_body_runs(tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    program = textwrap.dedent(f"""
+        import asyncio, pathlib
+        from tests.contract.task_bodies import call_of, process_body
+        async def main():
+            async with process_body(slots=2) as body:
+                running = asyncio.create_task(body.run(call_of("sleep", 50)))
+                await asyncio.sleep(0.3)
+                text = " ".join(str(slot.pid) for slot in body.facts())
+                pathlib.Path({str(pids)!r}).write_text(text)
+                await running
+        asyncio.run(main())
+    """)
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, env=body_environment()
+    )
+    while not pids.exists() or not pids.read_text():
+        assert parent.returncode is None
+        await asyncio.sleep(0.05)
+    executors = [int(pid) for pid in pids.read_text().split()]
+    assert all(map(is_alive, executors))
+    parent.send_signal(signal.SIGKILL)
+    await parent.wait()
+    for _ in range(50):
+        if not any(map(is_alive, executors)):
+            break
+        await asyncio.sleep(0.05)
+    assert not any(map(is_alive, executors))
