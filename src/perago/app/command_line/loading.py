@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from perago.app.authoring.model_graph import (
     task_models_with_config,
     validate_no_root_task_models,
@@ -58,11 +60,24 @@ def _load(target: str) -> TaskDefinition:
     try:
         return load_module_task(target)
     except TaskDefinitionError as error:
-        for frame in _own_frames(error)[-1:]:
-            error.add_note(f"  at {frame.filename}:{frame.lineno}")
-        raise
+        raise _placed(error, error) from error.__cause__
+    except ValidationError as error:
+        declared = TaskDefinitionError(str(error), code=_code_of(error))
+        raise _placed(declared, error) from error
     except Exception as error:
         raise _import_failure(target, error) from error
+
+
+def _placed(failure: TaskDefinitionError, error: Exception) -> TaskDefinitionError:
+    """Say at which line of the author's the declaration stands."""
+    for frame in _own_frames(error)[-1:]:
+        failure.add_note(f"  at {frame.filename}:{frame.lineno}")
+    return failure
+
+
+def _code_of(error: ValidationError) -> str:
+    cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
+    return cause.code if isinstance(cause, TaskDefinitionError) else TaskDefinitionError.code
 
 
 def _import_failure(target: str, error: Exception) -> TaskDefinitionError:
