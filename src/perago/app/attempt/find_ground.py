@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from perago.app.attempt.dispatch import Dispatch, Ground
 from perago.app.attempt.world import World
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.errors import FenceNotTrustedError
+from perago.domain.attempt_fence import Stale, compare_wide
+from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
 from perago.domain.logical_execution import (
     AttemptMark,
     Epoch,
@@ -102,6 +103,10 @@ async def _find_epoch(world: World, dispatch: Dispatch, workspace: WorkspaceRefe
     with suppress(TagExistsError):  # an earlier dispatch of this very attempt left it
         await tags.create(workspace.repository, attempt_mark_tag(attempt), workspace.ref)
     workflow = await world.queue.read_workflow(attempt.workflow_id)
+    # A retry of an older chain must not take the rows of a rerun for its own.
+    verdict = compare_wide(attempt, workflow)
+    if isinstance(verdict, Stale):
+        raise StaleAttemptError(attempt.task_id, stale=verdict)
     marks: set[AttemptMark] = set()
     after = ""
     for _ in range(MARK_PAGES_MAX):

@@ -4,15 +4,11 @@ What was found once is remembered for the life of the process: repositories and 
 go away, and the effect itself would notice.
 """
 
-import re
-
 from perago.domain.errors import InputPlaceError, PublicationRefusedError
 from perago.domain.references import BranchName, RepositoryId, WorkspaceReference
 from perago.ports.branches import Branches
 from perago.ports.commits import Commits
 from perago.ports.repositories import Repositories, RepositoryFacts
-
-_COMMIT_ID = re.compile(r"[0-9a-f]{64}")
 
 
 class KnownPlaces:
@@ -36,12 +32,8 @@ class KnownPlaces:
         if (repository, branch) not in self._seen:
             await self._branches.head(repository, branch)
             self._seen.add((repository, branch))
-        if not _COMMIT_ID.fullmatch(workspace.ref):
-            await self._refuse_reference(workspace)
-
-    async def _refuse_reference(self, workspace: WorkspaceReference) -> None:
-        """A branch, a tag or half an id would name something else tomorrow."""
-        record = await self._commits.read(workspace.repository, workspace.ref)
-        raise InputPlaceError(
-            f"workspace ref {workspace.ref} is not a commit id; it names {record.commit} now"
-        )
+        record = await self._commits.read(repository, workspace.ref)
+        if record.commit != workspace.ref:  # a branch or half an id names another one tomorrow
+            raise InputPlaceError(
+                f"workspace ref {workspace.ref} is not a commit id; it names {record.commit} now"
+            )

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from perago.app.attempt.dispatch import Scope
-from perago.app.attempt.read_target import object_prefix
+from perago.app.attempt.rebase import check_tree, rebase
 from perago.app.attempt.world import World
 from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
 from perago.domain.outcome import (
@@ -33,8 +33,10 @@ DIRTY_OBJECTS_NAMED_MAX = 5
 async def prepare(world: World, scope: Scope, plan: WorkspacePublicationPlan) -> CommitId:
     """Make what the effect needs before the attempt fence; the commit it works with."""
     match plan.effect:
-        case MergeStaged(staged):
-            return staged.commit
+        case MergeStaged(staged, expected_head):
+            if expected_head == plan.input_ref:
+                return staged.commit  # the target is at its base: lakeFS takes the staged tree
+            return await rebase(world, scope, plan, staged)
         case MergeExactTree(tree):
             return await _commit_exact_tree(world, scope, plan, tree)
         case Relocate(to, abandoned, owner_is_known):
@@ -72,7 +74,12 @@ async def perform(
 
 
 async def check_publication(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, ref: CommitId
+    world: World,
+    scope: Scope,
+    plan: WorkspacePublicationPlan,
+    ref: CommitId,
+    *,
+    prepared: CommitId,
 ) -> None:
     """After a merge under the fence: its parent must be the expected head.
 
@@ -86,8 +93,8 @@ async def check_publication(
         world.lakefs.trust.distrust(plan.repository)
         text = f"fence did not run: {ref} stands on {record.parents}, expected {plan.base}"
         raise FenceNotTrustedError(text, code="PRG-F023")
-    if scope.ground.isolation is Isolation.PREFIX and plan.staged is not None:
-        await _check_tree(world, scope, plan, ref)
+    if scope.ground.isolation is Isolation.PREFIX:
+        await check_tree(world, plan, prepared, record)
 
 
 async def refuse_dirty_target(world: World, plan: WorkspacePublicationPlan) -> None:
@@ -153,21 +160,3 @@ async def _tag_abandoned(
     tag = TagName(f"perago-relocated-{abandoned[:12]}-{scope.dispatch.execution_id}")
     with suppress(TagExistsError):  # an earlier round of this execution left it
         await world.lakefs.tags.create(plan.repository, tag, abandoned)
-
-
-async def _check_tree(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, ref: CommitId
-) -> None:
-    """Under prefix isolation the published prefix must be exactly what was staged."""
-    assert plan.staged is not None, "only merges of staged commits are checked"
-    page = await world.lakefs.commits.diff_page(
-        plan.repository,
-        plan.staged.commit,
-        ref,
-        prefix=object_prefix(scope.ground.prefix),
-        amount=DIRTY_OBJECTS_NAMED_MAX,
-    )
-    if page.changes:
-        names = ", ".join(change.path for change in page.changes)
-        text = f"the published prefix differs from what was staged: {names}"
-        raise FenceNotTrustedError(text, code="PRG-F024")

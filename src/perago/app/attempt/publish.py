@@ -96,7 +96,7 @@ async def _act(
         after = await perform(world, scope, plan, prepared)
         match after:
             case Published(ref):
-                await check_publication(world, scope, plan, ref)
+                await check_publication(world, scope, plan, ref, prepared=prepared)
                 return Publication(ref, type(plan.effect).__name__)
             case LookAgain():
                 return after
@@ -108,7 +108,7 @@ async def _act(
                 settled = await settle(world, scope, plan, after)
                 if isinstance(settled, SendAgain):
                     continue
-                await check_publication(world, scope, plan, settled.ref)
+                await check_publication(world, scope, plan, settled.ref, prepared=prepared)
                 return Publication(settled.ref, type(plan.effect).__name__)
             case _:
                 assert_never(after)

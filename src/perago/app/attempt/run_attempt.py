@@ -95,14 +95,16 @@ async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> M
     if given.workspace is None or dispatch.task.workspace is None:
         result = await call_body(world, dispatch, given.params, None)
         return free_output(dispatch, result)
-    writes = not dispatch.task.workspace.read_only
-    await world.lakefs.places.check(given.reference, writes=writes)
-    if not writes:
+    if dispatch.task.workspace.read_only:
+        await world.lakefs.places.check(given.reference, writes=False)
         directory, materialised = await materialise(world, dispatch, traces, given.reference)
         result = await _body_between_guardrails(world, dispatch, given.params, directory)
         await warn_of_dropped_writes(world, materialised)
         return workspace_output(dispatch, given, Finished(given.reference.ref, result))
-    footing = await find_ground(world, dispatch, given.reference, dispatch.task.workspace)
+    _, footing = await world.concurrency.together(
+        world.lakefs.places.check(given.reference, writes=True),
+        find_ground(world, dispatch, given.reference, dispatch.task.workspace),
+    )
     scope = Scope(dispatch, footing.ground, traces)
     finished = await find_decision_on_other_input(world, scope)
     if footing.decided is not None:

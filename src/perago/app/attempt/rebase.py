@@ -1,0 +1,89 @@
+"""Prefix isolation over a head that moved: the prefix on top of it, proven before it is seen.
+
+lakeFS's three-way merge can lose objects without a conflict (an object that equals its neighbour
+in path order). So it runs on a scratch branch first; what comes out must be the head outside the
+prefix and the staged tree inside. Only that commit is published, onto the very head it was made
+for, which lakeFS takes over as it is.
+"""
+
+from perago.app.attempt.dispatch import Scope
+from perago.app.attempt.read_target import object_prefix
+from perago.app.attempt.world import World
+from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.domain.outcome import Merged
+from perago.domain.publication_plan import WorkspacePublicationPlan
+from perago.domain.references import BranchName, CommitId, CommitRecord, StagedReference
+from perago.ports.branches import MergeRequest
+
+DIFFERENCES_NAMED_MAX = 5
+# Behind every path below a prefix that anybody writes; listings go on after it.
+_END_OF_PREFIX = "\U0010ffff" * 4
+
+
+async def rebase(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan, staged: StagedReference
+) -> CommitId:
+    """The staged prefix merged onto the head, on a branch of our own, checked on both sides."""
+    scratch = BranchName(f"{scope.staging_branch}-onto-{plan.base[:12]}")
+    if (plan.repository, scratch) not in scope.traces.scratch:
+        scope.traces.scratch.append((plan.repository, scratch))
+        await world.lakefs.branches.create(plan.repository, scratch, plan.base)
+    request = MergeRequest(plan.repository, staged.commit, scratch, plan.message)
+    answer = await world.lakefs.branches.merge(request)
+    if not isinstance(answer, Merged):
+        text = f"the staged prefix does not merge onto head {plan.base}: {answer}"
+        raise PublicationRefusedError(text, code="PRG-F015")
+    await _check_inside(world, scope, staged.commit, answer.commit)
+    await _check_outside(world, scope, plan.base, answer.commit)
+    return answer.commit
+
+
+async def check_tree(
+    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, published: CommitRecord
+) -> None:
+    """The published tree is exactly the prepared one: the two metaranges are equal."""
+    expected = await world.lakefs.commits.read(plan.repository, prepared)
+    if expected.metarange != published.metarange:
+        text = f"{published.commit} differs from {prepared}, which was to be published"
+        raise FenceNotTrustedError(text, code="PRG-F024")
+
+
+async def _check_inside(world: World, scope: Scope, staged: CommitId, merged: CommitId) -> None:
+    """Below the prefix nothing may differ from what was staged."""
+    prefix = object_prefix(scope.ground.prefix)
+    await _refuse_differences(world, scope, staged, merged, prefix=prefix, after="")
+
+
+async def _check_outside(world: World, scope: Scope, head: CommitId, merged: CommitId) -> None:
+    """Before and behind the prefix nothing may differ from the head."""
+    prefix = object_prefix(scope.ground.prefix)
+    if not prefix:
+        return
+    page = await world.lakefs.commits.diff_page(
+        scope.ground.workspace.repository, head, merged, prefix="", amount=1
+    )
+    first = page.changes[0].path if page.changes else prefix
+    if not first.startswith(prefix):
+        raise _lost(first)
+    behind = prefix + _END_OF_PREFIX
+    await _refuse_differences(world, scope, head, merged, prefix="", after=behind)
+
+
+async def _refuse_differences(
+    world: World, scope: Scope, left: CommitId, right: CommitId, *, prefix: str, after: str
+) -> None:
+    page = await world.lakefs.commits.diff_page(
+        scope.ground.workspace.repository,
+        left,
+        right,
+        prefix=prefix,
+        after=after,
+        amount=DIFFERENCES_NAMED_MAX,
+    )
+    if page.changes:
+        raise _lost(", ".join(change.path for change in page.changes))
+
+
+def _lost(names: str) -> PublicationRefusedError:
+    text = f"lakeFS's merge would change objects it must not: {names}; nothing was published"
+    return PublicationRefusedError(text, code="PRG-F024")
