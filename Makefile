@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo unit lint check servers test soak mutate bench-start clean
+.PHONY: help demo unit lint check servers test soak mutate bench-start bench-transfer clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ mutate: .venv/.gate  ## Changes the domain in small wrong ways; its tests must n
 
 bench-start: .venv/.gate  ## Measures how long `perago --version` and `--help` take.
 	$(BIN)/python -m benchmarks.start_up
+
+bench-transfer: servers  ## Measures workspaces down and up beside other clients; QUICK=1 is short.
+	$(BIN)/python -m benchmarks.transfer $(if $(QUICK),--quick)
 
 clean:  ## Removes the virtual environment and what the tools left; keeps the cache of servers.
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -9,6 +9,7 @@ import hashlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -42,9 +43,18 @@ class Filled:
 class ContentCache:
     """One host's cache; safe among threads and processes."""
 
-    def __init__(self, store: CacheStore, *, bytes_max: int = BYTES_MAX_DEFAULT) -> None:
+    def __init__(
+        self,
+        store: CacheStore,
+        *,
+        bytes_max: int = BYTES_MAX_DEFAULT,
+        keeps_aside: bool = False,
+    ) -> None:
         self._store = store
         self._bytes_max = bytes_max
+        self._aside: ThreadPoolExecutor | None = None
+        if keeps_aside:
+            self._aside = ThreadPoolExecutor(1, thread_name_prefix="perago-cache")
         self._copies = FileCopies()
         self._swept = False
 
@@ -72,6 +82,22 @@ class ContentCache:
         with contextlib.suppress(CacheUnusableError, OSError):
             for batch in _batches(fetched):
                 self._keep_batch(batch)
+
+    def keep_soon(self, fetched: Sequence[Fetched]) -> None:
+        """Keep aside while the body runs, if this cache may; what it changes meanwhile is not kept.
+
+        A content that was changed or removed under our hands is found out by its checksum, now or
+        when it is used.
+        """
+        if self._aside is None:
+            self.keep(fetched)
+        else:
+            self._aside.submit(self.keep, fetched)
+
+    def settle(self) -> None:
+        """Wait until everything that was to be kept soon is kept."""
+        if self._aside is not None:
+            self._aside.submit(int).result()
 
     def _keep_batch(self, batch: Sequence[Fetched]) -> None:
         """Keep some contents alone: files without a row belong to the dead, not to a neighbour."""
@@ -139,9 +165,14 @@ class ContentCache:
     def _keep_one(self, connection: sqlite3.Connection, one: Fetched, used: int) -> None:
         key, size, source = _key(one.order), one.order.entry.size, one.order.target
         data = None
-        if size <= INLINE_BYTES_MAX:
-            data = source.read_bytes()
-        elif not self._keep_file(source, size, key):
+        try:
+            if size <= INLINE_BYTES_MAX:
+                data = source.read_bytes()
+                if hashlib.md5(data, usedforsecurity=False).hexdigest() != one.md5:
+                    return
+            elif not self._keep_file(source, size, key):
+                return
+        except FileNotFoundError:
             return
         connection.execute(
             "INSERT OR IGNORE INTO objects (key, size, md5, used, data) VALUES (?, ?, ?, ?, ?)",

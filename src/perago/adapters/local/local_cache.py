@@ -17,8 +17,13 @@ class LocalCache:
 
 
 def open_local_cache(
-    directory: Path, installation: str, *, bytes_max: int = BYTES_MAX_DEFAULT
+    directory: Path,
+    installation: str,
+    *,
+    bytes_max: int = BYTES_MAX_DEFAULT,
+    keeps_aside: bool = False,
 ) -> LocalCache:
     """The cache in a directory; nothing is touched before it is used."""
     store = CacheStore(directory)
-    return LocalCache(ContentCache(store, bytes_max=bytes_max), Manifests(store, installation))
+    contents = ContentCache(store, bytes_max=bytes_max, keeps_aside=keeps_aside)
+    return LocalCache(contents, Manifests(store, installation))

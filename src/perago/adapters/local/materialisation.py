@@ -46,11 +46,11 @@ class Materialisation:
         filled = await self._from_cache(orders)
         fetched = await self._transport.fetch(source.repository, source.commit, filled.missing)
         contents = self._contents
-        if contents is not None and fetched:
-            await self._concurrency.blocking(lambda: contents.keep(fetched))
         index = await self._concurrency.blocking(
             lambda: _index_of(directory, inventory, [*filled.fetched, *fetched])
         )
+        if contents is not None and fetched:
+            await self._concurrency.blocking(lambda: contents.keep_soon(fetched))
         counts = TransferCounts(
             objects=len(inventory.entries),
             bytes=sum(one.order.entry.size for one in fetched),

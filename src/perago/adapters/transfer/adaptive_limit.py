@@ -5,9 +5,9 @@ Told what happened and when; sends nothing and reads no clock.
 
 from typing import final
 
-START = 8
-LEAST = 2
-_WINDOW_REQUESTS_MIN = 8
+START = 16
+LEAST = 4
+_WINDOW_REQUESTS_MIN = 16
 _GAIN = 1.08  # a window that is this much faster than the best so far earned more requests
 _LOSS = 0.75  # one this much slower, with longer answers, gives some back
 _AGEING = 0.99  # what was best once is forgotten slowly: networks change
@@ -26,6 +26,7 @@ class AdaptiveLimit:
         self._best_rate = 0.0
         self._best_wait = float("inf")
         self._tried_from: int | None = None
+        self._starts_fast = True
         self._since: float | None = None
         self._requests = 0
         self._work = 0.0
@@ -44,7 +45,7 @@ class AdaptiveLimit:
         self._requests += 1
         self._work += work
         self._waited += waited
-        if self._requests >= max(_WINDOW_REQUESTS_MIN, self._limit):
+        if self._requests >= max(_WINDOW_REQUESTS_MIN, 2 * self._limit):
             self._judge(now)
 
     def throttled(self) -> None:
@@ -53,6 +54,7 @@ class AdaptiveLimit:
             self._limit = max(LEAST, self._limit // 2)
             self._best_rate = 0.0
             self._tried_from = None
+            self._starts_fast = False
             self._begin_window(None)
             self._was_throttled = True
 
@@ -65,9 +67,11 @@ class AdaptiveLimit:
         if rate > self._best_rate * _GAIN:
             self._best_rate = rate
             self._tried_from = self._limit
-            self._limit = min(self._most, self._limit + max(2, self._limit // 2))
+            step = self._limit if self._starts_fast else max(1, self._limit // 4)
+            self._limit = min(self._most, self._limit + step)
         elif tried_from is not None:
             self._limit = tried_from
+            self._starts_fast = False
         elif rate < self._best_rate * _LOSS and wait > self._best_wait * 2:
             self._limit = max(LEAST, self._limit - max(1, self._limit // 8))
         self._best_rate *= _AGEING

@@ -1,0 +1,61 @@
+"""What a subject is told, through the environment, and how it answers. Standard library only."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NoReturn
+
+
+class Assignment:
+    """One measurement; the variables are set by the harness."""
+
+    def __init__(self, variables: Mapping[str, str] = os.environ) -> None:
+        self.endpoint = variables["BENCH_ENDPOINT"]
+        self.access_key_id = variables["BENCH_KEY"]
+        self.secret_access_key = variables["BENCH_SECRET"]
+        self.repository = variables["BENCH_REPOSITORY"]
+        self.commit = variables["BENCH_COMMIT"]
+        self.next_commit = variables.get("BENCH_NEXT_COMMIT", "")
+        self.directory = Path(variables["BENCH_DIRECTORY"])
+        self.files = int(variables["BENCH_FILES"])
+        self.seconds_max = float(variables["BENCH_SECONDS_MAX"])
+        self.route = variables.get("BENCH_ROUTE", "auto")
+        self.branch = variables.get("BENCH_BRANCH", "bench-staging")
+
+
+def tell(step: str, seconds: float, *, part: float = 1.0) -> None:
+    """Answer; a `part` below 1 says that the time ran out and how far it came."""
+    print(json.dumps({"step": step, "seconds": seconds, "part": part}), flush=True)
+
+
+def within(
+    assignment: Assignment, step: str, work: Callable[[], object], done: Callable[[], int]
+) -> NoReturn:
+    """Do the work until the time runs out, tell how far it came, and end the process."""
+    started = time.perf_counter()
+    ended = threading.Event()
+
+    def run() -> None:
+        work()
+        ended.set()
+
+    worker = threading.Thread(target=run, daemon=True)
+    worker.start()
+    while worker.is_alive() and time.perf_counter() - started < assignment.seconds_max:
+        worker.join(0.05)
+    seconds = time.perf_counter() - started
+    if ended.is_set():
+        tell(step, seconds)
+        os._exit(0)
+    if worker.is_alive():
+        tell(step, seconds, part=max(done(), 1) / assignment.files)
+        os._exit(0)
+    os._exit(1)
+
+
+def files_below(directory: Path) -> int:
+    """How many files there are now."""
+    return sum(len(files) for _, _, files in os.walk(directory))

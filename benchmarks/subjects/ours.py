@@ -1,0 +1,107 @@
+"""Perago: materialise cold, stage a change of one percent, materialise the next commit warm."""
+
+import asyncio
+import os
+import sys
+import time
+
+from benchmarks.subjects.assignment import Assignment, tell
+from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.installation import open_lakefs
+from perago.adapters.local.local_cache import open_local_cache
+from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
+from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
+from perago.adapters.transfer.http_transport import HttpTransport
+from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
+from perago.ports.commits import CommitRequest
+from perago.ports.workspace_pipeline import Materialised, StagingArea, WorkspaceSource
+
+CHANGED_EACH = 100
+
+
+class Measured:
+    """One host with its pipeline."""
+
+    def __init__(self, told: Assignment) -> None:
+        self._told = told
+        self._concurrency = AsyncioConcurrency()
+        self._lakefs = open_lakefs(
+            LakeFSConfiguration(
+                endpoint_url=told.endpoint,
+                access_key_id=told.access_key_id,
+                secret_access_key=told.secret_access_key,
+            )
+        )
+        self._transport = HttpTransport(
+            TransferConfiguration(
+                endpoint_url=told.endpoint,
+                access_key_id=told.access_key_id,
+                secret_access_key=told.secret_access_key,
+                route=RouteChoice(told.route),
+            ),
+            self._concurrency,
+        )
+        self._cache = open_local_cache(told.directory / "cache", told.endpoint, keeps_aside=True)
+        self._pipeline = LocalWorkspacePipeline(
+            self._lakefs.objects,
+            self._lakefs.commits,
+            self._concurrency,
+            self._transport,
+            None if "BENCH_NO_CACHE" in os.environ else self._cache,
+        )
+
+    async def warm_up(self) -> None:
+        """Import and connect: a worker does it once and not for each attempt."""
+        await self._lakefs.commits.read(RepositoryId(self._told.repository), self._told.commit)
+
+    async def materialise(self, step: str, commit: str) -> Materialised:
+        """Measure one materialisation into a fresh directory."""
+        directory = self._told.directory / step
+        directory.mkdir()
+        source = WorkspaceSource(RepositoryId(self._told.repository), CommitId(commit), "ws")
+        started = time.perf_counter()
+        materialised = await self._pipeline.materialise(source, directory)
+        tell(step, time.perf_counter() - started)
+        # Contents are kept while a body runs; there is none here.
+        self._cache.contents.settle()
+        return materialised
+
+    async def stage(self, materialised: Materialised) -> None:
+        """Measure what follows a body that changed one file in a hundred, up to the commit."""
+        files = sorted(path for path in materialised.directory.rglob("*") if path.is_file())
+        for path in files[::CHANGED_EACH]:
+            path.write_bytes(os.urandom(path.stat().st_size))
+        source = materialised.source
+        branch = BranchName(self._told.branch)
+        started = time.perf_counter()
+        plan = await self._pipeline.plan(materialised)
+        await self._lakefs.branches.create(source.repository, branch, source.commit)
+        area = StagingArea(StagedReference(source.repository, branch, source.commit), "ws")
+        await self._pipeline.transfer(materialised, plan, area)
+        await self._pipeline.verify(materialised, plan, area)
+        await self._lakefs.commits.commit(CommitRequest(source.repository, branch, "try", {}))
+        tell("stage", time.perf_counter() - started)
+
+    async def close(self) -> None:
+        """Let threads and connections go."""
+        self._transport.close()
+        self._concurrency.close()
+        await self._lakefs.close()
+
+
+async def main() -> None:
+    """Do the steps that were asked for, in their order."""
+    told = Assignment()
+    measured = Measured(told)
+    await measured.warm_up()
+    materialised = await measured.materialise("cold", told.commit)
+    if "stage" in sys.argv:
+        await measured.stage(materialised)
+    if "warm" in sys.argv:
+        await measured.materialise("warm", told.next_commit)
+    await measured.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
