@@ -29,6 +29,7 @@ from perago.domain.attempt_fence import FenceWidth
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import CommitId, RepositoryId
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.progress import Progress
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.task_queue import PollRequest
 
@@ -107,11 +108,15 @@ class Race:
         return [polled[number % workflows] for number in range(racers)]
 
     async def run(
-        self, records: Sequence[AttemptRecord], *, files: Sequence[str] | None = None
+        self,
+        records: Sequence[AttemptRecord],
+        *,
+        files: Sequence[str] | None = None,
+        progress: Progress | None = None,
     ) -> list[AttemptReport]:
         """Let all of them work on one prefix."""
         specs = [WorkspaceSpec(prefix="data")] * len(records)
-        return await self.run_each(records, specs, files=files)
+        return await self.run_each(records, specs, files=files, progress=progress)
 
     async def run_each(
         self,
@@ -119,6 +124,7 @@ class Race:
         specs: Sequence[WorkspaceSpec],
         *,
         files: Sequence[str] | None = None,
+        progress: Progress | None = None,
     ) -> list[AttemptReport]:
         """Let all of them work; from the end of the body on nobody waits for anybody."""
         barrier = asyncio.Barrier(len(records))
@@ -127,7 +133,8 @@ class Race:
             worker = self._worker(spec, number)
             file = files[number] if files else "out.txt"
             body = StartLine(number, barrier, file)
-            racer = replace(worker, world=replace(worker.world, body=body))
+            world = replace(worker.world, body=body, progress=progress or worker.progress)
+            racer = replace(worker, world=world)
             racers.append(asyncio.create_task(racer.run(record)))
         return await asyncio.gather(*racers)
 
