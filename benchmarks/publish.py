@@ -12,7 +12,7 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -88,7 +88,7 @@ def _server_requests(server: LakefsServer) -> int:
 
 
 @contextmanager
-def _endpoint(server: LakefsServer, toxiproxy: ToxiproxyServer, rtt_ms: int) -> Iterator[str]:
+def _endpoint(server: LakefsServer, toxiproxy: ToxiproxyServer, rtt_ms: int) -> Generator[str]:
     """The server's address with a round trip added; nothing is added for none."""
     if rtt_ms == 0:
         yield server.endpoint
