@@ -1,0 +1,61 @@
+"""Which files are believed without being read."""
+
+import os
+from pathlib import Path
+
+from perago.adapters.local.workspace_index import WorkspaceIndex
+from perago.ports.objects import ObjectEntry
+
+
+def record(index: WorkspaceIndex, directory: Path, name: str) -> None:
+    path = directory / name
+    path.write_bytes(b"content")
+    index.record(name, ObjectEntry(f"data/{name}", "md5", 7), "md5", path.lstat())
+
+
+def filled(directory: Path) -> WorkspaceIndex:
+    """An index of two files, the first of them older by a clock tick."""
+    index = WorkspaceIndex(directory)
+    record(index, directory, "old")
+    while True:
+        record(index, directory, "new")
+        if (directory / "new").lstat().st_ctime_ns > (directory / "old").lstat().st_ctime_ns:
+            return index
+
+
+def test_an_untouched_file_is_not_read(tmp_path: Path) -> None:
+    survey = filled(tmp_path).survey()
+    assert set(survey.untouched) == {"old"}
+
+
+def test_a_file_of_the_last_clock_tick_is_never_believed(tmp_path: Path) -> None:
+    survey = filled(tmp_path).survey()
+    assert [file.path for file in survey.suspects] == ["new"]
+
+
+def test_a_write_with_the_old_times_put_back_is_found(tmp_path: Path) -> None:
+    index = filled(tmp_path)
+    before = (tmp_path / "old").lstat()
+    (tmp_path / "old").write_bytes(b"CONTENT")
+    os.utime(tmp_path / "old", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert "old" in [file.path for file in index.survey().suspects]
+
+
+def test_a_replaced_file_with_the_old_times_is_found(tmp_path: Path) -> None:
+    index = filled(tmp_path)
+    before = (tmp_path / "old").lstat()
+    (tmp_path / "other").write_bytes(b"CONTENT")
+    os.utime(tmp_path / "other", ns=(before.st_atime_ns, before.st_mtime_ns))
+    (tmp_path / "other").rename(tmp_path / "old")
+    assert "old" in [file.path for file in index.survey().suspects]
+
+
+def test_a_directory_in_the_place_of_another_is_not_the_same(tmp_path: Path) -> None:
+    place = tmp_path / "attempt"
+    place.mkdir()
+    index = WorkspaceIndex(place)
+    assert index.is_same_directory()
+    place.rename(tmp_path / "moved")
+    assert not index.is_same_directory()
+    place.mkdir()
+    assert not index.is_same_directory()

@@ -1,0 +1,103 @@
+"""Object paths and local paths, and the names that cannot be both."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perago.domain.prefix_projection import (
+    NameRules,
+    collision,
+    is_directory_marker,
+    listing_prefix,
+    name_problem,
+    object_path,
+    relative_path,
+)
+
+SAFE = st.lists(st.sampled_from(["a", "b c", "ü", ".hidden", "x.tar.gz"]), min_size=1, max_size=4)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "relative"),
+    [
+        ("/", "a/b", "a/b"),
+        ("data", "data/a/b", "a/b"),
+        ("data", "data/", ""),
+        ("data", "data", None),
+        ("data", "data2/a", None),
+        ("data", "other/data/a", None),
+        ("data/deep", "data/deep/a", "a"),
+    ],
+)
+def test_the_relative_path_of_an_object(prefix: str, path: str, relative: str | None) -> None:
+    assert relative_path(prefix, path) == relative
+
+
+@given(st.sampled_from(["/", "data", "data/deep"]), SAFE)
+def test_a_path_comes_back_as_it_went(prefix: str, segments: list[str]) -> None:
+    relative = "/".join(segments)
+    assert relative_path(prefix, object_path(prefix, relative)) == relative
+    assert object_path(prefix, relative).startswith(listing_prefix(prefix))
+    assert name_problem(relative) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("a\\b", "contains a backslash"),
+        ("a\x00b", "contains a NUL character"),
+        ("c:x", "starts with a drive letter"),
+        ("C:", "starts with a drive letter"),
+        ("\udcff", "is not valid Unicode"),
+        ("", "has an empty path segment"),
+        ("a//b", "has an empty path segment"),
+        ("/a", "has an empty path segment"),
+        ("a/", "has an empty path segment"),
+        (".", "has a '.' path segment"),
+        ("a/../b", "has a '..' path segment"),
+        ("x" * 256, "has a path segment longer than 255 bytes"),
+        ("a/" + "ü" * 128, "has a path segment longer than 255 bytes"),
+        ("x" * 255, None),
+        ("a/" * 1900 + "a", "is longer than 3800 bytes"),
+        ("1:x", None),
+        ("ab:c", None),
+        ("...", None),
+        ("a b+c%?#&", None),
+    ],
+    ids=lambda value: str(value)[:12].encode("unicode_escape").decode(),
+)
+def test_names_that_cannot_be_both(name: str, problem: str | None) -> None:
+    assert name_problem(name) == problem
+
+
+FOLDS_CASE = NameRules(folds_case=True)
+FOLDS_UNICODE = NameRules(folds_unicode=True)
+
+
+@pytest.mark.parametrize(
+    ("names", "rules", "clash"),
+    [
+        (["a", "b", "a.b"], NameRules(), None),
+        (["a", "a/b"], NameRules(), ("a", "a/b")),
+        (["x/y/z", "x/y"], NameRules(), ("x/y", "x/y/z")),
+        (["a", "A"], NameRules(), None),
+        (["a", "A"], FOLDS_CASE, ("a", "A")),
+        (["d/a", "D/b"], FOLDS_CASE, ("d/", "D/b")),
+        (["a", "A/b"], FOLDS_CASE, ("a", "A/b")),
+        (["d/a", "d/b"], FOLDS_CASE, None),
+        (["\u00e9", "e\u0301"], NameRules(), None),
+        (["\u00e9", "e\u0301"], FOLDS_UNICODE, ("\u00e9", "e\u0301")),
+    ],
+)
+def test_names_that_cannot_stand_together(
+    names: list[str], rules: NameRules, clash: tuple[str, str] | None
+) -> None:
+    assert collision(names, rules) == clash
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "expected"),
+    [("x/", 0, True), ("", 0, True), ("x/", 1, False), ("x", 0, False)],
+)
+def test_directory_markers(path: str, size: int, expected: bool) -> None:  # noqa: FBT001
+    assert is_directory_marker(path, size) is expected
