@@ -56,10 +56,13 @@ def taskdef_to_register(
 
 
 def _compare(path: str, registered: object, code: object) -> Iterator[TaskDefDifference]:
-    if isinstance(registered, Mapping) and isinstance(code, Mapping):
-        there = cast("Mapping[str, object]", registered)
-        here = cast("Mapping[str, object]", code)
+    there, here = _fields(registered), _fields(code)
+    if there is not None and here is not None:
         for key in dict.fromkeys([*here, *there]):
             yield from _compare(f"{path}.{key}", there.get(key, _ABSENT), here.get(key, _ABSENT))
     elif registered != code:
-        yield TaskDefDifference(path, cast("object", registered), cast("object", code))
+        yield TaskDefDifference(path, registered, code)
+
+
+def _fields(value: object) -> Mapping[str, object] | None:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None

@@ -26,7 +26,7 @@ from perago.app.fence.install import (
     remove_fence,
 )
 from perago.app.fence.verify import FenceVerdict, verify_fence
-from perago.app.settings.service_connections import connections_of
+from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import load_settings
 from perago.domain.publication_policy import FenceState
 from perago.domain.references import BranchName, RepositoryId

@@ -15,7 +15,7 @@ from perago.app.command_line.reporting import (
 )
 from perago.app.fence.forget import Forgotten
 from perago.app.fence.forget import forget as forget_task
-from perago.app.settings.service_connections import connections_of
+from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import load_settings
 from perago.domain.authoring_errors import TaskInputError
 from perago.domain.references import RepositoryId

@@ -25,7 +25,7 @@ from perago.app.command_line.reporting import (
     say_json,
 )
 from perago.app.settings.runtime_config import runtime_config
-from perago.app.settings.service_connections import conductor_connection
+from perago.app.settings.server_connections import conductor_connection
 from perago.app.settings.settings import Settings, load_settings
 from perago.ports.task_definitions import TaskDefinitions
 
