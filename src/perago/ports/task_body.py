@@ -6,11 +6,15 @@ from pathlib import Path
 from typing import Protocol
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
+from perago.ports.spark_workspace import SparkPlace
 
 
 @dataclass(frozen=True, slots=True)
 class BodyCall:
-    """One call: which task, where its workspace is, and its parameters as plain JSON."""
+    """One call: which task, where its workspace is, and its parameters as plain JSON.
+
+    A workspace is a local directory or, for a Spark task, a place that Spark opens.
+    """
 
     task_name: str
     attempt: AttemptSnapshot
@@ -18,6 +22,7 @@ class BodyCall:
     params: Mapping[str, object]
     workspace: Path | None
     seconds_max: float = 0.0
+    spark: SparkPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from perago.domain.errors import BodyFailedError
 from perago.domain.references import WorkspaceReference
 from perago.ports.attempt_directory import AttemptMarker
 from perago.ports.progress import Phase
+from perago.ports.spark_workspace import SparkPlace
 from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
 from perago.ports.workspace_pipeline import Materialised, WorkspaceSource
 
@@ -45,7 +46,12 @@ async def check_workspace(world: World, dispatch: Dispatch, directory: Path, pha
 
 
 async def call_body(
-    world: World, dispatch: Dispatch, params: Mapping[str, object], directory: Path | None
+    world: World,
+    dispatch: Dispatch,
+    params: Mapping[str, object],
+    directory: Path | None,
+    *,
+    spark: SparkPlace | None = None,
 ) -> Mapping[str, object]:
     """Run the team's function; its validated result as plain JSON."""
     call = BodyCall(
@@ -55,6 +61,7 @@ async def call_body(
         params=params,
         workspace=directory,
         seconds_max=dispatch.task.controls.body_seconds or dispatch.settings.body_seconds,
+        spark=spark,
     )
     outcome = await world.body.run(call)
     world.progress.phase(Phase.BODY_ENDED, {"outcome": type(outcome).__name__})

@@ -6,7 +6,6 @@ turns whatever ended the attempt into a status, one pass cleans, nothing else is
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from perago.app.attempt.check_attempt import check_attempt
 from perago.app.attempt.clean_up import clean_up
@@ -14,12 +13,7 @@ from perago.app.attempt.complete import Recorded, complete
 from perago.app.attempt.decide import SettledDecision, decide
 from perago.app.attempt.dispatch import Dispatch, Scope, Traces
 from perago.app.attempt.find_ground import find_ground
-from perago.app.attempt.local_steps import (
-    call_body,
-    check_workspace,
-    materialise,
-    warn_of_dropped_writes,
-)
+from perago.app.attempt.local_steps import call_body
 from perago.app.attempt.publish import publish
 from perago.app.attempt.resume import (
     Finished,
@@ -27,21 +21,19 @@ from perago.app.attempt.resume import (
     finish_decision,
     resume,
 )
-from perago.app.attempt.stage import stage_changes, stage_nothing
 from perago.app.attempt.task_output import (
     failed_update,
     free_output,
     read_input,
     workspace_output,
 )
+from perago.app.attempt.workspace_handling import WorkspaceHandling, handle_workspace
 from perago.app.attempt.world import World
 from perago.domain.attempt import AttemptStatus
 from perago.domain.publication_policy import Level
-from perago.domain.sync_plan import SyncPlan
 from perago.ports.lease import Lease
 from perago.ports.progress import Phase
 from perago.ports.task_queue import TerminalUpdate
-from perago.ports.workspace_pipeline import Materialised
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +89,9 @@ async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> M
         return free_output(dispatch, result)
     if dispatch.task.workspace.read_only:
         await world.lakefs.places.check(given.reference, writes=False)
-        directory, materialised = await materialise(world, dispatch, traces, given.reference)
-        result = await _body_between_guardrails(world, dispatch, given.params, directory)
-        await warn_of_dropped_writes(world, materialised)
+        handling = handle_workspace(world, dispatch, traces, given.reference, None)
+        result = await _body_between_guardrails(handling, given.params)
+        await handling.drop_writes()
         return workspace_output(dispatch, given, Finished(given.reference.ref, result))
     _, footing = await world.concurrency.together(
         world.lakefs.places.check(given.reference, writes=True),
@@ -117,48 +109,28 @@ async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> M
 async def _produce_publication(
     world: World, scope: Scope, params: Mapping[str, object]
 ) -> Finished:
-    """Download, body, compare, stage, decide, publish."""
-    dispatch, traces = scope.dispatch, scope.traces
-    directory, materialised = await materialise(world, dispatch, traces, scope.ground.workspace)
-    result = await _body_between_guardrails(world, dispatch, params, directory)
-    await world.directories.check(directory, dispatch.execution_id)
-    plan = await world.lakefs.pipeline.plan(materialised)
-    world.progress.phase(
-        Phase.COMPARED,
-        {"upload": len(plan.upload), "copy": len(plan.copy), "delete": len(plan.delete)},
-    )
-    if scope.ground.level is Level.SETTLED:
-        mine = await _propose(world, scope, materialised, plan, result)
-        return await finish_decision(world, scope, await decide(world, scope, mine))
-    staged = None
-    if not plan.is_empty:
+    """Workspace, body, compare, stage, decide, publish."""
+    dispatch, ground = scope.dispatch, scope.ground
+    handling = handle_workspace(world, dispatch, scope.traces, ground.workspace, scope)
+    result = await _body_between_guardrails(handling, params)
+    changed = await handling.changed()
+    if changed:
         await check_attempt(world, dispatch)
-        staged = await stage_changes(world, scope, materialised, plan, result)
+    if ground.level is Level.SETTLED:
+        stage = handling.stage_changes if changed else handling.stage_nothing
+        mine = SettledDecision(await stage(result), noop=not changed, result=result)
+        return await finish_decision(world, scope, await decide(world, scope, mine))
+    staged = await handling.stage_changes(result) if changed else None
     publication = await publish(world, scope, staged)
     return Finished(publication.ref, result)
 
 
-async def _propose(
-    world: World,
-    scope: Scope,
-    materialised: Materialised,
-    plan: SyncPlan,
-    result: Mapping[str, object],
-) -> SettledDecision:
-    """Stage this attempt's own candidate for the decision."""
-    if plan.is_empty:
-        staged = await stage_nothing(world, scope, result)
-        return SettledDecision(staged, noop=True, result=result)
-    await check_attempt(world, scope.dispatch)
-    staged = await stage_changes(world, scope, materialised, plan, result)
-    return SettledDecision(staged, noop=False, result=result)
-
-
 async def _body_between_guardrails(
-    world: World, dispatch: Dispatch, params: Mapping[str, object], directory: Path
+    handling: WorkspaceHandling, params: Mapping[str, object]
 ) -> Mapping[str, object]:
     """Guardrails, body, guardrails."""
-    await check_workspace(world, dispatch, directory, "pre")
-    result = await call_body(world, dispatch, params, directory)
-    await check_workspace(world, dispatch, directory, "post")
+    await handling.open()
+    await handling.check("pre")
+    result = await handling.run_body(params)
+    await handling.check("post")
     return result

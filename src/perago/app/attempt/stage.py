@@ -26,7 +26,7 @@ async def stage_changes(
     Under `settled` the commit carries the result, so that a retry can finish without the body.
     """
     own, below = _stored(scope, result)
-    branch = await _open_branch(world, scope)
+    branch = await open_staging(world, scope)
     await _commit_below(world, scope, branch, below)
     place = scope.ground.workspace
     area = StagingArea(StagedReference(place.repository, branch, place.ref), scope.ground.prefix)
@@ -45,10 +45,26 @@ async def stage_nothing(
 ) -> StagedReference:
     """The decision of an unchanged workspace: an empty commit that is never merged."""
     own, below = _stored(scope, result)
-    branch = await _open_branch(world, scope)
+    branch = await open_staging(world, scope)
     await _commit_below(world, scope, branch, below)
     commit = await _commit(world, scope, branch, {**own, NOOP: "true"}, empty=True)
     world.progress.phase(Phase.STAGED, {"branch": branch, "commit": commit, "noop": True})
+    return StagedReference(scope.ground.workspace.repository, branch, commit)
+
+
+async def commit_written(
+    world: World, scope: Scope, branch: BranchName, result: Mapping[str, object], *, noop: bool
+) -> StagedReference:
+    """Commit what somebody else wrote on an open branch, or that nothing was written.
+
+    The first of a large result's pieces takes the changes along; the tree of the last commit is
+    the same, and that one is what is published.
+    """
+    own, below = _stored(scope, result)
+    await _commit_below(world, scope, branch, below)
+    extra = {**own, NOOP: "true"} if noop else own
+    commit = await _commit(world, scope, branch, extra, empty=noop or bool(below))
+    world.progress.phase(Phase.STAGED, {"branch": branch, "commit": commit, "noop": noop})
     return StagedReference(scope.ground.workspace.repository, branch, commit)
 
 
@@ -61,7 +77,7 @@ def _stored(
     return stored.metadata, stored.below
 
 
-async def _open_branch(world: World, scope: Scope) -> BranchName:
+async def open_staging(world: World, scope: Scope) -> BranchName:
     """Record the name first: whatever dies after this line, GC finds the branch."""
     place = scope.ground.workspace
     branch = scope.staging_branch

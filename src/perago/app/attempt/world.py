@@ -18,6 +18,7 @@ from perago.ports.identities import Identities
 from perago.ports.objects import Objects
 from perago.ports.progress import Progress
 from perago.ports.repositories import Repositories
+from perago.ports.spark_workspace import SparkGateway
 from perago.ports.tags import Tags
 from perago.ports.task_body import TaskBody
 from perago.ports.task_queue import TaskQueue
@@ -40,7 +41,10 @@ class LakeFS:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """Everything outside the process, and this process's own directories and loops."""
+    """Everything outside the process, and this process's own directories and loops.
+
+    Without a gateway Spark works on local files.
+    """
 
     lakefs: LakeFS
     queue: TaskQueue
@@ -50,6 +54,7 @@ class World:
     identities: Identities
     concurrency: Concurrency
     progress: Progress
+    spark_gateway: SparkGateway | None = None
 
 
 @dataclass(frozen=True, slots=True)

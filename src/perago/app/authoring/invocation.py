@@ -19,6 +19,7 @@ from perago.app.authoring.guardrails import check_guardrails
 from perago.app.authoring.metric_recorder import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.authoring_errors import TaskInputError
+from perago.ports.spark_workspace import SparkWorkspace
 
 _CODE = "PRG-I007"
 
@@ -26,7 +27,7 @@ _CODE = "PRG-I007"
 def invoke_body(
     task: TaskDefinition,
     params: Mapping[str, object],
-    workspace: Path | None,
+    workspace: Path | SparkWorkspace | None,
     *,
     metrics: MetricRecorder | None = None,
 ) -> dict[str, Any]:
@@ -69,7 +70,7 @@ def invoke_workspace_free_task(
 def _call(
     task: TaskDefinition,
     params: BaseModel,
-    workspace: Path | None,
+    workspace: Path | SparkWorkspace | None,
     metrics: MetricRecorder | None,
 ) -> dict[str, Any]:
     arguments: list[object] = [] if workspace is None else [workspace]

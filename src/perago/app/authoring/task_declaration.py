@@ -17,10 +17,16 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.task_signature import DeclaredParts, read_signature
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.authoring_errors import TaskDefinitionError
+from perago.ports.spark_workspace import SparkWorkspace
 
 __all__ = ["TaskDefinition", "load_module_task", "task", "task_of"]
 
-WorkspaceBody = Callable[[Path, Any], BaseModel] | Callable[[Path, Any, MetricRecorder], BaseModel]
+WorkspaceBody = (
+    Callable[[Path, Any], BaseModel]
+    | Callable[[Path, Any, MetricRecorder], BaseModel]
+    | Callable[[SparkWorkspace, Any], BaseModel]
+    | Callable[[SparkWorkspace, Any, MetricRecorder], BaseModel]
+)
 WorkspaceFreeBody = Callable[[Any], BaseModel] | Callable[[Any, MetricRecorder], BaseModel]
 Body = TypeVar("Body", bound=Callable[..., Any])
 InWorkspace = TypeVar("InWorkspace", bound=WorkspaceBody)
@@ -107,6 +113,7 @@ def task(  # noqa: PLR0913  # the public signature of 0.6.1
             workspace=workspace,
             metrics=metrics,
             controls=controls or TaskControls(),
+            on_spark=models.on_spark,
         )
         _register(fn, definition)
         return fn

@@ -28,6 +28,7 @@ class TaskDefinition:
     workspace: WorkspaceSpec | None = None
     metrics: MetricSpec | None = None
     controls: TaskControls = field(default_factory=TaskControls)
+    on_spark: bool = False
 
     @property
     def has_workspace(self) -> bool:

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from perago.app.authoring.metric_recorder import MetricRecorder
 from perago.domain.authoring_errors import TaskDefinitionError
+from perago.ports.spark_workspace import SparkWorkspace
 
 _ACCEPTED = (
     "task function must be exactly (workspace: Path, params: ParamsModel),"
@@ -31,10 +32,11 @@ class DeclaredParts:
 
 @dataclass(frozen=True)
 class TaskModels:
-    """The two models a task function is annotated with."""
+    """The two models a task function is annotated with, and whether Spark opens its workspace."""
 
     params: type[BaseModel]
     result: type[BaseModel]
+    on_spark: bool = False
 
 
 def read_signature(fn: Callable[..., Any], declared: DeclaredParts) -> TaskModels:
@@ -52,6 +54,7 @@ def read_signature(fn: Callable[..., Any], declared: DeclaredParts) -> TaskModel
     return TaskModels(
         params=_model(hints.get("params"), "params"),
         result=_model(hints.get("return"), "return value"),
+        on_spark=hints.get("workspace") is SparkWorkspace,
     )
 
 
@@ -96,7 +99,10 @@ def _check_workspace_parameters(
         names[:2] != ["workspace", "params"],
         "workspace task parameters must be named workspace and params",
     )
-    _refuse_if(hints.get("workspace") is not Path, "workspace must be annotated as pathlib.Path")
+    _refuse_if(
+        hints.get("workspace") not in (Path, SparkWorkspace),
+        "workspace must be annotated as pathlib.Path",
+    )
     _refuse_if(
         not declared.workspace,
         "workspace task functions require workspace=WorkspaceSpec(...)",

@@ -10,6 +10,7 @@ from perago.domain.error_codes.configuration import CONFIGURATION_CODES
 from perago.domain.error_codes.fences import FENCE_CODES
 from perago.domain.error_codes.row import ErrorCode
 from perago.domain.error_codes.services import SERVICE_CODES
+from perago.domain.error_codes.spark import SPARK_CODES
 from perago.domain.error_codes.tasks import TASK_CODES
 from perago.domain.errors import PeragoError
 
@@ -23,6 +24,7 @@ ERROR_CODES: dict[str, ErrorCode] = {
         ATTEMPT_CODES,
         FENCE_CODES,
         SERVICE_CODES,
+        SPARK_CODES,
     )
     for row in family
 }
