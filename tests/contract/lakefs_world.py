@@ -14,6 +14,8 @@ from perago.ports.repositories import Repositories
 from perago.ports.tags import Tags
 
 MAIN = BranchName("main")
+WALK_PAGE = 50
+"""Commits a walk may read at once here, so that a law about pages needs no thousand commits."""
 
 
 class LakeFSWorld(Protocol):

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from typing import final
 
 import pytest
-from tests.contract.lakefs_world import MAIN, LakeFSWorld
+from tests.contract.lakefs_world import MAIN, WALK_PAGE, LakeFSWorld
 from tools.servers import LakefsServer
 from tools.servers.http import ask
 
@@ -46,7 +46,7 @@ class RealLakeFS(LakeFSWorld):
         self._client = client
         self._server = server
         self._branches = LakeFSBranches(client)
-        self._commits = LakeFSCommits(client)
+        self._commits = LakeFSCommits(client, walk_page=WALK_PAGE)
         self._tags = LakeFSTags(client)
         self._objects = LakeFSObjects(client)
         self._repositories = LakeFSRepositories(client)

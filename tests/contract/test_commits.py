@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pytest
-from tests.contract.lakefs_world import MAIN, LakeFSWorld
+from tests.contract.lakefs_world import MAIN, WALK_PAGE, LakeFSWorld
 
 from perago.domain.references import BranchName, CommitId, FirstParentWalk, RepositoryId
 from perago.ports.commits import Change, ChangeKind, ChangePage, CommitRequest
@@ -183,8 +183,8 @@ async def test_C9_walk_is_bounded(scene: Scene) -> None:
 
 async def test_C10_walk_crosses_pages(scene: Scene) -> None:
     made = [scene.start]
-    made.extend([await scene.commit_files({}) for _ in range(1005)])
-    walk = await scene.walk(scene.start, commits_max=1100)
+    made.extend([await scene.commit_files({}) for _ in range(2 * WALK_PAGE + 5)])
+    walk = await scene.walk(scene.start, commits_max=3 * WALK_PAGE)
     assert walk.reached
     assert [record.commit for record in walk.commits] == list(reversed(made))
 

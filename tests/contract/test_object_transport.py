@@ -78,7 +78,7 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield Bench(opened, await opened.world.create_repository(), tmp_path)
 
 
-async def test_T1_fetch_writes_the_exact_bytes(bench: Bench) -> None:
+async def test_M1_fetch_writes_the_exact_bytes(bench: Bench) -> None:
     files = {f"f{number:02}": b"%d" % number * number for number in range(40)}
     await bench.write(files)
     orders = list(reversed(await bench.orders()))
@@ -91,7 +91,7 @@ async def test_T1_fetch_writes_the_exact_bytes(bench: Bench) -> None:
     assert await bench.transport.fetch(bench.repository, MAIN, []) == []
 
 
-async def test_T2_fetch_of_a_missing_object(bench: Bench) -> None:
+async def test_M2_fetch_of_a_missing_object(bench: Bench) -> None:
     absent = FetchOrder(ObjectEntry("absent", "0" * 32, 5), bench.place / "target-absent")
     with pytest.raises(ObjectMissingError):
         await bench.transport.fetch(bench.repository, MAIN, [absent])
@@ -100,7 +100,7 @@ async def test_T2_fetch_of_a_missing_object(bench: Bench) -> None:
 
 @pytest.mark.parametrize("size", [10, 2 * 1024 * 1024], ids=["small", "large"])
 @pytest.mark.parametrize("promise", ["checksum", "fewer bytes", "more bytes"])
-async def test_T3_fetch_of_other_bytes_is_damage(bench: Bench, size: int, promise: str) -> None:
+async def test_M3_fetch_of_other_bytes_is_damage(bench: Bench, size: int, promise: str) -> None:
     await bench.write({"x": b"x" * size})
     (order,) = await bench.orders()
     promised = {
@@ -123,7 +123,7 @@ DESCRIPTIONS: Mapping[str, tuple[str, Mapping[str, str]]] = {
 
 
 @pytest.mark.parametrize(("content_type", "metadata"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
-async def test_T4_store_writes_the_exact_bytes(
+async def test_M4_store_writes_the_exact_bytes(
     bench: Bench, content_type: str, metadata: Mapping[str, str]
 ) -> None:
     files = {f"f{number:02}": b"%d" % number * number for number in range(20)}
@@ -145,14 +145,14 @@ async def test_T4_store_writes_the_exact_bytes(
         )
 
 
-async def test_T5_store_on_a_missing_branch(bench: Bench) -> None:
+async def test_M5_store_on_a_missing_branch(bench: Bench) -> None:
     with pytest.raises(BranchMissingError):
         await bench.transport.store(
             bench.repository, BranchName("absent"), [bench.upload("x", b"x")]
         )
 
 
-async def test_T6_odd_names_move(bench: Bench) -> None:
+async def test_M6_odd_names_move(bench: Bench) -> None:
     uploads = [bench.upload(path, path.encode()) for path in ODD]
     await bench.transport.store(bench.repository, MAIN, uploads)
     orders = await bench.orders()
@@ -161,7 +161,7 @@ async def test_T6_odd_names_move(bench: Bench) -> None:
         assert one.order.target.read_bytes() == one.order.entry.path.encode()
 
 
-async def test_T7_large_objects_move(bench: Bench) -> None:
+async def test_M7_large_objects_move(bench: Bench) -> None:
     await bench.transport.store(bench.repository, MAIN, [bench.upload("large", LARGE)])
     (one,) = await bench.transport.fetch(bench.repository, MAIN, await bench.orders())
     assert one.md5 == md5(LARGE)
@@ -169,7 +169,7 @@ async def test_T7_large_objects_move(bench: Bench) -> None:
     assert len(bench.targets()) == 1
 
 
-async def test_T8_unreadable_source(bench: Bench) -> None:
+async def test_M8_unreadable_source(bench: Bench) -> None:
     absent = ObjectUpload("x", bench.place / "no-such-file")
     with pytest.raises(LocalDiskError, match="no such file"):
         await bench.transport.store(bench.repository, MAIN, [absent])

@@ -30,17 +30,17 @@ class ObjectTransport(Protocol):
 
     Laws (tests/contract/test_object_transport.py has one test for each, by name):
 
-    T1 fetch_writes_the_exact_bytes: every order's target has its object's bytes, empty ones
+    M1 fetch_writes_the_exact_bytes: every order's target has its object's bytes, empty ones
        included, and the answer their MD5, in the order of the orders.
-    T2 fetch_of_a_missing_object: raises ObjectMissingError, and no target is half-written.
-    T3 fetch_of_other_bytes_is_damage: bytes that are not the entry's size and checksum raise
+    M2 fetch_of_a_missing_object: raises ObjectMissingError, and no target is half-written.
+    M3 fetch_of_other_bytes_is_damage: bytes that are not the entry's size and checksum raise
        DamagedObjectError, and the target does not exist.
-    T4 store_writes_the_exact_bytes: every upload reads back with its content type and metadata,
+    M4 store_writes_the_exact_bytes: every upload reads back with its content type and metadata,
        and the answer is what the server says of it, in the order of the uploads.
-    T5 store_on_a_missing_branch: raises BranchMissingError.
-    T6 odd_names_move: spaces, unicode, `+`, `%`, `?`, `#` and `&` round-trip.
-    T7 large_objects_move: several megabytes round-trip, both ways.
-    T8 unreadable_source: a missing local file raises LocalDiskError and writes no object.
+    M5 store_on_a_missing_branch: raises BranchMissingError.
+    M6 odd_names_move: spaces, unicode, `+`, `%`, `?`, `#` and `&` round-trip.
+    M7 large_objects_move: several megabytes round-trip, both ways.
+    M8 unreadable_source: a missing local file raises LocalDiskError and writes no object.
     """
 
     @property

@@ -31,7 +31,13 @@ def commit_record(commit: "Commit") -> CommitRecord:
 
 
 def walk_first_parents(
-    sdk: "LakeFSSdk", repository: str, start: str, stop_at: CommitId, commits_max: int
+    sdk: "LakeFSSdk",
+    repository: str,
+    start: str,
+    stop_at: CommitId,
+    *,
+    commits_max: int,
+    page_commits: int,
 ) -> FirstParentWalk:
     """Read pages of first parents until the goal, the root or the bound."""
     records: list[CommitRecord] = []
@@ -41,7 +47,7 @@ def walk_first_parents(
             repository,
             start,
             after=after,
-            amount=min(PAGE_COMMITS_MAX, commits_max - len(records)),
+            amount=min(page_commits, commits_max - len(records)),
             first_parent=True,
             stop_at=stop_at,
         )

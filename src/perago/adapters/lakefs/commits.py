@@ -6,7 +6,11 @@ Spells out every option. Must not know policies, nor what a walk is good for.
 from typing import final
 
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.commit_records import commit_record, walk_first_parents
+from perago.adapters.lakefs.commit_records import (
+    PAGE_COMMITS_MAX,
+    commit_record,
+    walk_first_parents,
+)
 from perago.adapters.lakefs.error_mapping import Operation
 from perago.adapters.lakefs.object_entries import change_page
 from perago.domain.references import (
@@ -22,10 +26,11 @@ from perago.ports.errors import BranchMissingError
 
 @final
 class LakeFSCommits(Commits):
-    """Commits of one lakeFS installation."""
+    """Commits of one lakeFS installation; a walk reads `walk_page` commits a request."""
 
-    def __init__(self, client: LakeFSClient) -> None:
+    def __init__(self, client: LakeFSClient, *, walk_page: int = PAGE_COMMITS_MAX) -> None:
         self._client = client
+        self._walk_page = walk_page
 
     async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
         commit = await self._client.ask(
@@ -40,7 +45,14 @@ class LakeFSCommits(Commits):
         operation = Operation("walk first parents", f"{repository}/{start} down to {stop_at}")
         return await self._client.ask(
             operation,
-            lambda sdk: walk_first_parents(sdk, repository, start, stop_at, commits_max),
+            lambda sdk: walk_first_parents(
+                sdk,
+                repository,
+                start,
+                stop_at,
+                commits_max=commits_max,
+                page_commits=self._walk_page,
+            ),
         )
 
     async def commit(self, request: CommitRequest) -> CommitId:
