@@ -64,5 +64,5 @@ clean:  ## Removes the virtual environment and what the tools left; keeps the ca
 
 .venv/.gate: .venv/.perago
 	@$(PIP) 'pip>=25.1'  # the first that knows dependency groups
-	@$(PIP) --editable '.[testing]' --group dev
+	@$(PIP) --editable '.[spark,testing]' --group dev
 	@touch $@

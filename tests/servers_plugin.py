@@ -22,7 +22,7 @@ FETCHED_FOR = {
     "spark": ("spark-jars",),
 }
 # The first test of a session also waits for its server.
-TIMEOUT_SECONDS = 240
+TIMEOUT_SECONDS = 300
 LOGS = Path("build") / "server-logs"
 
 

@@ -42,7 +42,8 @@ def test_everything_the_gate_installs_by_name_is_pinned() -> None:
     pins = {name_of(line) for line in PINNED.splitlines() if "==" in line}
     groups = PROJECT["dependency-groups"]["dev"] + PROJECT["project"]["dependencies"]
     wanted = {name_of(requirement) for requirement in groups}
-    wanted |= {name_of(item) for item in PROJECT["project"]["optional-dependencies"]["testing"]}
+    extras = PROJECT["project"]["optional-dependencies"]
+    wanted |= {name_of(item) for extra in ("spark", "testing") for item in extras[extra]}
     assert wanted - pins == set()
 
 
