@@ -37,7 +37,8 @@ class PortTransport(ObjectTransport):
         self, repository: RepositoryId, ref: str, orders: Sequence[FetchOrder]
     ) -> Sequence[Fetched]:
         async def fetch_one(order: FetchOrder) -> Fetched:
-            await self._objects.download(repository, ref, order.entry.path, order.target)
+            with disk_errors(order.target):
+                await self._objects.download(repository, ref, order.entry.path, order.target)
             return await self._concurrency.blocking(lambda: _checked(order))
 
         return await in_lanes(self._concurrency, orders, fetch_one, lanes_max=self._lanes_max)

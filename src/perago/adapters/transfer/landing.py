@@ -4,6 +4,7 @@ Small bodies are verified in memory and written once; large ones go to a tempora
 their target. Knows no HTTP but an answer to read from.
 """
 
+import errno
 import hashlib
 import os
 from collections.abc import Generator
@@ -29,7 +30,9 @@ def local_disk(path: Path) -> Generator[None]:
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise LocalDiskError(f"{path}: {reason}") from error
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        remedy = "; free space or move PERAGO_WORKSPACE_ROOT to a larger disk" if full else ""
+        raise LocalDiskError(f"{path}: {reason}{remedy}") from error
 
 
 def land(order: FetchOrder, answer: HTTPResponse) -> str:

@@ -1,0 +1,127 @@
+"""A disk that refuses and files that move: a clear error, and nothing half-done."""
+
+import errno
+import resource
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from perago.adapters.local.disk_errors import disk_error, disk_errors
+from perago.adapters.local.local_cache import open_local_cache
+from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
+from perago.adapters.memory.branches import MemoryBranches
+from perago.adapters.memory.commits import MemoryCommits
+from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.objects import MemoryObjects
+from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.references import BranchName, CommitId, StagedReference
+from perago.ports.errors import DamagedObjectError, LocalDiskError, WorkspaceLostError
+from perago.ports.workspace_pipeline import Materialised, StagingArea, WorkspaceSource
+
+
+class Scene:
+    """One workspace on an in-memory lakeFS."""
+
+    def __init__(self, place: Path) -> None:
+        lakefs, handle = MemoryLakeFS(), WorkerHandle()
+        self.place = place
+        self.builder = RepositoryBuilder(lakefs, "repo")
+        self.branches = MemoryBranches(lakefs, handle)
+        self.pipeline = LocalWorkspacePipeline(
+            MemoryObjects(lakefs, handle),
+            MemoryCommits(lakefs, handle),
+            SequentialConcurrency(),
+            cache=open_local_cache(place / "cache", "memory"),
+        )
+        self.commit: CommitId = self.builder.commit({"data/a": b"a" * 5000, "data/b": b"b"})
+
+    async def materialise(self) -> Materialised:
+        """Materialise into a fresh directory."""
+        directory = self.place / "attempt"
+        directory.mkdir()
+        source = WorkspaceSource(self.builder.id, self.commit, "data")
+        return await self.pipeline.materialise(source, directory)
+
+    async def transfer_after(self, materialised: Materialised, meddle: bytes | None) -> None:
+        """Plan a change of one file, let it be changed again or removed, and transfer."""
+        changed = materialised.directory / "a"
+        changed.write_bytes(b"planned")
+        plan = await self.pipeline.plan(materialised)
+        staging = BranchName("staging")
+        await self.branches.create(self.builder.id, staging, self.commit)
+        if meddle is None:
+            changed.unlink()
+        else:
+            changed.write_bytes(meddle)
+        area = StagingArea(StagedReference(self.builder.id, staging, self.commit), "data")
+        await self.pipeline.transfer(materialised, plan, area)
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+@contextmanager
+def files_no_larger_than(size: int) -> Generator[None]:
+    """Make the kernel refuse longer files, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_disk_that_takes_no_more_is_a_clear_error(scene: Scene) -> None:
+    with files_no_larger_than(1000), pytest.raises(LocalDiskError, match="a: file too large"):
+        await scene.materialise()
+
+
+@pytest.mark.parametrize(
+    "meddle", [b"PLANNED", b"longer than planned"], ids=["same size", "longer"]
+)
+async def test_a_file_that_changes_while_it_is_uploaded(scene: Scene, meddle: bytes) -> None:
+    materialised = await scene.materialise()
+    with pytest.raises(DamagedObjectError, match="a process of the task may still write to it"):
+        await scene.transfer_after(materialised, meddle)
+
+
+async def test_a_file_that_vanishes_while_it_is_uploaded(scene: Scene) -> None:
+    materialised = await scene.materialise()
+    with pytest.raises(LocalDiskError, match="no such file"):
+        await scene.transfer_after(materialised, None)
+
+
+async def test_a_forgotten_workspace_is_never_an_empty_difference(scene: Scene) -> None:
+    materialised = await scene.materialise()
+    await scene.pipeline.forget(materialised)
+    with pytest.raises(WorkspaceLostError):
+        await scene.pipeline.plan(materialised)
+
+
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [
+        (errno.ENOSPC, "free space"),
+        (errno.EDQUOT, "raise the quota"),
+        (errno.EACCES, "give the worker's user access"),
+        (errno.EROFS, "writable disk"),
+        (errno.EMFILE, "ulimit"),
+    ],
+)
+def test_every_refusal_names_the_path_and_a_remedy(number: int, remedy: str) -> None:
+    error = disk_error(Path("/place"), OSError(number, "refused"))
+    assert "/place: refused; " in str(error)
+    assert remedy in str(error)
+
+
+def test_a_refusal_keeps_its_cause(tmp_path: Path) -> None:
+    with pytest.raises(LocalDiskError) as raised, disk_errors(tmp_path):
+        (tmp_path / "no" / "such").read_bytes()
+    assert isinstance(raised.value.__cause__, FileNotFoundError)
+    assert str(tmp_path / "no" / "such") in str(raised.value)
