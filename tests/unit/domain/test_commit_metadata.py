@@ -10,6 +10,7 @@ from perago.domain.commit_metadata import (
     CONFIRM,
     NOOP,
     RESULT,
+    RESULT_PART,
     RESULT_PARTS,
     TRY,
     PublicationIdentity,
@@ -100,7 +101,8 @@ def test_a_resumed_publication_names_the_branch_that_holds_the_staged_data() -> 
 def test_the_result_never_stands_on_the_merge() -> None:
     staged = StagedReference(PLACE.repository, BranchName("b"), CommitId("S"))
     metadata = confirm_metadata(SETTLED, staged=staged, expected_head=CommitId("A"))
-    assert not {RESULT, NOOP, RESULT_PARTS} & set(metadata)
+    assert not {RESULT, NOOP, RESULT_PARTS, RESULT_PART} & set(metadata)
+    assert RESULT_PART == "perago.result_part"
     assert (RESULT, RESULT_PARTS, NOOP) == ("perago.result", "perago.result_parts", "perago.noop")
 
 

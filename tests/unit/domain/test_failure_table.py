@@ -3,7 +3,7 @@
 import pytest
 
 from perago.domain.attempt import AttemptStatus
-from perago.domain.failure_table import FAILURES, Step, keeps_result, status_after
+from perago.domain.failure_table import FAILURES, Failure, Step, keeps_result, status_after
 
 FAILED = AttemptStatus.FAILED
 TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
@@ -44,8 +44,10 @@ def test_a_failed_step_ends_the_attempt(
 @pytest.mark.parametrize("step", KEEP, ids=str)
 def test_a_failure_after_the_result_keeps_it(step: Step) -> None:
     assert keeps_result(step)
-    with pytest.raises(AssertionError, match=f"'{step.value}' keeps the result"):
+    with pytest.raises(AssertionError) as caught:
         status_after(step, terminal=True)
+    text = f"a failed step '{step.value}' keeps the result; there is no status to report"
+    assert str(caught.value) == text
 
 
 def test_every_step_has_exactly_one_row() -> None:
@@ -64,3 +66,12 @@ def test_steps_are_told_by_their_names() -> None:
     effect = "read head, attempt fence before the effect, effect, settle"
     after = "complete, read back, clean staging, clean local"
     assert ", ".join(Step) == f"{before}, {staging}, {effect}, {after}"
+
+
+def test_what_a_failure_means_is_told_in_words() -> None:
+    assert [meaning.value for meaning in Failure] == [
+        "FAILED",
+        "FAILED, unless the error is terminal",
+        "FAILED_WITH_TERMINAL_ERROR",
+        "the result is kept, the failure is logged",
+    ]

@@ -205,3 +205,14 @@ WEEK = "7 days, 0:00:00"
 )  # fmt: skip
 def test_every_verdict_has_a_reason_for_the_log(verdict: Retention, expected: Retention) -> None:
     assert verdict == expected
+
+
+def test_what_conductor_and_the_lock_say_is_told_in_words() -> None:
+    assert [owner.value for owner in Owner] == ["alive", "gone", "unknown"]
+    assert [one.value for one in AttemptStanding] == ["live", "terminal", "replaced", "unknown"]
+    assert [one.value for one in WorkflowStanding] == ["live", "terminal", "unknown"]
+
+
+def test_nothing_holds_a_staging_branch_that_was_not_said_to() -> None:
+    plain = StagingBranchFacts(HOUR, AttemptStanding.TERMINAL, LIVE)
+    assert (plain.decision_points_at_it, plain.outcome_unknown) == (False, False)
