@@ -59,6 +59,7 @@ class Result(BaseModel):
     """What a run reports: its own number."""
 
     run: int
+    text: str = ""
 
 
 @dataclass
@@ -83,6 +84,8 @@ class FaultWorld:
     require_ownership: bool = False
     spec: WorkspaceSpec = field(default_factory=lambda: WorkspaceSpec(prefix="data"))
     body: Callable[[Path, int], None] | None = None
+    params: object = field(default_factory=dict[str, object])
+    result_text: str = ""
     runs: int = 0
     workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
     reports: list[AttemptReport] = field(default_factory=list[AttemptReport])
@@ -113,7 +116,7 @@ class FaultWorld:
                 (workspace / "out.txt").write_text(f"{params.text} {self.runs}")
                 (workspace / f"only-{self.runs}.txt").write_text("of this run")
                 (workspace / "old.txt").unlink()
-            return Result(run=self.runs)
+            return Result(run=self.runs, text=self.result_text)
 
         definition: TaskDefinition = vars(edit)["__perago_task__"]
         return definition
@@ -125,7 +128,8 @@ class FaultWorld:
         definition |= {"responseTimeoutSeconds": RESPONSE_SECONDS, "timeoutSeconds": 0}
         await self.operator.definitions.put(definition)
         row: dict[str, object] = {"name": TASK, "taskReferenceName": TASK, "type": "SIMPLE"}
-        row["inputParameters"] = {"workspace": "${workflow.input.workspace}", "params": {}}
+        place = "${workflow.input.workspace}"
+        row["inputParameters"] = {"workspace": place, "params": self.params}
         await self.operator.workflows.put_definition(
             {"name": "flow", "version": 1, "schemaVersion": 2, "tasks": [row]}
         )

@@ -1,0 +1,195 @@
+"""Cleaning: staging before local, each on its own, never a change of the result."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import pytest
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+
+from perago.adapters.memory.planned_faults import Fault, LoseAnswer, Meanwhile, Refuse, When
+from perago.app.attempt.clean_up import LOCAL_FAILED, STAGING_FAILED
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.domain.attempt import AttemptStatus, ExecutionId
+from perago.domain.publication_policy import PolicySetting
+from perago.ports.attempt_directory import AttemptDirectories, AttemptMarker, Leftover
+from perago.ports.errors import LocalDiskError, RequestRefusedError, UnavailableError
+from perago.ports.progress import Phase
+
+POLICIES = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE]
+REFUSED = RequestRefusedError("refused")
+
+
+@final
+@dataclass
+class StubbornDirectories(AttemptDirectories):
+    """Directories that cannot be removed."""
+
+    inner: AttemptDirectories
+
+    async def create(self, marker: AttemptMarker) -> Path:
+        """As the disk does."""
+        return await self.inner.create(marker)
+
+    async def record_staging(self, directory: Path, repository: str, branch: str) -> None:
+        """As the disk does."""
+        await self.inner.record_staging(directory, repository, branch)
+
+    async def check(self, directory: Path, execution_id: ExecutionId) -> None:
+        """As the disk does."""
+        await self.inner.check(directory, execution_id)
+
+    async def remove(self, directory: Path) -> None:
+        """As a disk that was mounted read-only."""
+        raise LocalDiskError(f"cannot remove {directory}")
+
+    async def leftovers(self, *, older_than_seconds: float) -> Sequence[Leftover]:
+        """As the disk does."""
+        return await self.inner.leftovers(older_than_seconds=older_than_seconds)
+
+
+def _link(workspace: Path, _: int) -> None:
+    (workspace / "out.txt").write_text("written")
+    (workspace / "link").symlink_to("kept.txt")
+
+
+async def _calls_of_a_healthy_attempt(tmp_path: Path, policy: PolicySetting, call: str) -> int:
+    """The last call of this name is the attempt's own; the canary's come before."""
+    world = FaultWorld(tmp_path / "healthy", policy)
+    await world.start()
+    await world.attempt(world.worker())
+    return world.workers[0].calls[call]
+
+
+def _warnings(worker: AttemptWorker) -> list[object]:
+    told = worker.progress.events
+    return [facts.get("warning") for phase, facts in told if phase is Phase.WARNED]
+
+
+def _directories(world: FaultWorld) -> list[Path]:
+    return list(world.root.rglob(".perago-attempt.json"))
+
+
+async def _attempt(world: FaultWorld, worker: AttemptWorker) -> AttemptReport:
+    report = await world.attempt(worker)
+    assert report is not None
+    return report
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_staging_goes_before_the_directory_and_both_go(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    last = await _calls_of_a_healthy_attempt(tmp_path, policy, "branches.delete")
+    world = FaultWorld(tmp_path / "looked at", policy)
+    await world.start()
+    seen: list[int] = []
+    look = Meanwhile(
+        "branches.delete", When.BEFORE_EFFECT, lambda: seen.append(len(_directories(world))), last
+    )
+
+    await _attempt(world, world.worker([look]))
+
+    assert seen == [1]
+    assert _directories(world) == []
+    assert world.repository.branch_names() == {"main"}
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_branch_that_stays_changes_nothing_else(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    last = await _calls_of_a_healthy_attempt(tmp_path, policy, "branches.delete")
+    world = FaultWorld(tmp_path / "struck", policy)
+    await world.start()
+    worker = world.worker([Refuse("branches.delete", REFUSED, last)])
+
+    report = await _attempt(world, worker)
+
+    assert report.error is None
+    assert _directories(world) == []
+    assert len(world.repository.branch_names()) == 2
+    assert _warnings(worker) == [STAGING_FAILED]
+    await assert_accepted(world)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_directory_that_stays_changes_nothing_else(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    world = FaultWorld(tmp_path, policy)
+    await world.start()
+    worker = world.worker()
+    stubborn = StubbornDirectories(worker.world.directories)
+    worker = replace(worker, world=replace(worker.world, directories=stubborn))
+
+    report = await _attempt(world, worker)
+
+    assert report.error is None
+    assert world.repository.branch_names() == {"main"}
+    assert len(_directories(world)) == 1
+    assert _warnings(worker) == [LOCAL_FAILED]
+    await assert_accepted(world)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_failed_attempt_that_cannot_clean_fails_for_its_own_reason(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    deletes = await _calls_of_a_healthy_attempt(tmp_path, policy, "branches.delete")
+    commits = await _calls_of_a_healthy_attempt(tmp_path, policy, "commits.commit")
+    world = FaultWorld(tmp_path / "struck", policy)
+    await world.start()
+    worker = world.worker(
+        [
+            Refuse("commits.commit", RequestRefusedError("no commit today"), commits),
+            Refuse("branches.delete", REFUSED, deletes),
+        ]
+    )
+    stubborn = StubbornDirectories(worker.world.directories)
+    worker = replace(worker, world=replace(worker.world, directories=stubborn))
+
+    report = await _attempt(world, worker)
+
+    assert report.update is not None
+    assert "no commit today" in str(report.update.reason)
+    assert _warnings(worker) == [STAGING_FAILED, LOCAL_FAILED]
+
+
+STAGING_FAULTS: list[tuple[str, Callable[[int], Fault] | None, str]] = [
+    ("symlink", None, ""),
+    ("branch is made, answer lost", lambda n: LoseAnswer("branches.create", n), "branches.create"),
+    ("upload", lambda n: Refuse("objects.upload", REFUSED, n), "objects.upload"),
+    (
+        "verification",
+        lambda n: Refuse("commits.uncommitted_page", UnavailableError("no answer"), n),
+        "commits.uncommitted_page",
+    ),
+    ("commit", lambda n: Refuse("commits.commit", REFUSED, n), "commits.commit"),
+    ("commit, answer lost", lambda n: LoseAnswer("commits.commit", n), "commits.commit"),
+]
+
+
+@pytest.mark.parametrize(
+    ("fault", "call"), [row[1:] for row in STAGING_FAULTS], ids=[row[0] for row in STAGING_FAULTS]
+)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_failure_inside_staging_leaves_no_branch_and_no_directory(
+    tmp_path: Path, policy: PolicySetting, fault: Callable[[int], Fault] | None, call: str
+) -> None:
+    faults: list[Fault] = []
+    if fault is not None:
+        faults = [fault(await _calls_of_a_healthy_attempt(tmp_path, policy, call))]
+    world = FaultWorld(tmp_path / "struck", policy, body=None if faults else _link)
+    await world.start()
+
+    report = await _attempt(world, world.worker(faults))
+
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED
+    assert world.repository.branch_names() == {"main"}
+    assert world.repository.head().commit == world.input
+    assert world.repository.tags() == {}
+    assert _directories(world) == []

@@ -1,0 +1,115 @@
+"""The failure tables of documents 001 and 002 and of the specification: what each step may do.
+
+Every step of an attempt is made to fail once; the row says what Conductor is told. A step that
+fails after the result exists never takes it back.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld
+
+from perago.adapters.memory.planned_faults import Answer, Fault, LoseRequest, Refuse
+from perago.app.authoring.guardrail_declaration import forbid_glob, require_file
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptStatus
+from perago.domain.authoring_errors import TaskFailed, TaskTerminalError
+from perago.domain.outcome import RefusedByHook
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.result_storage import RESULT_BYTES_MAX
+from perago.ports.errors import RequestRefusedError, UnavailableError
+
+FAILED = AttemptStatus.FAILED
+TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+COMPLETED = AttemptStatus.COMPLETED
+PLAIN, SETTLED = PolicySetting.HEAD_PARENT, PolicySetting.SETTLED
+MANY = range(1, 200)
+DOWN = UnavailableError("no answer")
+REFUSED = RequestRefusedError("refused")
+
+
+def _raise(error: Exception) -> Callable[[Path, int], None]:
+    def body(_workspace: Path, _run: int) -> None:
+        raise error
+
+    return body
+
+
+def _link(workspace: Path, _: int) -> None:
+    (workspace / "link").symlink_to("kept.txt")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step, how it is made to fail, and what the attempt ends as."""
+
+    step: str
+    status: AttemptStatus
+    faults: Sequence[Fault] = ()
+    policy: PolicySetting = PLAIN
+    spec: WorkspaceSpec = field(default_factory=lambda: WorkspaceSpec(prefix="data"))
+    body: Callable[[Path, int], None] | None = None
+    params: object = field(default_factory=dict[str, object])
+    result_bytes: int = 0
+    null_input: bool = False
+    runs: int = 1
+
+    def __str__(self) -> str:
+        return self.step
+
+
+def _guarded(**guardrails: object) -> WorkspaceSpec:
+    return WorkspaceSpec.model_validate({"prefix": "data", **guardrails})
+
+
+def _every(operation: str) -> list[Fault]:
+    return [LoseRequest(operation, nth) for nth in MANY]
+
+
+ROWS = [
+    Row("envelope", FAILED, null_input=True, runs=0),
+    Row("params", FAILED, params={"text": ["not a text"]}, runs=0),
+    Row("place", FAILED, [Refuse("repositories.read", DOWN)], runs=0),
+    Row("policy", FAILED, policy=SETTLED, runs=0),
+    Row("resume", FAILED, [Refuse("tags.read", DOWN)], SETTLED, runs=0),
+    Row("download", FAILED, [Refuse("objects.download", DOWN)], runs=0),
+    Row("pre guardrails", TERMINAL, spec=_guarded(pre=[require_file("absent")]), runs=0),
+    Row("body", FAILED, body=_raise(ValueError("any error"))),
+    Row("body, an author's failure", FAILED, body=_raise(TaskFailed("again"))),
+    Row("body, an author's terminal failure", TERMINAL, body=_raise(TaskTerminalError("never"))),
+    Row("post guardrails", FAILED, spec=_guarded(post=[forbid_glob("out.txt")])),
+    Row("diff", FAILED, body=_link),
+    Row("attempt fence before staging", FAILED, [Answer("queue.read_workflow", None)]),
+    Row("stage", FAILED, [Refuse("objects.upload", REFUSED)]),
+    Row("stage, a result too large", TERMINAL, (), SETTLED, result_bytes=RESULT_BYTES_MAX),
+    Row("decide", FAILED, _every("tags.create"), SETTLED),
+    Row("read head", FAILED, [Refuse("branches.head", DOWN, nth=2)]),
+    Row("attempt fence before the effect", FAILED, [Answer("queue.read_workflow", None, nth=2)]),
+    Row("effect", FAILED, [Answer("branches.merge", RefusedByHook("another hook"))]),
+    Row("settle", FAILED, _every("branches.merge")),
+    Row("complete", COMPLETED, _every("queue.complete")),
+    Row("read back", COMPLETED, [Refuse("queue.read_attempt", DOWN)]),
+    Row("clean staging", COMPLETED, [Refuse("branches.delete", REFUSED)]),
+]
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+async def test_a_failed_step_ends_the_attempt_as_its_row_says(tmp_path: Path, row: Row) -> None:
+    fenced = row.policy is SETTLED and row.step != "policy"
+    world = FaultWorld(tmp_path, row.policy, fenced, spec=row.spec, body=row.body)
+    world.params, world.result_text = row.params, "x" * row.result_bytes
+    if row.null_input:
+        await world.start(None)
+    else:
+        await world.start()
+
+    report = await world.attempt(world.worker(row.faults))
+
+    assert report is not None
+    assert report.update is not None
+    assert report.update.status is row.status, report.update.reason
+    assert (report.error is None) is (row.status is COMPLETED)
+    assert world.runs == row.runs
+    assert len(world.publications()) == (1 if row.status is COMPLETED else 0)
