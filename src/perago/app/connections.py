@@ -33,9 +33,24 @@ class ConductorConnection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TransferTerms:
+    """How object bytes travel, and where this host keeps what it has seen.
+
+    `requests_max` 0 leaves the bound to the transport; `cache_directory` None means beside the
+    workspaces.
+    """
+
+    route: str = "auto"
+    requests_max: int = 0
+    cache_directory: Path | None = None
+    cache_bytes_max: int = 10 * 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Connections:
     """The environment of a process; a part that is None is not there and must not be asked."""
 
     workspace_root: Path
     lakefs: LakeFSConnection | None = None
     conductor: ConductorConnection | None = None
+    transfer: TransferTerms = TransferTerms()

@@ -156,12 +156,12 @@ def _directories(
     return LocalAttemptDirectories(connections.workspace_root, clock, concurrency)
 
 
-def _pipeline(lakefs: LakeFSInstallation, concurrency: Concurrency) -> WorkspacePipeline:
-    from perago.adapters.local.workspace_pipeline import (  # noqa: PLC0415 - lazy
-        LocalWorkspacePipeline,
-    )
+def _pipeline(
+    connections: Connections, lakefs: LakeFSInstallation, concurrency: Concurrency
+) -> WorkspacePipeline:
+    from perago.app.pipeline_parts import open_pipeline  # noqa: PLC0415 - lazy
 
-    return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency)
+    return open_pipeline(connections, lakefs, concurrency)
 
 
 def _canary(lakefs: LakeFSInstallation, identities: Identities) -> Canary:
@@ -216,7 +216,7 @@ class Container(containers.DeclarativeContainer):
 
     lakefs = providers.Singleton(open_lakefs, connections.provided.lakefs)
     conductor = providers.Singleton(open_conductor, connections.provided.conductor)
-    pipeline = providers.Singleton(_pipeline, lakefs, concurrency)
+    pipeline = providers.Singleton(_pipeline, connections, lakefs, concurrency)
     canary = providers.Singleton(_canary, lakefs, identities)
     trust = providers.Singleton(_trust, lakefs, canary, concurrency)
     lakefs_ports = providers.Singleton(_lakefs_ports, lakefs, pipeline, trust)

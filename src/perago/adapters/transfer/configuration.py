@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+REQUESTS_CONCURRENT_MAX = 48
+
 
 class RouteChoice(StrEnum):
     """Which way object bytes take; `auto` asks the server what it can do."""
@@ -25,7 +27,7 @@ class TransferConfiguration:
     verify_tls: bool = True
     route: RouteChoice = RouteChoice.AUTO
     presigned_bytes_min: int = 4 * 1024 * 1024
-    requests_concurrent_max: int = 48
+    requests_concurrent_max: int = REQUESTS_CONCURRENT_MAX
     connect_seconds: float = 10.0
     answer_seconds: float = 60.0
     tries_max: int = 5

@@ -7,7 +7,12 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
+from perago.app.connections import (
+    ConductorConnection,
+    Connections,
+    LakeFSConnection,
+    TransferTerms,
+)
 from perago.app.settings.settings import Settings
 
 
@@ -17,6 +22,12 @@ def connections_of(settings: Settings) -> Connections:
         workspace_root=settings.workspace_root,
         lakefs=lakefs_connection(settings),
         conductor=conductor_connection(settings),
+        transfer=TransferTerms(
+            route=settings.transfer_route,
+            requests_max=settings.transfer_concurrency,
+            cache_directory=settings.cache_dir,
+            cache_bytes_max=settings.cache_size,
+        ),
     )
 
 
