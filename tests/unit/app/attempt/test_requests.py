@@ -1,0 +1,92 @@
+"""What one publication asks of the servers, by policy: the table in docs/protocol.md, counted."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld
+
+from perago.adapters.memory.planned_faults import ANY
+from perago.domain.publication_policy import PolicySetting
+
+ROOT = Path(__file__).parents[4]
+PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+COLUMNS: dict[str, tuple[PolicySetting, bool]] = {
+    "`head-parent`": (PolicySetting.HEAD_PARENT, False),
+    "`head-parent` + fence": (PolicySetting.HEAD_PARENT, True),
+    "`lineage`": (PolicySetting.LINEAGE, False),
+    "`lineage` + fence": (PolicySetting.LINEAGE, True),
+    "`settled`": (PolicySetting.SETTLED, True),
+}
+EXTRA_OF_SETTLED_MAX = 5
+CANARY = Counter(
+    {"branches.create": 2, "commits.commit": 1, "branches.merge": 2, "branches.delete": 2}
+)
+ONCE = Counter({"repositories.read": 1, "branches.head": 1})
+
+
+def _rows(heading: str) -> list[list[str]]:
+    """The cells of the first table below a heading."""
+    section = PROTOCOL.partition(f"## {heading}\n")[2]
+    table = re.search(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    assert table is not None
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[0].splitlines()]
+
+
+def _documented() -> dict[str, Counter[str]]:
+    head, _, *rows = _rows("A changed first attempt")
+    counts = {column: Counter[str]() for column in COLUMNS}
+    for row in rows:
+        cells = dict(zip(head, row, strict=True))
+        for column, count in counts.items():
+            count[cells["request"].strip("`")] += int(cells[column] or 0)
+    return {column: +count for column, count in counts.items()}
+
+
+def _change_one(workspace: Path, run: int) -> None:
+    (workspace / "kept.txt").write_text(f"changed by run {run}")
+
+
+async def _counted(root: Path, column: str) -> tuple[Counter[str], Counter[str]]:
+    """The calls of a process's first attempt, and of its second on the same repository."""
+    policy, fenced = COLUMNS[column]
+    world = FaultWorld(root, policy, fenced, body=_change_one)
+    worker = world.worker()
+    spent: list[Counter[str]] = []
+    for _ in range(2):
+        await world.start()
+        before = world.workers[0].calls.copy()
+        report = await world.attempt(worker)
+        assert report is not None
+        assert report.error is None
+        calls = world.workers[0].calls - before
+        del calls[ANY]
+        spent.append(calls)
+        world.input = world.repository.head().commit
+    return spent[0], spent[1]
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+async def test_the_table_of_requests_is_what_an_attempt_asks(tmp_path: Path, column: str) -> None:
+    first, second = await _counted(tmp_path, column)
+
+    assert second == _documented()[column]
+    assert first - second == ONCE + (CANARY if COLUMNS[column][1] else Counter())
+
+
+def test_settled_costs_at_most_five_requests_more_than_plain_head_parent() -> None:
+    documented = _documented()
+    extra = documented["`settled`"].total() - documented["`head-parent`"].total()
+    assert 0 < extra <= EXTRA_OF_SETTLED_MAX
+
+
+def test_the_documented_times_are_the_measured_ones() -> None:
+    measured: dict[str, dict[int, str]] = {}
+    path = ROOT / "benchmarks/results/publish.json"
+    for row in json.loads(path.read_text(encoding="utf-8")):
+        milliseconds = f"{row['seconds'] * 1000:.0f} ms"
+        measured.setdefault(f"`{row['subject']}`", {})[row["rtt_ms"]] = milliseconds
+    _, _, *rows = _rows("Time")
+    assert {row[0]: {0: row[1], 20: row[2]} for row in rows} == measured
