@@ -25,6 +25,7 @@ from perago.ports.concurrency import Concurrency
 from perago.ports.identities import Identities
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.lease import Lease
+from perago.ports.spark_workspace import SparkGateway
 from perago.ports.task_queue import PollRequest
 
 
@@ -43,6 +44,7 @@ class Surroundings:
     identities: Identities
     concurrency: Concurrency
     root: Path
+    spark_gateway: SparkGateway | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,7 @@ def attempt_worker(
         identities=around.identities,
         concurrency=around.concurrency,
         progress=progress,
+        spark_gateway=around.spark_gateway,
     )
     fence = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, around.identities)
     return AttemptWorker(world, by_name, settings, progress, fence)

@@ -56,6 +56,10 @@ if TYPE_CHECKING:
         workspace_local_path,
         workspace_upload_files,
     )
+    from perago.app.callbacks.run_with_callbacks import (
+        run_workspace_free_task_attempt,
+        run_workspace_task_attempt,
+    )
     from perago.app.settings.inherited_settings import ExecutionMode
     from perago.app.settings.runtime_config import (
         ConductorConfig,
@@ -83,6 +87,7 @@ if TYPE_CHECKING:
         TaskTerminalError,
     )
     from perago.domain.errors import PublishFenceError, StaleAttemptError
+    from perago.ports.spark_workspace import SparkWorkspace
 
 __all__ = [
     "ConductorConfig",
@@ -101,6 +106,7 @@ __all__ = [
     "RetryPolicy",
     "RuntimeConfig",
     "RuntimeConfigError",
+    "SparkWorkspace",
     "StagedWorkspace",
     "StaleAttemptError",
     "TaskControls",
@@ -138,6 +144,8 @@ __all__ = [
     "require_file",
     "require_glob",
     "restart_backoff_seconds",
+    "run_workspace_free_task_attempt",
+    "run_workspace_task_attempt",
     "staging_branch_name",
     "task",
     "worker_child_specs",
@@ -177,6 +185,9 @@ _HOMES = {
         "build_workspace_sync_plan workspace_delete_object_paths workspace_download_files "
         "workspace_local_path workspace_upload_files"
     ),
+    "perago.app.callbacks.run_with_callbacks": (
+        "run_workspace_free_task_attempt run_workspace_task_attempt"
+    ),
     "perago.app.settings.inherited_settings": "ExecutionMode",
     "perago.app.settings.runtime_config": (
         "ConductorConfig LakeFSConfig MetricsConfig RuntimeConfig load_runtime_config"
@@ -191,6 +202,7 @@ _HOMES = {
         "TaskInputError TaskTerminalError"
     ),
     "perago.domain.errors": "PublishFenceError StaleAttemptError",
+    "perago.ports.spark_workspace": "SparkWorkspace",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

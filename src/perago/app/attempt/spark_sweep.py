@@ -1,5 +1,8 @@
 """After a Spark body: what is on the private branch, what is litter, what should not be there.
 
+A file of our commit protocol counts only when the manifest of its job names it: a task that lost
+a race, or whose executor died, may have written one at any time before this.
+
 Bounded in memory: changes are read page by page, only the first offending names are kept.
 """
 
@@ -12,6 +15,7 @@ from perago.domain.prefix_projection import listing_prefix
 from perago.domain.references import BranchName, RepositoryId, WorkspaceReference
 from perago.domain.reserved_paths import is_reserved_object
 from perago.domain.spark_errors import PATHS_NAMED_MAX, OutsidePrefixError
+from perago.domain.spark_manifest import JobFiles, manifest_job, parse_manifest
 from perago.ports.commits import Change, ChangeKind
 from perago.ports.objects import DELETE_PATHS_MAX
 
@@ -45,14 +49,15 @@ async def sweep(world: World, repository: RepositoryId, branch: BranchName, pref
 
     Litter that the input commit has already is left as the body left it.
     """
-    swept, litter = Swept(), list[str]()
+    swept, litter, jobs = Swept(), list[str](), JobFiles()
     after = ""
     for _ in range(PAGES_MAX):
         page = await world.lakefs.commits.uncommitted_page(repository, branch, after=after)
         for change in page.changes:
-            if change.kind is ChangeKind.ADDED and is_job_litter(change.path):
+            added = change.kind is ChangeKind.ADDED
+            if added and is_job_litter(change.path):
                 litter.append(change.path)
-            else:
+            elif not (added and jobs.take(change.path)):
                 swept.count(change, prefix)
         if len(litter) > LITTER_KEPT_MAX or not page.more:
             await _delete(world, repository, branch, litter)
@@ -61,9 +66,34 @@ async def sweep(world: World, repository: RepositoryId, branch: BranchName, pref
         if not page.more:
             break
         after = page.changes[-1].path
+    await _settle_jobs(world, repository, branch, jobs, swept, prefix)
     if swept.foreign:
         raise OutsidePrefixError(prefix, swept.foreign)
     return swept
+
+
+async def _settle_jobs(
+    world: World,
+    repository: RepositoryId,
+    branch: BranchName,
+    jobs: JobFiles,
+    swept: Swept,
+    prefix: str,
+) -> None:
+    """Keep what manifests name; delete the rest and the manifests themselves."""
+    committed: dict[str, frozenset[str]] = {}
+    for job, path in jobs.manifests.items():
+        content = await world.lakefs.objects.read(repository, branch, path)
+        committed[job] = parse_manifest(content)
+    losers = list(jobs.losers(committed))
+    lost = set(losers)
+    for paths in jobs.files.values():
+        for path in paths:
+            if path not in lost:
+                swept.count(Change(path, ChangeKind.ADDED), prefix)
+    rest = [*losers, *jobs.manifests.values()]
+    await _delete(world, repository, branch, rest)
+    swept.litter += len(rest)
 
 
 async def _delete(
@@ -83,8 +113,10 @@ async def list_workspace(
     for _ in range(PAGES_MAX):
         page = await world.lakefs.objects.list_page(repository, ref, prefix=outer, after=after)
         for entry in page.entries:
-            if not is_reserved_object(entry.path) and not is_job_litter(entry.path):
-                found.append(entry.path[len(outer) :])
+            path = entry.path
+            hidden = is_reserved_object(path) or is_job_litter(path) or manifest_job(path)
+            if not hidden:
+                found.append(path[len(outer) :])
         if not page.more:
             break
         after = page.entries[-1].path

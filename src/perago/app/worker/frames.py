@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from perago.domain.attempt import AttemptSnapshot
+from perago.ports.spark_workspace import SparkPlace
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct("!I")
@@ -32,6 +33,7 @@ class RunBody:
     params: Mapping[str, Any]
     workspace: str | None
     worker_id: str = ""
+    spark: SparkPlace | None = None
     kind: Literal["run"] = "run"
 
 

@@ -1,0 +1,71 @@
+"""What fits together: pyspark, the Hadoop and Scala it bundles, Java, and the jars beside it.
+
+Compares texts that others found; starts nothing and reads no disk.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from perago.domain.spark_errors import SparkEnvironmentError
+
+JAVA_MINIMUM = {4: 17, 3: 8}
+PYSPARK_TRIED = ((4, 0), (4, 1), (4, 3))
+AWS_SDK = "2.35.4"
+_JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.]*)\.jar")
+_SCALA_JAR = re.compile(r".+_(?P<scala>2\.\d+)-\d.*\.jar")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFacts:
+    """What an installation is made of."""
+
+    pyspark: str
+    hadoop: str
+    scala: str
+    java: int | None
+
+
+def facts_of(pyspark: str, bundled: Iterable[str], java: int | None) -> SparkFacts:
+    """Read the versions off the names of the jars that pyspark bundles."""
+    found = dict(_named(name) for name in bundled)
+    scala = ".".join(found.get("scala-library", "").split(".")[:2])
+    return SparkFacts(pyspark, found.get("hadoop-client-api", ""), scala, java)
+
+
+def check_versions(facts: SparkFacts, jars: Iterable[str], *, needs_s3a: bool) -> None:
+    """Raise SparkEnvironmentError for the first thing that does not fit."""
+    major = int(facts.pyspark.partition(".")[0])
+    minimum = JAVA_MINIMUM.get(major, max(JAVA_MINIMUM.values()))
+    if facts.java is None or facts.java < minimum:
+        raise SparkEnvironmentError(
+            expected=f"Java {minimum} or newer for pyspark {facts.pyspark}",
+            found="no Java" if facts.java is None else f"Java {facts.java}",
+            remedy="install a JDK and set JAVA_HOME",
+        )
+    names = list(jars)
+    if needs_s3a:
+        _check_hadoop(facts, dict(_named(name) for name in names))
+    for name in names:
+        scala = _SCALA_JAR.fullmatch(name)
+        if scala is not None and scala["scala"] != facts.scala:
+            raise SparkEnvironmentError(
+                expected=f"jars for Scala {facts.scala}, as pyspark {facts.pyspark} has it",
+                found=name,
+                remedy="remove it, or take the one for this Scala",
+            )
+
+
+def _check_hadoop(facts: SparkFacts, versions: dict[str, str]) -> None:
+    found = versions.get("hadoop-aws")
+    if found != facts.hadoop:
+        raise SparkEnvironmentError(
+            expected=f"hadoop-aws {facts.hadoop}, the Hadoop of pyspark {facts.pyspark}",
+            found="no hadoop-aws" if found is None else f"hadoop-aws {found}",
+            remedy="run `perago spark jars`",
+        )
+
+
+def _named(jar: str) -> tuple[str, str]:
+    found = _JAR.fullmatch(jar)
+    return (jar, "") if found is None else (found["name"], found["version"])

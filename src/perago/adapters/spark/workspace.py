@@ -1,0 +1,108 @@
+"""The workspace of one Spark attempt, and the block in which its body runs.
+
+Leaving the block ends everything the body started: its job group and its streaming queries.
+"""
+
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+from perago.adapters.spark.configuration import SparkConfiguration
+from perago.adapters.spark.job_watch import JobWatch
+from perago.adapters.spark.paths import input_uri, output_uri
+from perago.adapters.spark.reader import WorkspaceReader
+from perago.adapters.spark.session import attempt_session
+from perago.domain.references import CommitId
+from perago.domain.spark_errors import OpenStreamError
+from perago.ports.spark_workspace import SparkPlace, SparkWorkspace, WriteMode
+
+Report = Callable[[str, Mapping[str, object]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkCall:
+    """Whose jobs these are, how a revoked attempt is noticed, and where progress goes."""
+
+    execution_id: str
+    description: str
+    cancelled: Callable[[], bool]
+    report: Report
+
+
+@contextmanager
+def open_workspace(
+    configuration: SparkConfiguration, place: SparkPlace, call: SparkCall
+) -> Generator[SparkWorkspace]:
+    """Open the place for one body; whatever it leaves running is ended and may be an error."""
+    session = attempt_session(configuration, place)
+    context = getattr(session, "sparkContext", None) if hasattr(session, "_jsc") else None
+    watch = JobWatch(context, call.execution_id, call.cancelled, call.report)
+    if context is not None:
+        context.setJobGroup(call.execution_id, call.description, interruptOnCancel=True)
+    follower = threading.Thread(target=watch.follow, daemon=True)
+    follower.start()
+    try:
+        yield SessionWorkspace(session, place)
+        _refuse_open_streams(session)
+    finally:
+        watch.end()
+        for query in session.streams.active:
+            query.stop()
+        if context is not None:
+            context.cancelJobGroup(call.execution_id)
+
+
+@final
+class SessionWorkspace(SparkWorkspace):
+    """A place seen through a session."""
+
+    def __init__(self, session: Any, place: SparkPlace) -> None:  # noqa: ANN401 - a pyspark session
+        self._session = session
+        self._place = place
+
+    @property
+    def spark(self) -> Any:  # noqa: ANN401 - a pyspark session
+        return self._session
+
+    @property
+    def read(self) -> WorkspaceReader:
+        return WorkspaceReader(self._session.read, self.uri)
+
+    @property
+    def input_ref(self) -> CommitId:
+        return self._place.input_ref
+
+    @property
+    def prefix(self) -> str:
+        return self._place.prefix
+
+    def table(self, path: str, *, format: str = "parquet") -> Any:  # noqa: ANN401, A002 - pyspark's
+        return self._session.read.format(format).load(self.uri(path))
+
+    def uri(self, path: str) -> str:
+        return input_uri(self._place, path)
+
+    def output(self, path: str) -> str:
+        return output_uri(self._place, path)
+
+    def write(
+        self,
+        df: Any,  # noqa: ANN401 - a pyspark data frame
+        path: str,
+        *,
+        mode: WriteMode = "overwrite",
+        partition_by: Sequence[str] = (),
+        format: str = "parquet",  # noqa: A002 - pyspark's own word
+    ) -> None:
+        writer = df.write.mode(mode).format(format)
+        if partition_by:
+            writer = writer.partitionBy(*partition_by)
+        writer.save(self.output(path))
+
+
+def _refuse_open_streams(session: Any) -> None:  # noqa: ANN401 - a pyspark session
+    active = [query.name or str(query.id) for query in session.streams.active]
+    if active:
+        raise OpenStreamError(active)
