@@ -1,0 +1,138 @@
+"""Attempt directories that bodies, crashes and older releases leave behind."""
+
+import json
+import os
+import stat
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
+from perago.adapters.filesystem.attempt_marker import StampedMarker, marker_text, read_marker
+from perago.adapters.memory.clock import START, VirtualClock
+from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
+from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.ports.attempt_directory import AttemptMarker
+
+MARKER = AttemptMarker(
+    AttemptSnapshot("w", "t", "ref", "clean", AttemptStatus.IN_PROGRESS, retry_count=1, seq=3),
+    ExecutionId("e1"),
+    "worker-1",
+)
+LEGACY = {
+    "execution_id": "e9",
+    "owner_pid": 2**22 + 1,
+    "owner_token": "x",
+    "owner_worker_id": "old",
+    "retry_count": 0,
+    "started_at": "2025-12-31T23:00:00",
+    "task_def_name": "clean",
+    "task_id": "t9",
+    "workflow_instance_id": "w9",
+}
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def directories(tmp_path: Path, clock: VirtualClock) -> LocalAttemptDirectories:
+    return LocalAttemptDirectories(tmp_path, clock, SequentialConcurrency())
+
+
+def legacy(root: Path, **fields: object) -> Path:
+    """A directory as 0.6.1 leaves it."""
+    directory = root / "task_id=t9-exec=e9"
+    directory.mkdir()
+    (directory / ATTEMPT_MARKER).write_text(json.dumps({**LEGACY, **fields}))
+    return directory
+
+
+async def test_what_0_6_1_left_is_found_by_its_age(
+    tmp_path: Path, directories: LocalAttemptDirectories
+) -> None:
+    directory = legacy(tmp_path)
+    assert await directories.leftovers(older_than_seconds=3601) == []
+    (leftover,) = await directories.leftovers(older_than_seconds=3600)
+    assert (leftover.path, leftover.age_seconds) == (directory, 3600)
+    await directories.remove(directory)
+    assert not directory.exists()
+
+
+async def test_what_a_living_0_6_1_works_in_is_left_alone(
+    tmp_path: Path, directories: LocalAttemptDirectories
+) -> None:
+    legacy(tmp_path, owner_pid=os.getpid())
+    assert await directories.leftovers(older_than_seconds=0) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"execution_id": 1}', "\\udcff"])
+async def test_an_unreadable_marker_stops_nobody(
+    tmp_path: Path, directories: LocalAttemptDirectories, text: str
+) -> None:
+    broken = tmp_path / "task_id=a-exec=b"
+    broken.mkdir()
+    (broken / ATTEMPT_MARKER).write_text(text)
+    directory = legacy(tmp_path)
+    found = await directories.leftovers(older_than_seconds=0)
+    assert [leftover.path for leftover in found] == [directory]
+
+
+async def test_a_marker_planted_deeper_directs_nobody(
+    tmp_path: Path, directories: LocalAttemptDirectories
+) -> None:
+    directory = await directories.create(MARKER)
+    planted = directory / "task_id=x-exec=y"
+    planted.mkdir()
+    (planted / ATTEMPT_MARKER).write_text(json.dumps(LEGACY))
+    (tmp_path / "task_id=link-exec=z").symlink_to(planted)
+    assert await directories.leftovers(older_than_seconds=0) == []
+
+
+async def test_a_directory_that_a_body_closed_is_removed_nevertheless(
+    directories: LocalAttemptDirectories,
+) -> None:
+    directory = await directories.create(MARKER)
+    closed = directory / "closed" / "deeper"
+    closed.mkdir(parents=True)
+    (closed / "file").write_bytes(b"x")
+    closed.chmod(stat.S_IRUSR)
+    closed.parent.chmod(0)
+    await directories.remove(directory)
+    assert not directory.exists()
+
+
+async def test_removal_does_not_follow_links_out(
+    tmp_path: Path, directories: LocalAttemptDirectories
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_bytes(b"x")
+    directory = await directories.create(MARKER)
+    (directory / "link").symlink_to(outside)
+    await directories.remove(directory)
+    assert (outside / "precious").exists()
+
+
+async def test_the_oldest_leftover_comes_first(
+    tmp_path: Path, directories: LocalAttemptDirectories
+) -> None:
+    for number, hour in enumerate((22, 20, 21)):
+        directory = tmp_path / f"task_id=t-exec={number}"
+        directory.mkdir()
+        fields = {**LEGACY, "started_at": f"2025-12-31T{hour}:00:00"}
+        (directory / ATTEMPT_MARKER).write_text(json.dumps(fields))
+    found = await directories.leftovers(older_than_seconds=0)
+    assert [leftover.path.name[-1] for leftover in found] == ["1", "2", "0"]
+
+
+def test_a_marker_reads_back_and_keeps_the_keys_of_0_6_1() -> None:
+    stamped = StampedMarker(replace(MARKER, staging_branch="b", repository="r"), 7, START, 1, 2)
+    text = marker_text(stamped)
+    assert read_marker(text) == stamped
+    assert set(LEGACY) <= set(json.loads(text))
+    assert list(json.loads(text)) == sorted(json.loads(text))
