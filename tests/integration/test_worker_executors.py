@@ -13,7 +13,7 @@ import pytest
 from tests.contract.task_bodies import body_environment, call_of, process_body
 
 from perago.adapters.system.clock import SystemClock
-from perago.app.worker.body_observer import NobodyObserves
+from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker.executor import ExecutorProgram, ExecutorStartError
 from perago.app.worker.executor_environment import executor_environment
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings

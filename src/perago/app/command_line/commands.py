@@ -18,6 +18,7 @@ class CommandRow:
 COMMANDS = (
     CommandRow("check", "check:check", "Validate task modules and local runtime config."),
     CommandRow("extract", "extract:extract", "Write the Conductor TaskDef of one task module."),
+    CommandRow("start", "start:start", "Run a worker for task modules."),
     CommandRow("register", "register:register", "Create or update TaskDefs on Conductor."),
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
     CommandRow("forget", "forget:forget", "Remove the decisions of a task."),

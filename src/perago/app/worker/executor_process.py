@@ -23,8 +23,8 @@ from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.failure import failure_reason
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker import frames
-from perago.app.worker.body_observer import NobodyObserves
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
 from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
@@ -142,6 +142,7 @@ class ExecutorProcess:
             execution_id=ExecutionId(frame.execution_id),
             params=frame.params,
             workspace=None if frame.workspace is None else Path(frame.workspace),
+            spark=frame.spark,
         )
         self._cancel = CancelSignal()
         around = BodySurroundings(ChannelObserver(self._channel), frame.worker_id, self._cancel)

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
+from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
 from perago.app.worker import frames
-from perago.app.worker.body_observer import BodyObserver, NobodyObserves
+from perago.app.worker.bodies import SlotFacts
 from perago.app.worker.executor import (
     Executor,
     ExecutorListener,
@@ -35,16 +36,6 @@ from perago.ports.task_body import (
 INTERRUPT_SECONDS_MAX = 2.0
 CLOSE_SECONDS_MAX = 2.0
 EndFrame: TypeAlias = frames.Returned | frames.Raised | frames.Cancelled
-
-
-@dataclass(frozen=True, slots=True)
-class SlotFacts:
-    """One slot as an operator sees it."""
-
-    slot: int
-    pid: int | None
-    execution_id: str | None
-    task_name: str | None
 
 
 @dataclass(slots=True, eq=False)
@@ -81,12 +72,16 @@ class ProcessBody(TaskBody):
         self._idle: asyncio.Queue[_Slot] = asyncio.Queue()
         self._restarts: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
-        self.on_change: Callable[[], None] = lambda: None
+        self._changed: Callable[[], None] = lambda: None
 
     @property
     def ready(self) -> int:
         """Executors that live, busy ones included."""
         return sum(slot.executor is not None for slot in self._slots)
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """Tell when an executor comes or goes."""
+        self._changed = tell
 
     def facts(self) -> list[SlotFacts]:
         """Every slot as it is now."""
@@ -197,7 +192,7 @@ class ProcessBody(TaskBody):
         slot.call, slot.ended = None, None
         if slot.executor is not None and not slot.executor.exited.done():
             self._idle.put_nowait(slot)
-        self.on_change()
+        self._changed()
 
     async def _start(self, slot: _Slot) -> None:
         listener = ExecutorListener(
@@ -209,7 +204,7 @@ class ProcessBody(TaskBody):
         executor.exited.add_done_callback(lambda _: self._exited(slot, executor))
         self._observer.executor(slot.number, "executor started", {"pid": executor.pid})
         self._idle.put_nowait(slot)
-        self.on_change()
+        self._changed()
 
     def _exited(self, slot: _Slot, executor: Executor) -> None:
         """Start the next executor, at once when we ended this one, else after a pause."""
@@ -217,7 +212,7 @@ class ProcessBody(TaskBody):
             slot.executor = None
         facts = {"pid": executor.pid, "how": executor.death()}
         self._observer.executor(slot.number, "executor ended", facts)
-        self.on_change()
+        self._changed()
         if self._closing.is_set():
             return
         if slot.call is None and slot.ended is None and slot.crashes == 0:
@@ -280,7 +275,13 @@ class ProcessBody(TaskBody):
 def _run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
     workspace = None if call.workspace is None else str(call.workspace)
     return frames.RunBody(
-        call.execution_id, call.task_name, call.attempt, call.params, workspace, worker_id
+        execution_id=call.execution_id,
+        task_name=call.task_name,
+        attempt=call.attempt,
+        params=call.params,
+        workspace=workspace,
+        worker_id=worker_id,
+        spark=call.spark,
     )
 
 

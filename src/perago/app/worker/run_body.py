@@ -12,7 +12,8 @@ from perago.app.authoring.failure import error_is_terminal, failure_reason
 from perago.app.authoring.invocation import invoke_body
 from perago.app.authoring.metric_recorder import TaskAttemptMetricContext
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.worker.body_observer import BodyObserver, NobodyObserves
+from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
+from perago.app.worker.body_workspace import body_workspace
 from perago.app.worker.calling_recorder import CallingRecorder
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned
 
@@ -42,8 +43,8 @@ def run_body(
 
     recorder = CallingRecorder(take, _metric_context(call, around.worker_id))
     try:
-        with running(attempt):
-            return BodyReturned(invoke_body(task, call.params, call.workspace, metrics=recorder))
+        with running(attempt), body_workspace(call, attempt) as workspace:
+            return BodyReturned(invoke_body(task, call.params, workspace, metrics=recorder))
     except BodyCancelled:
         raise
     except SystemExit as error:

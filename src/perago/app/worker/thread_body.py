@@ -4,12 +4,14 @@ A thread cannot be killed: a body that is stopped is told so, abandoned, and its
 """
 
 import asyncio
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.worker.body_observer import BodyObserver, NobodyObserves
+from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
+from perago.app.worker.bodies import SlotFacts
 from perago.app.worker.first_of import first_of
 from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.app.worker.stop_orders import StopOrders
@@ -27,11 +29,39 @@ class ThreadBody(TaskBody):
         *,
         observer: BodyObserver | None = None,
         worker_id: str = "",
+        slots: int = 1,
     ) -> None:
         self._tasks = tasks
         self._observer = NobodyObserves() if observer is None else observer
         self._worker_id = worker_id
         self._orders = StopOrders()
+        self._slots = slots
+        self._running: list[BodyCall] = []
+
+    @property
+    def ready(self) -> int:
+        """As many as were asked for: threads need no preparation."""
+        return self._slots
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """Nothing changes here."""
+
+    def facts(self) -> Sequence[SlotFacts]:
+        """The bodies that run."""
+        pid = os.getpid()
+        return [
+            SlotFacts(number, pid, call.execution_id, call.task_name)
+            for number, call in enumerate(self._running, start=1)
+        ]
+
+    async def start(self) -> None:
+        """Nothing to make ready."""
+
+    async def close(self) -> None:
+        """Threads that still run are daemons of nobody; the process ends them."""
+
+    def dump_stacks(self) -> None:
+        """The stacks are this process's own."""
 
     def stop(self, execution_id: ExecutionId, reason: str) -> None:
         """End one body; its thread may go on, nobody listens to it."""
@@ -48,10 +78,12 @@ class ThreadBody(TaskBody):
         with self._orders.for_execution(call.execution_id) as order:
             if order.done():
                 return BodyStopped(order.result())
+            self._running.append(call)
             work = asyncio.create_task(
                 asyncio.to_thread(run_body, self._tasks[call.task_name], call, around)
             )
             await first_of(work, order, seconds_max=call.seconds_max or None)
+            self._running.remove(call)
             if work.done() and not order.done():
                 return work.result()
             cancel.set()

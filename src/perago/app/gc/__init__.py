@@ -1,0 +1,1 @@
+"""Garbage collection: what crashed attempts left on this disk and in lakeFS."""

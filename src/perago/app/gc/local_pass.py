@@ -1,0 +1,40 @@
+"""One pass over attempt directories whose owners are gone; one failure never stops it.
+
+Which may go is the domain's decision; when a pass runs is the worker's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from perago.domain.retention import Keep, Owner, RetentionTimes, judge_attempt_directory
+from perago.ports.attempt_directory import AttemptDirectories
+from perago.ports.errors import WorldError
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPass:
+    """What went, and what could not."""
+
+    removed: Sequence[Path]
+    failed: Sequence[tuple[Path, str]]
+
+
+async def sweep_directories(directories: AttemptDirectories, *, dry_run: bool = False) -> LocalPass:
+    """Remove every directory that nobody holds."""
+    removed: list[Path] = []
+    failed: list[tuple[Path, str]] = []
+    for leftover in await directories.leftovers(older_than_seconds=0):
+        age = timedelta(seconds=leftover.age_seconds)
+        verdict = judge_attempt_directory(Owner.GONE, age, RetentionTimes())
+        if isinstance(verdict, Keep):
+            continue
+        try:
+            if not dry_run:
+                await directories.remove(leftover.path)
+        except (WorldError, OSError) as error:
+            failed.append((leftover.path, str(error)))
+        else:
+            removed.append(leftover.path)
+    return LocalPass(removed, failed)

@@ -1,0 +1,116 @@
+"""The log lines of attempts and of their bodies: start, phases, end, traceback, output.
+
+Writes to Python's logging with the ids of the attempt; files and formats are not known here.
+"""
+
+import logging
+import traceback
+from collections.abc import Mapping
+from typing import final
+
+from perago.app.attempt.complete import Recorded
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.failure import error_code
+from perago.app.telemetry.body_observer import BodyObserver
+from perago.app.telemetry.listeners import AttemptListener, facts_of, write
+from perago.domain.attempt_fence import Stale
+from perago.ports.progress import Phase
+from perago.ports.task_body import BodyCall
+
+LOGGER = logging.getLogger("perago.attempt")
+TASK_LOGGER = logging.getLogger("perago.task")
+EXECUTOR_LOGGER = logging.getLogger("perago.executor")
+TOLD_AT_THE_END = frozenset({Phase.ENDED, Phase.COMPLETED})
+
+
+@final
+class AttemptLog(AttemptListener):
+    """One line a step, one for the end."""
+
+    def phase(
+        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """Warnings stand out; the end is told with its report."""
+        if phase in TOLD_AT_THE_END:
+            return
+        level = logging.WARNING if phase is Phase.WARNED else logging.INFO
+        if not LOGGER.isEnabledFor(level):
+            return
+        told = {"phase": str(phase), "seconds": round(seconds, 6), **facts}
+        if phase is Phase.STARTED:
+            told["queue_wait_ms"] = dispatch.record.queue_wait_ms
+        write(LOGGER, level, f"attempt {phase}", facts_of(dispatch) | told)
+
+    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+        """The body is being stopped."""
+        facts = {"field": stale.field, "expected": stale.expected, "found": stale.found}
+        write(LOGGER, logging.WARNING, "attempt lost", facts_of(dispatch) | facts)
+
+    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+        """Outcome, reason, traceback."""
+        facts: dict[str, object] = {
+            "status": str(report.update.status) if report.update else "not sent",
+            "recorded": str(report.recorded),
+            "seconds": round(seconds, 6),
+        }
+        level = logging.INFO
+        if report.error is not None:
+            level = logging.WARNING
+            facts["reason"] = report.update.reason if report.update else str(report.error)
+            facts["code"] = error_code(report.error)
+            facts["traceback"] = _traceback(report.error)
+        if report.recorded is not Recorded.RECORDED:
+            level = logging.WARNING
+        write(LOGGER, level, "attempt ended", facts_of(dispatch) | facts)
+
+    def warned(self, text: str, why: str) -> None:
+        """Once, without an attempt."""
+        write(LOGGER, logging.WARNING, text, {"error": why})
+
+
+@final
+class BodyLog(BodyObserver):
+    """What bodies print and log, with the ids of their attempt."""
+
+    def output(self, call: BodyCall | None, stream: str, line: str) -> None:
+        """One line that was printed."""
+        level = logging.INFO if stream == "stdout" else logging.WARNING
+        write(TASK_LOGGER, level, line, _ids(call) | {"stream": stream})
+
+    def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
+        """One record, at its own level."""
+        write(TASK_LOGGER, level, text, _ids(call) | {"task_logger": logger})
+
+    def sampled(
+        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
+        """Not for the log."""
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """How far a body is."""
+        write(TASK_LOGGER, logging.INFO, message, _ids(call) | {"progress": dict(facts)})
+
+    def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
+        """An executor comes or goes."""
+        level = logging.INFO if event == "executor started" else logging.WARNING
+        write(EXECUTOR_LOGGER, level, event, {"slot": slot, **facts})
+
+
+def _traceback(error: Exception) -> str:
+    """The body's own traceback where there is one, else ours."""
+    notes = [note for note in getattr(error, "__notes__", ()) if note]
+    return "\n".join(notes) or "".join(traceback.format_exception(error))
+
+
+def _ids(call: BodyCall | None) -> dict[str, object]:
+    if call is None:
+        return {}
+    return {
+        "task_name": call.task_name,
+        "workflow_id": call.attempt.workflow_id,
+        "task_id": call.attempt.task_id,
+        "reference_name": call.attempt.reference_name,
+        "retry_count": call.attempt.retry_count,
+        "execution_id": call.execution_id,
+    }

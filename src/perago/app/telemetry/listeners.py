@@ -1,0 +1,88 @@
+"""Who hears of attempts: logs, metrics, spans. Listeners never raise and never decide."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol, final
+
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.domain.attempt_fence import Stale
+from perago.ports.progress import Phase
+
+
+class AttemptListener(Protocol):
+    """Hears how attempts go."""
+
+    def phase(
+        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """One step ended, so many seconds after the one before."""
+        ...
+
+    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+        """A heartbeat found out that the attempt no longer counts."""
+        ...
+
+    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+        """An attempt is over."""
+        ...
+
+    def warned(self, text: str, why: str) -> None:
+        """Something went wrong that ends nothing."""
+        ...
+
+
+@final
+class Listeners(AttemptListener):
+    """Tells several; the failure of one is the problem of none."""
+
+    def __init__(self, listeners: Sequence[AttemptListener]) -> None:
+        self._listeners = listeners
+
+    def phase(
+        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """Tell each."""
+        for each in self._listeners:
+            with suppress(Exception):
+                each.phase(dispatch, phase, facts, seconds)
+
+    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+        """Tell each."""
+        for each in self._listeners:
+            with suppress(Exception):
+                each.lost(dispatch, stale)
+
+    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+        """Tell each."""
+        for each in self._listeners:
+            with suppress(Exception):
+                each.ended(dispatch, report, seconds)
+
+    def warned(self, text: str, why: str) -> None:
+        """Tell each."""
+        for each in self._listeners:
+            with suppress(Exception):
+                each.warned(text, why)
+
+
+def facts_of(dispatch: Dispatch) -> dict[str, object]:
+    """The ids by which one attempt is found in every place that knows it."""
+    attempt = dispatch.attempt
+    facts: dict[str, object] = {
+        "task_name": attempt.task_type,
+        "workflow_id": attempt.workflow_id,
+        "task_id": attempt.task_id,
+        "reference_name": attempt.reference_name,
+        "retry_count": attempt.retry_count,
+        "execution_id": dispatch.execution_id,
+    }
+    if dispatch.traceparent is not None:
+        facts["traceparent"] = dispatch.traceparent
+    return facts
+
+
+def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, object]) -> None:
+    """One line: what happened, and what is known of it under the one name our formatter reads."""
+    logger.log(level, event, extra={"perago": dict(facts)})

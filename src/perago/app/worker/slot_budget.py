@@ -1,0 +1,67 @@
+"""How many attempts may be polled: one for each slot that is ready and has none.
+
+Takers are served in the order in which they came. Knows no slot itself.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import final
+
+
+@final
+class SlotBudget:
+    """Counts what is taken against what is ready now."""
+
+    def __init__(self, ready: Callable[[], int]) -> None:
+        self._ready = ready
+        self._taken = 0
+        self._waiting = 0
+        self._turn = asyncio.Lock()
+        self._changed = asyncio.Event()
+
+    @property
+    def free(self) -> int:
+        """Slots that nobody has taken; never below zero."""
+        return max(self._ready() - self._taken, 0)
+
+    @property
+    def taken(self) -> int:
+        """Slots that are taken."""
+        return self._taken
+
+    @property
+    def waiting(self) -> int:
+        """Takers that wait for a slot."""
+        return self._waiting
+
+    def take_free(self, most: int) -> int:
+        """Take up to `most` slots now, none when others wait or nothing is free."""
+        if self._waiting:
+            return 0
+        taken = min(most, self.free)
+        self._taken += taken
+        return taken
+
+    async def take(self, most: int) -> int:
+        """Wait for a free slot, then take up to `most` of them."""
+        self._waiting += 1
+        try:
+            async with self._turn:
+                while self.free == 0:
+                    self._changed.clear()
+                    await self._changed.wait()
+                taken = min(most, self.free)
+                self._taken += taken
+                return taken
+        finally:
+            self._waiting -= 1
+
+    def give_back(self, count: int) -> None:
+        """Let slots go."""
+        assert 0 <= count <= self._taken, f"{count} of {self._taken} slots cannot be given back"
+        self._taken -= count
+        self._changed.set()
+
+    def changed(self) -> None:
+        """The number of ready slots may have changed."""
+        self._changed.set()

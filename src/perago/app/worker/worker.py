@@ -1,0 +1,226 @@
+"""The life of a worker: make bodies ready, poll, drain, and say how it ended.
+
+Owns the order of things; polling, attempts and bodies each know their own part. Started by
+`perago start` and by tests.
+"""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import final
+
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.telemetry.listeners import facts_of, write
+from perago.app.worker.attempts import Attempts, AttemptTools
+from perago.app.worker.first_of import first_of
+from perago.app.worker.polling import PolledType, Poller, PollTools
+from perago.app.worker.signals import SignalAnswers, answered_signals
+from perago.app.worker.slot_budget import SlotBudget
+from perago.app.worker.worker_parts import WorkerParts
+from perago.ports.errors import OutcomeUnknownError, UnavailableError
+
+LOGGER = logging.getLogger("perago.worker")
+DRAINING = "worker draining"
+BEAT_SECONDS = 1.0
+BEATS_MISSED_MAX = 15
+
+
+class WorkerPhase(StrEnum):
+    """Where a worker is in its life."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    DRAINING = "draining"
+    ENDED = "ended"
+
+
+class WorkerEnd(StrEnum):
+    """How a worker ended."""
+
+    DRAINED = "drained"
+    ABORTED = "aborted"
+    BROKEN = "broken"
+
+
+@final
+class Worker:
+    """One parent: `run` returns when it has ended."""
+
+    def __init__(self, parts: WorkerParts) -> None:
+        self._parts = parts
+        self.phase = WorkerPhase.STARTING
+        self._draining = asyncio.Event()
+        self._aborting = asyncio.Event()
+        self._broken: BaseException | None = None
+        self._last_signal: signal.Signals | None = None
+        self._beat_at = parts.world.clock.monotonic()
+        self.budget = SlotBudget(lambda: parts.bodies.ready)
+        parts.bodies.on_change(self.budget.changed)
+        self.attempts = Attempts(
+            AttemptTools(
+                world=parts.world,
+                bodies=parts.bodies,
+                tasks=parts.tasks,
+                settings=parts.settings,
+                listener=parts.listener,
+                free_slot=lambda: self.budget.give_back(1),
+                ended=self._attempt_ended,
+                broken=self._break,
+            )
+        )
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the loop still turns."""
+        missed = (self._parts.world.clock.monotonic() - self._beat_at) / BEAT_SECONDS
+        return missed < BEATS_MISSED_MAX and self._broken is None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether new attempts are taken: running, executors live, services answer."""
+        parts = self._parts
+        gates = (parts.conductor_gate, parts.lakefs_gate)
+        answering = all(gate is None or gate.breaker.closed for gate in gates)
+        return self.phase is WorkerPhase.RUNNING and parts.bodies.ready > 0 and answering
+
+    @property
+    def exit_signal(self) -> signal.Signals | None:
+        """The signal that asked for the end."""
+        return self._last_signal
+
+    def drain(self) -> None:
+        """Take nothing new, end what runs."""
+        self._draining.set()
+
+    async def run(self) -> WorkerEnd:
+        """Live: from the first executor to the last."""
+        parts = self._parts
+        with answered_signals(SignalAnswers(self._signalled, self._dump)):
+            try:
+                await self._make_ready()
+                return await self._work()
+            finally:
+                self.phase = WorkerPhase.ENDED
+                await parts.bodies.close()
+
+    async def _make_ready(self) -> None:
+        """Executors import their tasks while the parent asks its questions."""
+        starting = asyncio.create_task(self._parts.bodies.start())
+        try:
+            for look in self._parts.before_polling:
+                await look()
+        finally:
+            await asyncio.wait({starting})
+        starting.result()
+
+    async def _work(self) -> WorkerEnd:
+        self.phase = WorkerPhase.RUNNING
+        write(LOGGER, logging.INFO, "worker started", self._started_facts())
+        self._parts.started()
+        pollers = [asyncio.create_task(self._poller(each).run()) for each in self._parts.types]
+        aside = [asyncio.create_task(self._beat())]
+        aside += [asyncio.create_task(each()) for each in self._parts.periodic]
+        for task in (*pollers, *aside):
+            task.add_done_callback(self._watch)
+        await self._draining.wait()
+        end = await self._drain(pollers)
+        for task in aside:
+            task.cancel()
+        await asyncio.wait(aside)
+        write(LOGGER, logging.INFO, f"worker {end}", {"worker_id": self._parts.settings.worker_id})
+        return end
+
+    def _poller(self, polled: PolledType) -> Poller:
+        parts = self._parts
+        tools = PollTools(
+            queue=parts.world.queue,
+            clock=parts.world.clock,
+            budget=self.budget,
+            breaker=parts.conductor_gate.breaker,
+            worker_id=parts.settings.worker_id,
+            draining=self._draining,
+            take=self.attempts.begin,
+        )
+        return Poller(polled, tools)
+
+    async def _drain(self, pollers: Sequence["asyncio.Task[None]"]) -> WorkerEnd:
+        """Finish within the grace, abandon what is left, settle what was decided."""
+        self.phase = WorkerPhase.DRAINING
+        parts = self._parts
+        running = [facts_of(each) for each in self.attempts.running]
+        facts = {"grace_seconds": parts.grace_seconds, "running": running}
+        write(LOGGER, logging.INFO, "worker draining", facts)
+        aborting = asyncio.ensure_future(self._aborting.wait())
+        ending = asyncio.ensure_future(self._end_attempts(pollers))
+        await first_of(ending, aborting, seconds_max=parts.grace_seconds)
+        if not ending.done():
+            # Heartbeats go on, and an attempt that has decided comes to its end.
+            parts.bodies.stop_all(DRAINING)
+            await first_of(ending, aborting, seconds_max=parts.settle_seconds)
+        for task in (ending, aborting):
+            task.cancel()
+        if self._broken is not None:
+            return WorkerEnd.BROKEN
+        return WorkerEnd.DRAINED if ending.done() and not ending.cancelled() else WorkerEnd.ABORTED
+
+    async def _end_attempts(self, pollers: Sequence["asyncio.Task[None]"]) -> None:
+        await asyncio.wait(pollers)  # what their last polls bring is run as well
+        await self.attempts.all_ended()
+        await self.attempts.nothing_aside()
+
+    async def _beat(self) -> None:
+        while True:
+            self._beat_at = self._parts.world.clock.monotonic()
+            self._parts.beat()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def _attempt_ended(self, dispatch: Dispatch, report: AttemptReport) -> None:
+        """An attempt that a service failed makes us look before the next poll."""
+        gate = self._parts.lakefs_gate
+        if gate is None or not dispatch.task.has_workspace:
+            return
+        if isinstance(report.error, UnavailableError | OutcomeUnknownError):
+            pause = gate.breaker.failed(str(report.error))
+            facts = {"pause_seconds": round(pause, 3), "error": str(report.error)}
+            write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
+
+    def _signalled(self, number: signal.Signals) -> None:
+        write(LOGGER, logging.INFO, f"worker got {number.name}", {})
+        self._last_signal = number
+        if self._draining.is_set():
+            self._aborting.set()
+            self._parts.bodies.stop_all("worker aborted")
+        self._draining.set()
+
+    def _dump(self) -> None:
+        """Which slot runs what, and which attempts are under way."""
+        self._parts.bodies.dump_stacks()
+        slots = [
+            {"slot": each.slot, "pid": each.pid, "execution_id": each.execution_id}
+            for each in self._parts.bodies.facts()
+        ]
+        running = [facts_of(each) for each in self.attempts.running]
+        facts = {"slots": slots, "running": running, "phase": str(self.phase)}
+        write(LOGGER, logging.WARNING, "worker state", facts)
+
+    def _watch(self, task: "asyncio.Task[None]") -> None:
+        """A part that ends with an error has broken the worker."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._break(error)
+
+    def _break(self, error: BaseException) -> None:
+        self._broken = error
+        LOGGER.critical("worker broken", exc_info=error)
+        self._draining.set()
+
+    def _started_facts(self) -> dict[str, object]:
+        parts = self._parts
+        return {
+            "worker_id": parts.settings.worker_id,
+            "tasks": [each.name for each in parts.types],
+            "slots": parts.bodies.ready,
+            "termination_grace_period_seconds": parts.termination_seconds,
+        }
