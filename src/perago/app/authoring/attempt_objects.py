@@ -36,17 +36,22 @@ class TaskExecutionContext:
 
 def staging_branch_name(task: object) -> str:
     """Name the staging branch of an execution given as an object."""
-    snapshot = AttemptSnapshot(
+    execution_id = ExecutionId(str(_required(task, "execution_id")))
+    return staging.staging_branch_name(snapshot_of(task), execution_id)
+
+
+def snapshot_of(task: object) -> AttemptSnapshot:
+    """The attempt that an object describes."""
+    return AttemptSnapshot(
         workflow_id=str(_required(task, "workflow_instance_id")),
         task_id=str(_required(task, "task_id")),
         reference_name=str(_required(task, "reference_task_name")),
-        task_type="",
-        status=AttemptStatus.IN_PROGRESS,
+        task_type=str(getattr(task, "task_def_name", "")),
+        status=AttemptStatus(str(getattr(task, "status", AttemptStatus.IN_PROGRESS))),
         retry_count=_required(task, "retry_count"),
         seq=_required(task, "seq"),
         iteration=_required(task, "iteration"),
     )
-    return staging.staging_branch_name(snapshot, ExecutionId(str(_required(task, "execution_id"))))
 
 
 def assert_current_attempt_snapshot(task: object, fresh: object) -> None:
