@@ -22,7 +22,9 @@ _starting = threading.Lock()
 def attempt_session(configuration: SparkConfiguration, place: SparkPlace) -> Any:  # noqa: ANN401
     """A session for one attempt, with the keys of its repository in Hadoop's configuration."""
     with _starting:
-        root = _active_session() or _start(configuration, needs_s3a=place.gateway is not None)
+        root = _active_session() or start_session(
+            configuration, needs_s3a=place.gateway is not None
+        )
     session = root.newSession()
     if place.gateway is not None:
         _set_keys(session, repository_options(place.repository, place.gateway))
@@ -43,7 +45,8 @@ def _default_session(kind: Any) -> Any:  # noqa: ANN401 - pyspark stays inside t
     return session if alive else None
 
 
-def _start(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:  # noqa: ANN401
+def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:  # noqa: ANN401
+    """Start the session of this process; raises when the machine or the master cannot."""
     from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second
 
     jars = found_jars(configuration.cache)
