@@ -129,7 +129,8 @@ def _banners(source: Source) -> Iterator[str]:
 
 
 def _imported_fakes(source: Source) -> Iterator[str]:
-    allowed = source.is_under("src/perago/adapters") or source.stem in {"container", "testing"}
+    places = "src/perago/adapters", "src/perago/testing"
+    allowed = source.is_under(*places) or source.stem == "container"
     if source.is_under("src/perago") and not allowed:
         for line, name in source.imports():
             if name.startswith("perago.adapters.memory"):

@@ -116,6 +116,7 @@ class WorkflowRun:
     status: WorkflowStatus = WorkflowStatus.RUNNING
     reason: str | None = None
     output_data: Mapping[str, object] = field(default_factory=dict[str, object])
+    variables: dict[str, object] = field(default_factory=dict[str, object])
     rows: dict[str, TaskRow] = field(default_factory=dict[str, TaskRow])
 
     @property

@@ -3,7 +3,7 @@
 Finds and stores; which change follows from which is decided elsewhere.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from random import Random
 from uuid import UUID
@@ -100,5 +100,8 @@ class ConductorState:
 
     def next_due_ms(self) -> int | None:
         """When the next queued row may be polled; None when every queue is empty."""
-        times = [place[0] for queue in self._queues.values() for place in queue.values()]
-        return min(times, default=None)
+        return min(self.queued_times_ms(), default=None)
+
+    def queued_times_ms(self) -> Iterator[int]:
+        """When each queued row may be polled."""
+        return (place[0] for queue in self._queues.values() for place in queue.values())

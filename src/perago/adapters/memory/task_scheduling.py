@@ -117,7 +117,7 @@ def find_document(run: WorkflowRun, name: str) -> Document | None:
             "workflowType": run.definition["name"],
             "version": run.definition["version"],
             "reasonForIncompletion": run.reason,
-            "variables": {},
+            "variables": run.variables,
         }
     row = run.newest_by_name(name)
     if row is None:

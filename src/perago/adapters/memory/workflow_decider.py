@@ -65,6 +65,8 @@ def _decide(state: ConductorState, run: WorkflowRun) -> None:
         forgiven += settle_failures(state, run)
     except WorkflowEnds as end:
         end_workflow(state, run, end.status, end.reason)
+        if end.output is not None:
+            run.output_data = end.output
         return
     if done and _newest_passed(run):
         for row, status in forgiven:

@@ -17,10 +17,13 @@ CHILD_ID = "subWorkflowId"
 class WorkflowEnds(Exception):  # noqa: N818 - a signal inside the server, no error
     """Deciding found that the workflow is over."""
 
-    def __init__(self, status: WorkflowStatus, reason: str) -> None:
+    def __init__(
+        self, status: WorkflowStatus, reason: str, output: Mapping[str, object] | None = None
+    ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
+        self.output = output
 
 
 def end_workflow(

@@ -10,6 +10,7 @@ from typing import TypeAlias, cast
 from perago.adapters.memory.conductor_rows import Spec, TaskRow, WorkflowRun
 from perago.adapters.memory.conductor_state import ConductorState
 from perago.adapters.memory.task_scheduling import reference_name, schedule_first
+from perago.adapters.memory.task_settings import task_settings
 from perago.domain.attempt import AttemptStatus
 
 # Whether the tasks behind this one may be scheduled; called with the walk, task and iteration.
@@ -18,7 +19,10 @@ StartChild: TypeAlias = Callable[[WorkflowRun, TaskRow], WorkflowRun]
 
 
 class Walk:
-    """The hands of the steps: find the rows of a task, add its first one, walk its parts."""
+    """The hands of the steps: find the rows of a task, add its first one, walk its parts.
+
+    `forked` names the branches of the dynamic fork that was walked last, for the JOIN behind it.
+    """
 
     def __init__(
         self,
@@ -31,6 +35,7 @@ class Walk:
         self.run = run
         self._steps = steps
         self._start_child = start_child
+        self.forked: list[str] = []
 
     def sequence(self, specs: Sequence[Spec], iteration: int = 0) -> bool:
         """Walk tasks in their order up to the first that is not done."""
@@ -45,6 +50,13 @@ class Walk:
     ) -> TaskRow:
         """Add the first attempt of a task."""
         return schedule_first(self.state, self.run, spec, iteration, status=status)
+
+    def know(self, spec: Spec) -> None:
+        """Take the definition of a task that the workflow's own did not name."""
+        name = str(spec["name"])
+        if name not in self.run.settings:
+            settings = task_settings(name, self.state.definitions.get(name))
+            self.run.settings = {**self.run.settings, name: settings}
 
     def start_child(self, row: TaskRow) -> WorkflowRun:
         """Start the workflow that a row stands for."""

@@ -12,7 +12,7 @@ def walk_join(walk: Walk, spec: Spec, iteration: int) -> bool:
     if row.lets_pass:
         return True
     named = spec.get("joinOn")
-    names = [str(name) for name in named] if isinstance(named, list) else []
+    names = [str(name) for name in named] if isinstance(named, list) and named else walk.forked
     suffix = f"{ITERATION_MARK}{iteration}" if iteration else ""
     outputs: dict[str, object] = {}
     for name in names:

@@ -1,0 +1,1 @@
+"""One task on a directory: no server, no publication, everything shown."""

@@ -1,0 +1,95 @@
+"""Testing kit: in-memory lakeFS and Conductor, planned faults, and a world that runs tasks on them.
+
+Nothing here is automatic, nothing opens a socket by itself, and each environment is its own world.
+Names are imported on use, so that the pytest plugin costs a test run nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from perago.app.trial.trial_run import GuardrailVerdict, TaskRun
+    from perago.testing.attempt_story import AttemptStory
+    from perago.testing.definitions import sequence
+    from perago.testing.environment import PeragoEnvironment
+    from perago.testing.faults import (
+        Crash,
+        ExpireLease,
+        Fault,
+        ForeignCommit,
+        LoseAnswer,
+        LoseRequest,
+        Moment,
+        Unavailable,
+        Zombie,
+        crash,
+        expire_lease,
+        foreign_commit,
+        lose_answer,
+        lose_request,
+        unavailable,
+        zombie,
+    )
+    from perago.testing.memory_ground import MemoryGround
+    from perago.testing.points import POINTS
+    from perago.testing.repository import Repository
+    from perago.testing.story import Story
+    from perago.testing.task_environment import TaskEnvironment
+    from perago.testing.workflow_run import WorkflowRun
+
+__all__ = [
+    "POINTS",
+    "AttemptStory",
+    "Crash",
+    "ExpireLease",
+    "Fault",
+    "ForeignCommit",
+    "GuardrailVerdict",
+    "LoseAnswer",
+    "LoseRequest",
+    "MemoryGround",
+    "Moment",
+    "PeragoEnvironment",
+    "Repository",
+    "Story",
+    "TaskEnvironment",
+    "TaskRun",
+    "Unavailable",
+    "WorkflowRun",
+    "Zombie",
+    "crash",
+    "expire_lease",
+    "foreign_commit",
+    "lose_answer",
+    "lose_request",
+    "sequence",
+    "unavailable",
+    "zombie",
+]
+
+_HOMES = {
+    "perago.app.trial.trial_run": "GuardrailVerdict TaskRun",
+    "perago.testing.attempt_story": "AttemptStory",
+    "perago.testing.definitions": "sequence",
+    "perago.testing.environment": "PeragoEnvironment",
+    "perago.testing.faults": (
+        "Crash ExpireLease Fault ForeignCommit LoseAnswer LoseRequest Moment Unavailable Zombie "
+        "crash expire_lease foreign_commit lose_answer lose_request unavailable zombie"
+    ),
+    "perago.testing.memory_ground": "MemoryGround",
+    "perago.testing.points": "POINTS",
+    "perago.testing.repository": "Repository",
+    "perago.testing.story": "Story",
+    "perago.testing.task_environment": "TaskEnvironment",
+    "perago.testing.workflow_run": "WorkflowRun",
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(home), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,184 @@
+"""The workers of an environment: one process an attempt, run until nothing more can happen.
+
+Decides who works when and when time passes; what an attempt does is the application's.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import final
+
+from perago.app.attempt.world import AttemptSettings
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.fence.canary import Canary
+from perago.app.fence.trust import FenceTrust
+from perago.domain.attempt import AttemptRecord
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import BranchName, RepositoryId
+from perago.ports.progress import Phase
+from perago.ports.task_queue import PollRequest
+from perago.testing.attempt_story import AttemptStory, StoryProgress, begin_story
+from perago.testing.embedded_worker import EmbeddedWorker, WorkerParts, embedded_worker
+from perago.testing.faults import Fault, ForeignCommit, Until
+from perago.testing.ground import Ground
+from perago.testing.json_values import as_object
+from perago.testing.strikes import Strikes, Surrounding
+
+ROUNDS_MAX = 100_000
+TURNS_MAX = 1_000_000
+BATCH = 10
+
+
+@final
+class Crew(Surrounding):
+    """Workers, their stories, and the faults that wait for their moment."""
+
+    def __init__(self, ground: Ground, settings: AttemptSettings) -> None:
+        self.tasks: dict[str, TaskDefinition] = {}
+        self.stories: list[AttemptStory] = []
+        self.pending: list[Fault] = []
+        self._ground = ground
+        self._settings = settings
+        self._started_at = ground.clock.monotonic()
+        self._workers: list[EmbeddedWorker] = []
+        self._hired = 0
+        self._attempts: Counter[tuple[str, str]] = Counter()
+        identities = ground.identities(0)
+        lakefs = ground.lakefs
+        self._trust = FenceTrust(
+            objects=lakefs.objects,
+            canary=Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities),
+            concurrency=ground.concurrency(),
+        )
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the environment's start."""
+        return self._ground.clock.monotonic() - self._started_at
+
+    def use_policy(self, policy: PolicySetting) -> None:
+        """For attempts that begin from now on."""
+        self._settings = replace(self._settings, publication=policy)
+
+    def stop(self) -> None:
+        """Drop what still runs, as the end of its process would."""
+        for worker in self._workers:
+            worker.strikes.dead = True
+            if worker.running is not None and not worker.running.get_loop().is_closed():
+                worker.running.cancel()
+
+    async def work(self, workflow_ids: Sequence[str]) -> None:
+        """Poll, run, let time pass; until nothing is due any more and nobody stands still."""
+        for _ in range(ROUNDS_MAX):
+            polled = await self._poll_all()
+            await self._settle()
+            if self._release_due() or polled:
+                continue
+            ended = await self._everything_ended(workflow_ids)
+            nothing_is_due = ended or not await self._ground.rest(workflow_ids)
+            if nothing_is_due and not self._release_idle():
+                return
+        raise AssertionError(f"the environment is not idle after {ROUNDS_MAX} rounds")
+
+    async def commit_by_somebody_else(self, record: AttemptRecord, fault: ForeignCommit) -> str:
+        """Commit on the target branch of an attempt."""
+        workspace = as_object(record.input_data.get("workspace"))
+        assert workspace, "only workspace tasks have a target branch"
+        repository = RepositoryId(str(workspace["repository"]))
+        branch = BranchName(str(workspace["branch"]))
+        message = "a foreign commit"
+        commit = await self._ground.commit(repository, branch, fault.files, message)
+        return f"somebody else commits {commit[:8]} to {branch}"
+
+    async def let_lease_expire(self, record: AttemptRecord) -> None:
+        """Let time pass."""
+        await self._ground.let_lease_expire(record)
+
+    async def _poll_all(self) -> bool:
+        found = False
+        for task_type in list(self.tasks):
+            number = self._hired + 1
+            request = PollRequest(
+                task_type, f"worker-{number}", count=1, domain=self._ground.domain
+            )
+            for record in await self._ground.conductor.queue.poll(request):
+                self._hired = number
+                self._begin(number, record)
+                found = True
+        return found
+
+    def _begin(self, number: int, record: AttemptRecord) -> None:
+        """A new process for one attempt."""
+        snapshot = record.snapshot
+        key = snapshot.workflow_id, snapshot.reference_name
+        self._attempts[key] += 1
+        progress = StoryProgress(lambda: self.seconds)
+        strikes = Strikes(self.pending, self, progress)
+        name = f"worker-{number}"
+        settings = replace(self._settings, worker_id=name)
+        parts = WorkerParts(settings, self.tasks, strikes, progress, self._trust)
+        worker = embedded_worker(self._ground, number, parts)
+        story = begin_story(name, record, self._attempts[key])
+        self.stories.append(story)
+        self._workers.append(worker)
+        worker.start(record, story)
+
+    async def _settle(self) -> None:
+        """Give way until every worker has ended, sleeps, or stands still."""
+        for _ in range(TURNS_MAX):
+            self._workers = [worker for worker in self._workers if not _ended(worker)]
+            if all(worker.blocked for worker in self._workers):
+                return
+            await self._ground.give_way()
+        raise AssertionError("an attempt does not end and does not wait for anything")
+
+    def _release_due(self) -> bool:
+        """Let those go on who waited for what has happened now."""
+        due = [worker for worker in self._workers if self._has_happened(worker)]
+        for worker in due:
+            worker.strikes.release()
+        return bool(due)
+
+    def _release_idle(self) -> bool:
+        """Nothing else can happen: whoever stands still goes on, whatever it waited for."""
+        standing = [worker for worker in self._workers if worker.strikes.waits_for is not None]
+        for worker in standing:
+            worker.strikes.release()
+        return bool(standing)
+
+    def _has_happened(self, worker: EmbeddedWorker) -> bool:
+        mine = worker.story
+        if mine is None or worker.strikes.waits_for is None:
+            return False
+        later = [
+            story
+            for story in self.stories
+            if (story.workflow_id, story.reference) == (mine.workflow_id, mine.reference)
+            and story.number > mine.number
+        ]
+        match worker.strikes.waits_for:
+            case Until.RETRIED:
+                return bool(later)
+            case Until.PUBLISHED:
+                return any(Phase.PUBLISHED in story.phases() for story in later)
+            case Until.ACCEPTED:
+                return any(story.accepted for story in later)
+            case Until.IDLE:
+                return False
+
+    async def _everything_ended(self, workflow_ids: Sequence[str]) -> bool:
+        if any(worker.strikes.waits_for is None for worker in self._workers):
+            return False
+        for workflow_id in workflow_ids:
+            workflow = await self._ground.conductor.workflows.read(workflow_id)
+            if workflow is not None and not workflow.status.is_terminal:
+                return False
+        return True
+
+
+def _ended(worker: EmbeddedWorker) -> bool:
+    """Whether a process is gone; an error that no step catches is the test's to see."""
+    if worker.running is None or not worker.running.done():
+        return False
+    worker.running.result()
+    return True

@@ -1,0 +1,63 @@
+"""Builds workflow definitions of tasks, and makes the names in one an environment's own.
+
+Conductor's JSON in, Conductor's JSON out.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from perago.app.authoring.task_declaration import task_of
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.testing.json_values import as_object
+
+WORKSPACE_OF_INPUT = "${workflow.input.workspace}"
+TaskFunction = Callable[..., object]
+
+
+def definition_of(task: TaskDefinition | TaskFunction) -> TaskDefinition:
+    """The definition of a decorated function, or the definition itself."""
+    return task if isinstance(task, TaskDefinition) else task_of(task)
+
+
+def sequence(name: str, *tasks: TaskDefinition | TaskFunction) -> dict[str, object]:
+    """A workflow that runs tasks one after the other, each on the output of the one before.
+
+    Its input is `workspace` and, for a task `x.y` that needs parameters, `params` under its
+    reference name `x_y`.
+    """
+    specs: list[dict[str, object]] = []
+    workspace = WORKSPACE_OF_INPUT
+    for task in map(definition_of, tasks):
+        reference = reference_of(task.name)
+        given: dict[str, object] = {"params": f"${{workflow.input.params.{reference}}}"}
+        if task.has_workspace:
+            given["workspace"] = workspace
+            workspace = f"${{{reference}.output.workspace}}"
+        spec = {"name": task.name, "taskReferenceName": reference, "type": "SIMPLE"}
+        specs.append({**spec, "inputParameters": given})
+    return {"name": name, "version": 1, "schemaVersion": 2, "tasks": specs}
+
+
+def reference_of(task_name: str) -> str:
+    """A reference name for a task type: dots and dashes would not survive expressions."""
+    return task_name.replace(".", "_").replace("-", "_")
+
+
+def renamed(definition: Mapping[str, object], unique: Callable[[str], str]) -> dict[str, object]:
+    """The definition with its own name and those of its sub-workflows made unique."""
+    found = cast("dict[str, object]", _renamed(dict(definition), unique))
+    return {**found, "name": unique(str(definition["name"]))}
+
+
+def _renamed(value: object, unique: Callable[[str], str]) -> object:
+    if isinstance(value, Mapping):
+        copy = {
+            key: _renamed(item, unique) for key, item in cast("Mapping[str, object]", value).items()
+        }
+        child = as_object(copy.get("subWorkflowParam"))
+        if "name" in child:
+            copy["subWorkflowParam"] = {**child, "name": unique(str(child["name"]))}
+        return copy
+    if isinstance(value, list):
+        return [_renamed(item, unique) for item in cast("list[object]", value)]
+    return value

@@ -1,0 +1,223 @@
+"""A whole world for a test: lakeFS, Conductor, workers, planned faults, and the story of it.
+
+Runs the real steps of attempts. On the default ground nothing leaves the process and time is
+virtual; what a test says is the same on real servers.
+"""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self, final
+
+from perago.app.attempt.world import AttemptSettings
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.taskdef import build_taskdef
+from perago.domain.publication_fence import FENCE_FILE
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.domain.reserved_paths import FENCE_PATH
+from perago.ports.workflows import NO_DOMAINS
+from perago.testing.attempt_story import AttemptStory
+from perago.testing.crew import Crew
+from perago.testing.definitions import (
+    TaskFunction,
+    definition_of,
+    reference_of,
+    renamed,
+    sequence,
+)
+from perago.testing.faults import Fault
+from perago.testing.ground import Ground
+from perago.testing.invariants import broken_invariants
+from perago.testing.memory_ground import MemoryGround
+from perago.testing.repository import MAIN, Repository
+from perago.testing.story import Story, tell_story
+from perago.testing.story_text import story_lines
+from perago.testing.workflow_run import WorkflowRun
+
+
+@final
+class PeragoEnvironment:
+    """One environment; use it in a `with` block, or let the fixture `perago_env` close it."""
+
+    def __init__(
+        self,
+        *,
+        policy: str = PolicySetting.SETTLED,
+        fence: bool = True,
+        ground: Ground | None = None,
+        require_ownership: bool = False,
+        strict_input: bool = False,
+    ) -> None:
+        self.ground = MemoryGround() if ground is None else ground
+        self.fence = fence
+        self.settings = AttemptSettings(
+            "worker",
+            publication=PolicySetting(policy),
+            require_ownership=require_ownership,
+            strict_input=strict_input,
+        )
+        self.repositories: dict[RepositoryId, Repository] = {}
+        self.runs: list[WorkflowRun] = []
+        self._crew = Crew(self.ground, self.settings)
+        self._inputs: dict[RepositoryId, CommitId] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop what still runs and leave nothing on the disk."""
+        self._crew.stop()
+        self.ground.close()
+
+    @property
+    def seconds(self) -> float:
+        """The environment's seconds since its start."""
+        return self._crew.seconds
+
+    @property
+    def attempts(self) -> tuple[AttemptStory, ...]:
+        """The stories of all attempts, in the order in which they were polled."""
+        return tuple(self._crew.stories)
+
+    @property
+    def pending_faults(self) -> tuple[Fault, ...]:
+        """Planned faults whose moment has not come."""
+        return tuple(self._crew.pending)
+
+    def plan(self, *faults: Fault) -> None:
+        """Add faults; each strikes once."""
+        self._crew.pending.extend(faults)
+
+    def use_policy(self, policy: str) -> None:
+        """Attempts that begin from now on publish under another policy."""
+        self._crew.use_policy(PolicySetting(policy))
+
+    async def repository(
+        self, name: str = "repo", files: Mapping[str, bytes | str] | None = None
+    ) -> Repository:
+        """A new repository with one commit of these files, and the fence unless switched off."""
+        repository = Repository(
+            self.ground, await self.ground.create_repository(self.ground.unique(name)), name
+        )
+        self.repositories[repository.id] = repository
+        given: dict[str, bytes | str | None] = dict(files or {})
+        if self.fence:
+            given[FENCE_PATH] = FENCE_FILE
+        self._inputs[repository.id] = await repository.commit(given, message="the first files")
+        return repository
+
+    async def register(self, *tasks: TaskDefinition | TaskFunction) -> None:
+        """Put the TaskDefs on Conductor; workers of this environment poll these tasks."""
+        for task in map(definition_of, tasks):
+            definition = self.ground.task_definition(build_taskdef(task))
+            await self.ground.conductor.definitions.put(definition)
+            self._crew.tasks[task.name] = task
+
+    async def define(self, definition: Mapping[str, object]) -> str:
+        """Put a workflow definition on Conductor; the name it has there."""
+        own = renamed(definition, self.ground.unique)
+        own.setdefault("ownerEmail", "perago@example.com")
+        await self.ground.conductor.workflows.put_definition(own)
+        return str(own["name"])
+
+    async def start(
+        self,
+        what: Mapping[str, object] | TaskDefinition | TaskFunction,
+        workflow_input: Mapping[str, object] | None = None,
+    ) -> WorkflowRun:
+        """Define and start a workflow; a task is a workflow of one task and gets registered."""
+        if isinstance(what, TaskDefinition) or callable(what):
+            task = definition_of(what)
+            await self.register(task)
+            definition: Mapping[str, object] = sequence(reference_of(task.name), task)
+        else:
+            definition = what
+        name = await self.define(definition)
+        domain = self.ground.domain
+        run_id = await self.ground.conductor.workflows.start(
+            name,
+            dict(workflow_input or {}),
+            task_to_domain=NO_DOMAINS if domain is None else {"*": domain},
+        )
+        run = WorkflowRun(run_id, str(definition["name"]), self.ground.conductor.workflows)
+        self.runs.append(run)
+        return run
+
+    async def run(
+        self,
+        task: TaskDefinition | TaskFunction,
+        repository: Repository | None = None,
+        *,
+        branch: str = MAIN,
+        params: Mapping[str, object] | None = None,
+    ) -> WorkflowRun:
+        """Run one task on the head of a repository's branch, to the end."""
+        given: dict[str, object] = {
+            "params": {reference_of(definition_of(task).name): dict(params or {})}
+        }
+        if repository is not None:
+            given["workspace"] = await repository.workspace(branch)
+        run = await self.start(task, given)
+        await self.until_idle()
+        return run
+
+    async def until_idle(self) -> None:
+        """Let workers work and time pass until nothing more can happen."""
+        await self._crew.work([run.id for run in self.runs])
+
+    async def story(self) -> Story:
+        """What happened, and the commits as they are now."""
+        return await tell_story(self.ground, self.repositories.values(), self.runs, self.attempts)
+
+    async def told(self) -> str:
+        """The story as text: attempts with their phases and strikes, commits of every branch."""
+        return "\n".join(story_lines(await self.story()))
+
+    async def check_invariants(self, *, settled: bool | None = None) -> list[str]:
+        """What was promised and does not hold, in words; empty when all is well."""
+        strict = self.settings.publication is PolicySetting.SETTLED if settled is None else settled
+        return await broken_invariants(await self.story(), self._inputs, settled=strict)
+
+    async def assert_sound(self) -> None:
+        """Fail with the whole story when an invariant is broken."""
+        broken = await self.check_invariants()
+        if broken:
+            raise AssertionError("\n".join(broken) + "\n\n" + await self.told())
+
+    async def assert_completed(self, run: WorkflowRun) -> None:
+        """Fail with the whole story unless a workflow completed."""
+        record = await run.read()
+        if record.status != "COMPLETED":
+            found = f"workflow {run.name}: expected COMPLETED, found {record.status}"
+            why = f": {record.reason}" if record.reason else ""
+            raise AssertionError(f"{found}{why}\n\n" + await self.told())
+
+    async def assert_files(
+        self, repository: Repository, expected: Mapping[str, bytes | str], branch: str = MAIN
+    ) -> None:
+        """Fail with what differs and the story unless a branch holds exactly these files."""
+        wanted = {
+            path: data.encode() if isinstance(data, str) else data
+            for path, data in expected.items()
+        }
+        found = await repository.files(BranchName(branch))
+        lines = [
+            f"  {path}: expected {wanted.get(path)!r}, found {found.get(path)!r}"
+            for path in sorted({*wanted, *found})
+            if wanted.get(path) != found.get(path)
+        ]
+        if lines:
+            raise AssertionError(
+                f"{repository.name}@{branch} differs:\n"
+                + "\n".join(lines)
+                + "\n\n"
+                + await self.told()
+            )

@@ -1,0 +1,208 @@
+"""Faults as data: what goes wrong in which attempt, at which moment, on which side of it.
+
+A fault strikes once. Says nothing of how it is brought about; that is the same in memory and on
+real servers (`strikes.py`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeAlias
+
+from perago.testing.points import Call, find_point
+
+FOREIGN_FILES: Mapping[str, bytes | None] = {"elsewhere/foreign.txt": b"somebody else"}
+
+
+class Side(StrEnum):
+    """On which side of the moment."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+class Until(StrEnum):
+    """What a zombie sleeps through."""
+
+    RETRIED = "retried"
+    PUBLISHED = "published"
+    ACCEPTED = "accepted"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """The `nth` time that the `attempt`-th attempt of `task` comes to `point`.
+
+    `task` is a task type or a reference name; None means whichever comes first.
+    """
+
+    point: str
+    side: Side
+    nth: int = 1
+    attempt: int = 1
+    task: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a moment that never comes."""
+        find_point(self.point)
+        for name, value in (("nth", self.nth), ("attempt", self.attempt)):
+            if value < 1:
+                raise ValueError(f"{name} counts from 1, found {value}")
+
+    def is_reached_by(self, call: Call) -> bool:
+        """Whether a call is this moment, whatever its number."""
+        return find_point(self.point).is_reached_by(call)
+
+    def __str__(self) -> str:
+        count = "" if self.nth == 1 else f" (call {self.nth})"
+        return f"{self.side} {self.point}{count}"
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """The process dies and tidies nothing up."""
+
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class LoseRequest:
+    """The request never arrives, and no answer comes."""
+
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class LoseAnswer:
+    """The request arrives and takes effect, but its answer is lost."""
+
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Unavailable:
+    """The server answers that it cannot answer; nothing happens."""
+
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Zombie:
+    """The process stands still, its lease runs out, and it goes on when others have acted."""
+
+    moment: Moment
+    until: Until
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireLease:
+    """The process stands still for longer than its lease, then goes on."""
+
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit:
+    """Somebody without Perago commits to the target branch."""
+
+    moment: Moment
+    files: Mapping[str, bytes | None] = field(default_factory=lambda: FOREIGN_FILES)
+
+
+Fault: TypeAlias = (
+    Crash | LoseRequest | LoseAnswer | Unavailable | Zombie | ExpireLease | ForeignCommit
+)
+
+
+def crash(
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    nth: int = 1,
+    attempt: int = 1,
+    task: str | None = None,
+) -> Crash:
+    """The process dies `before` or `after` a moment, such as `crash(before="merge")`."""
+    return Crash(_moment(before, after, nth=nth, attempt=attempt, task=task))
+
+
+def lose_answer(
+    point: str, *, nth: int = 1, attempt: int = 1, task: str | None = None
+) -> LoseAnswer:
+    """The effect happens and its answer is lost, such as `lose_answer("merge", nth=2)`."""
+    return LoseAnswer(_remote(point, Side.AFTER, nth=nth, attempt=attempt, task=task))
+
+
+def lose_request(
+    point: str, *, nth: int = 1, attempt: int = 1, task: str | None = None
+) -> LoseRequest:
+    """The request is lost on its way; the worker cannot tell this from a lost answer."""
+    return LoseRequest(_remote(point, Side.BEFORE, nth=nth, attempt=attempt, task=task))
+
+
+def unavailable(
+    point: str, *, nth: int = 1, attempt: int = 1, task: str | None = None
+) -> Unavailable:
+    """The server refuses to answer once."""
+    return Unavailable(_remote(point, Side.BEFORE, nth=nth, attempt=attempt, task=task))
+
+
+def zombie(
+    *,
+    attempt: int = 1,
+    until: str = "accepted",
+    before: str | None = None,
+    after: str | None = None,
+    task: str | None = None,
+) -> Zombie:
+    """The attempt stands still, by default right before it publishes, `until` others have acted.
+
+    `retried`: its successor runs; `published`: its successor has published; `accepted`: Conductor
+    accepted its successor; `idle`: nothing else can happen.
+    """
+    if before is None and after is None:
+        before = "publish"
+    return Zombie(_moment(before, after, nth=1, attempt=attempt, task=task), Until(until))
+
+
+def expire_lease(
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    attempt: int = 1,
+    task: str | None = None,
+) -> ExpireLease:
+    """Conductor gives the attempt up while it stands still, by default before it publishes."""
+    if before is None and after is None:
+        before = "publish"
+    return ExpireLease(_moment(before, after, nth=1, attempt=attempt, task=task))
+
+
+def foreign_commit(
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    files: Mapping[str, bytes | None] | None = None,
+    attempt: int = 1,
+    task: str | None = None,
+) -> ForeignCommit:
+    """Somebody else commits `files` (None deletes one) to the target, such as `after="stage"`."""
+    moment = _moment(before, after, nth=1, attempt=attempt, task=task)
+    return ForeignCommit(moment, FOREIGN_FILES if files is None else dict(files))
+
+
+def _moment(
+    before: str | None, after: str | None, *, nth: int, attempt: int, task: str | None
+) -> Moment:
+    if (before is None) == (after is None):
+        raise ValueError(f"a fault needs one of before= and after=, found {before!r} and {after!r}")
+    point, side = (after, Side.AFTER) if before is None else (before, Side.BEFORE)
+    assert point is not None, "one of the two was given"
+    return Moment(point, side, nth=nth, attempt=attempt, task=task)
+
+
+def _remote(point: str, side: Side, *, nth: int, attempt: int, task: str | None) -> Moment:
+    if not find_point(point).is_remote:
+        raise ValueError(f"{point} sends no request of its own; it has no answer to lose")
+    return Moment(point, side, nth=nth, attempt=attempt, task=task)

@@ -1,0 +1,148 @@
+"""The ground in memory: no socket, no waiting, time that moves when everybody stands."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import final
+
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.due_times import next_due_ms
+from perago.adapters.memory.identities import SeededIdentities
+from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.domain.attempt import AttemptRecord
+from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId, TagName
+from perago.ports.clock import Clock
+from perago.ports.task_body import TaskBody
+from perago.testing.attempt_story import StoryProgress
+from perago.testing.ground import Ground
+from perago.testing.inline_body import InlineBody
+
+MILLISECONDS = 1000
+
+
+@final
+class MemoryGround(Ground):
+    """One in-memory lakeFS and Conductor on one virtual clock; every ground is its own world."""
+
+    def __init__(self, *, seed: int = 0) -> None:
+        self.virtual_clock = VirtualClock()
+        self.clock: Clock = self.virtual_clock
+        self.domain: str | None = None
+        self.memory_lakefs = MemoryLakeFS(now=lambda: self.virtual_clock.epoch_ms // MILLISECONDS)
+        self.memory_conductor = MemoryConductor(self.clock, seed=seed)
+        self.lakefs = lakefs_installation(self.memory_lakefs, WorkerHandle())
+        self.conductor = conductor_installation(self.memory_conductor, WorkerHandle())
+        self.builders: dict[RepositoryId, RepositoryBuilder] = {}
+        self._seed = seed
+        self._root: Path | None = None
+
+    def identities(self, number: int) -> SeededIdentities:
+        """The same seed, the same names."""
+        return SeededIdentities(seed=self._seed * 1000 + number)
+
+    def concurrency(self) -> SequentialConcurrency:
+        """One thing after the other."""
+        return SequentialConcurrency()
+
+    def body(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> TaskBody:
+        """Bodies run in the loop."""
+        return InlineBody(tasks, progress)
+
+    def unique(self, name: str) -> str:
+        """Nobody else is here."""
+        return name
+
+    def task_definition(self, definition: Mapping[str, object]) -> dict[str, object]:
+        """As it is: virtual seconds cost nothing."""
+        return dict(definition)
+
+    async def create_repository(self, name: str) -> RepositoryId:
+        """Create it at once."""
+        builder = RepositoryBuilder(self.memory_lakefs, name)
+        self.builders[builder.id] = builder
+        return builder.id
+
+    async def commit(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        files: Mapping[str, bytes | None],
+        message: str,
+    ) -> CommitId:
+        """Commit at once."""
+        return self.builders[repository].commit(files, branch, message=message)
+
+    async def create_branch(
+        self, repository: RepositoryId, branch: BranchName, source: CommitId
+    ) -> None:
+        """Create it at once."""
+        self.builders[repository].branch(branch, source)
+
+    async def files(self, repository: RepositoryId, ref: str) -> dict[str, bytes]:
+        """Read everything."""
+        return self.builders[repository].files(ref)
+
+    async def history(self, repository: RepositoryId, ref: str) -> Sequence[CommitRecord]:
+        """First parents down to the root."""
+        state = self.memory_lakefs.repository(repository)
+        commit = state.commit_of(ref)
+        return [found.record for found in state.graph.first_parents(commit.id)]
+
+    async def branches(self, repository: RepositoryId) -> Mapping[BranchName, CommitId]:
+        """Names and heads."""
+        state = self.memory_lakefs.repository(repository)
+        return {name: branch.head.id for name, branch in state.branches.items()}
+
+    async def tags(self, repository: RepositoryId) -> Mapping[TagName, CommitId]:
+        """Names and commits."""
+        return self.builders[repository].tags()
+
+    async def give_way(self) -> None:
+        """One turn of the loop."""
+        await asyncio.sleep(0)
+
+    async def rest(self, workflow_ids: Sequence[str]) -> bool:
+        """Move the clock to the next sleeper, queued row or time-out."""
+        del workflow_ids
+        state = self.memory_conductor.state
+        due = next_due_ms(state)
+        waits = [] if due is None else [(due - state.now_ms) / MILLISECONDS]
+        sleeper = self.virtual_clock.seconds_to_next()
+        if sleeper is not None:
+            waits.append(sleeper)
+        if not waits:
+            return False
+        self.virtual_clock.advance(min(waits))
+        self.memory_conductor.sweep()
+        return True
+
+    async def let_lease_expire(self, record: AttemptRecord) -> None:
+        """Move the clock past the response time-out and let the server notice."""
+        self.virtual_clock.advance(record.response_timeout_seconds + 1)
+        self.memory_conductor.sweep()
+
+    def worker_root(self, number: int) -> Path:
+        """A directory that appears with the first worker."""
+        if self._root is None:
+            self._root = Path(tempfile.mkdtemp(prefix="perago-env-", dir=_memory_disk()))
+        return self._root / str(number)
+
+    def close(self) -> None:
+        """Remove the directories."""
+        if self._root is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+            self._root = None
+
+
+def _memory_disk() -> str | None:
+    """A file system in memory where there is one: attempts of a test need no lasting disk."""
+    shared = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
+    return str(shared) if shared.is_dir() else None

@@ -1,0 +1,100 @@
+"""The pytest plugin: fixtures on request, one option, nothing automatic.
+
+Imports nothing of Perago before a test asks for a fixture. Opens no socket unless the option
+`--perago-backend=real` is given.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from perago.adapters.memory.clock import VirtualClock
+    from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+    from perago.testing.environment import PeragoEnvironment
+    from perago.testing.ground import Ground
+    from perago.testing.memory_ground import MemoryGround
+
+BACKENDS = ("memory", "real")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--perago-backend`."""
+    group = parser.getgroup("perago")
+    group.addoption(
+        "--perago-backend",
+        choices=BACKENDS,
+        default="memory",
+        help="where perago_env runs: in this process (default), or on the servers that "
+        "PERAGO_TEST_LAKEFS_* and PERAGO_TEST_CONDUCTOR_ENDPOINT name",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Explain failures inside the contract suites as in a test module; name the marker."""
+    pytest.register_assert_rewrite("perago.testing.contract")
+    config.addinivalue_line(
+        "markers", "perago(policy=..., fence=..., faults=[...]): how perago_env is set up"
+    )
+
+
+@pytest.fixture
+def perago_ground(request: pytest.FixtureRequest) -> "Iterator[Ground]":
+    """What perago_env stands on; override it to bring servers of your own."""
+    if request.config.getoption("--perago-backend") == "real":
+        from perago.testing.real_ground import ground_of_environment  # noqa: PLC0415 - lazy
+
+        ground: Ground = ground_of_environment()
+    else:
+        from perago.testing.memory_ground import MemoryGround  # noqa: PLC0415 - lazy
+
+        ground = MemoryGround()
+    yield ground
+    ground.close()
+
+
+@pytest.fixture
+def perago_env(
+    request: pytest.FixtureRequest, perago_ground: "Ground"
+) -> "Iterator[PeragoEnvironment]":
+    """A whole world for one test; `@pytest.mark.perago(policy=...)` sets it up."""
+    from perago.testing.environment import PeragoEnvironment  # noqa: PLC0415 - lazy
+
+    options: dict[str, object] = {}
+    for marker in reversed(list(request.node.iter_markers("perago"))):
+        options |= marker.kwargs
+    faults = options.pop("faults", ())
+    make: Callable[..., PeragoEnvironment] = PeragoEnvironment
+    with make(ground=perago_ground, **options) as environment:
+        assert isinstance(faults, list | tuple), "faults= takes a list of faults"
+        environment.plan(*faults)
+        yield environment
+
+
+@pytest.fixture
+def perago_memory() -> "Iterator[MemoryGround]":
+    """An in-memory lakeFS and Conductor on one virtual clock, whatever the option says."""
+    from perago.testing.memory_ground import MemoryGround  # noqa: PLC0415 - lazy
+
+    ground = MemoryGround()
+    yield ground
+    ground.close()
+
+
+@pytest.fixture
+def perago_lakefs(perago_memory: "MemoryGround") -> "LakeFSInstallation":
+    """The ports of an in-memory lakeFS."""
+    return perago_memory.lakefs
+
+
+@pytest.fixture
+def perago_conductor(perago_memory: "MemoryGround") -> "ConductorInstallation":
+    """The ports of an in-memory Conductor."""
+    return perago_memory.conductor
+
+
+@pytest.fixture
+def perago_clock(perago_memory: "MemoryGround") -> "VirtualClock":
+    """The virtual clock of perago_lakefs and perago_conductor."""
+    return perago_memory.virtual_clock

@@ -1,0 +1,175 @@
+"""Brings the planned faults about in one worker: it dies, loses answers, or stands still.
+
+Works on calls of ports, whoever serves them. What happens in the world meanwhile is asked of
+`Surrounding`, which the environment provides.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Protocol, final
+
+from perago.domain.attempt import AttemptRecord
+from perago.domain.outcome import NoAnswer
+from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago.testing.attempt_story import EventKind, StoryProgress
+from perago.testing.faults import (
+    Crash,
+    ExpireLease,
+    Fault,
+    ForeignCommit,
+    LoseAnswer,
+    LoseRequest,
+    Side,
+    Unavailable,
+    Until,
+    Zombie,
+)
+from perago.testing.points import Call
+from perago.testing.struck_ports import CallGate, Send
+
+EFFECTS = frozenset(
+    {"create", "delete", "commit", "upload", "delete_many", "copy", "complete", "extend_lease"}
+)
+ANSWERED_EFFECTS = frozenset({"merge", "relocate"})
+
+
+class ProcessDied(BaseException):
+    """Nothing of the struck process runs any more."""
+
+
+class Surrounding(Protocol):
+    """What the world does beside a worker."""
+
+    async def commit_by_somebody_else(self, record: AttemptRecord, fault: ForeignCommit) -> str:
+        """Commit on the attempt's target branch; what was done, for the story."""
+        ...
+
+    async def let_lease_expire(self, record: AttemptRecord) -> None:
+        """Let more time pass than the attempt's lease is long, and let Conductor notice."""
+        ...
+
+
+@final
+class Strikes(CallGate):
+    """The faults of one worker; `begin` says which attempt it runs now."""
+
+    def __init__(self, pending: list[Fault], around: Surrounding, progress: StoryProgress) -> None:
+        self._pending = pending  # shared by all workers: a fault strikes once
+        self._around = around
+        self._progress = progress
+        self._counts: Counter[int] = Counter()
+        self._record: AttemptRecord | None = None
+        self._number = 0
+        self._released = asyncio.Event()
+        self.dead = False
+        self.waits_for: Until | None = None
+
+    def begin(self, record: AttemptRecord, number: int) -> None:
+        """From now on calls belong to this attempt."""
+        self._record, self._number = record, number
+        self._counts.clear()
+
+    def release(self) -> None:
+        """Let a standing worker go on."""
+        if self.waits_for is not None:
+            self._progress.note(EventKind.STRIKE, "goes on, not knowing that time has passed")
+        self.waits_for = None
+        self._released.set()
+
+    async def passes(self, call: Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
+        """Strike before, send, strike after."""
+        self._live()
+        due = self._due(call)
+        await self._strike_all(due, Side.BEFORE)
+        self._live()
+        lost = any(isinstance(fault, LoseRequest | LoseAnswer) for fault in due)
+        try:
+            arrives = not any(isinstance(fault, LoseRequest) for fault in due)
+            answer = await send() if arrives else None
+        except Exception:
+            # A refusal is an answer as well: it can be lost, and its reader can die.
+            self._live()
+            await self._strike_all(due, Side.AFTER)
+            if not lost:
+                raise
+            answer = None
+        else:
+            self._live()
+            await self._strike_all(due, Side.AFTER)
+        return _lost(call) if lost else answer
+
+    async def _strike_all(self, due: Sequence[Fault], side: Side) -> None:
+        for fault in due:
+            if fault.moment.side is side:
+                await self._strike(fault)
+
+    def _due(self, call: Call) -> Sequence[Fault]:
+        """The faults whose moment this call is; they are used up."""
+        if self._record is None or not self._pending:
+            return ()
+        due: list[Fault] = []
+        for fault in list(self._pending):
+            moment = fault.moment
+            if moment.attempt != self._number or not self._is_of_task(moment.task):
+                continue
+            if not moment.is_reached_by(call):
+                continue
+            self._counts[id(fault)] += 1
+            if self._counts[id(fault)] == moment.nth:
+                self._pending.remove(fault)
+                due.append(fault)
+        return due
+
+    def _is_of_task(self, task: str | None) -> bool:
+        assert self._record is not None, "only attempts are struck"
+        snapshot = self._record.snapshot
+        return task in (None, snapshot.task_type, snapshot.reference_name)
+
+    async def _strike(self, fault: Fault) -> None:
+        assert self._record is not None, "only attempts are struck"
+        moment = fault.moment
+        match fault:
+            case Crash():
+                self._tell(f"the process dies {moment}")
+                self.dead = True
+                raise ProcessDied
+            case LoseRequest():
+                self._tell(f"the request is lost: {moment.point}")
+            case LoseAnswer():
+                self._tell(f"the answer is lost: {moment.point}")
+            case Unavailable():
+                self._tell(f"the server is unavailable: {moment.point}")
+                raise UnavailableError(f"{moment.point}: the server answered 503; nothing was done")
+            case Zombie(until=until):
+                self._tell(f"the process stands still {moment}, until {until}")
+                await self._stand_still(until)
+            case ExpireLease():
+                self._tell(f"the lease runs out {moment}")
+                await self._around.let_lease_expire(self._record)
+            case ForeignCommit():
+                self._tell(await self._around.commit_by_somebody_else(self._record, fault))
+
+    async def _stand_still(self, until: Until) -> None:
+        self._released.clear()
+        self.waits_for = until
+        await self._released.wait()
+        self._live()
+
+    def _tell(self, text: str) -> None:
+        self._progress.note(EventKind.STRIKE, text)
+
+    def _live(self) -> None:
+        if self.dead:
+            raise ProcessDied
+
+
+def _lost(call: Call) -> object:
+    """What a caller sees of a call without an answer: a value or an error, by what it asked."""
+    verb = call.operation.rpartition(".")[2]
+    text = f"{call.operation}: the request left and no answer came"
+    if verb in ANSWERED_EFFECTS:
+        return NoAnswer(text)
+    if verb in EFFECTS:
+        raise OutcomeUnknownError(text)
+    raise UnavailableError(text)
