@@ -12,8 +12,10 @@ from perago.app.authoring.attempt_objects import (
     TaskExecutionContext,
     assert_current_attempt_snapshot,
 )
+from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_contract import WorkspaceInput
 from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptSnapshot
 from perago.domain.authoring_errors import TaskInputError
 
 DownloadWorkspace = Callable[[WorkspaceInput, WorkspaceSpec, Path], object]
@@ -44,23 +46,19 @@ class WorkspaceCallbacks:
 class CallbackAttempt:
     """One attempt: the callbacks bound to it, and how far it is."""
 
-    callbacks: WorkspaceCallbacks
+    task: TaskDefinition
+    spec: WorkspaceSpec
+    workspace: WorkspaceInput
+    snapshot: AttemptSnapshot
     attempt: object
     context: TaskExecutionContext
-    spec: WorkspaceSpec
-    workspace: WorkspaceInput | None = None
+    callbacks: WorkspaceCallbacks
     staged: StagedWorkspace | None = None
     is_unchanged: bool = False
 
-    @property
-    def given(self) -> WorkspaceInput:
-        """The validated input of the attempt."""
-        assert self.workspace is not None, "the input was read before anything moved"
-        return self.workspace
-
     def download(self, directory: Path) -> None:
         """Fill the directory."""
-        self.callbacks.download(self.given, self.spec, directory)
+        self.callbacks.download(self.workspace, self.spec, directory)
 
     def check_current(self) -> None:
         """Ask whether the attempt still counts; an unchanged one is completed right after."""
@@ -71,12 +69,12 @@ class CallbackAttempt:
 
     def stage(self, directory: Path) -> None:
         """Stage the directory; from here on there is something to clean up."""
-        self.staged = self.callbacks.stage(directory, self.given, self.spec, self.context)
+        self.staged = self.callbacks.stage(directory, self.workspace, self.spec, self.context)
 
     def publish(self) -> str:
         """Publish what was staged."""
         assert self.staged is not None, "only staged workspaces are published"
-        return self.callbacks.publish(self.staged, self.given, self.spec, self.context)
+        return self.callbacks.publish(self.staged, self.workspace, self.spec, self.context)
 
     def clean_up(self) -> None:
         """Remove what was staged, if staging returned."""
@@ -90,4 +88,4 @@ class CallbackAttempt:
                 " completion",
                 code="PRG-I007",
             )
-        self.callbacks.complete_noop(self.given, self.spec, self.context)
+        self.callbacks.complete_noop(self.workspace, self.spec, self.context)

@@ -4,18 +4,17 @@ Each answers what a plain `head-parent` attempt asks and nothing else; the targe
 at the input commit, because where it really is, is the callbacks' business.
 """
 
-import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, final
 
-from perago.app.authoring.invocation import invoke_body
 from perago.app.authoring.failure import error_is_terminal, failure_reason
+from perago.app.authoring.invocation import invoke_body
 from perago.app.authoring.metric_recorder import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.callbacks.callback_attempt import CallbackAttempt
+from perago.app.callbacks.directory_snapshot import snapshot
 from perago.domain.attempt import AttemptRecord
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.publication_policy import FenceState
@@ -26,7 +25,6 @@ from perago.domain.references import (
     RepositoryId,
     WorkspaceReference,
 )
-from perago.domain.reserved_paths import ATTEMPT_MARKER
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
 from perago.ports.branches import MergeRequest
 from perago.ports.commits import CommitRequest
@@ -53,14 +51,14 @@ class CallbackPipeline(WorkspacePipeline):
         """Download, then remember what there is."""
         self._run.download(directory)
         if not self._run.spec.read_only:
-            self._before = _facts_of(directory)
+            self._before = snapshot(directory)
         return Materialised(source, directory, TransferCounts())
 
     async def plan(self, materialised: Materialised) -> SyncPlan:
         """Compare with what was downloaded; what a read-only task wrote is not looked at."""
         if self._run.spec.read_only:
             return SyncPlan()
-        plan = plan_sync(self._before, _facts_of(materialised.directory))
+        plan = plan_sync(self._before, snapshot(materialised.directory))
         self._run.is_unchanged = plan.is_empty
         return plan
 
@@ -81,6 +79,7 @@ class CallbackPipeline(WorkspacePipeline):
 
     async def forget(self, materialised: Materialised) -> None:
         """Drop what is remembered."""
+        del materialised
         self._before = {}
 
 
@@ -93,7 +92,7 @@ class CallbackBranches:
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
         """Say that nothing has moved."""
         del repository, branch
-        return CommitRecord(CommitId(self._run.given.ref), ())
+        return CommitRecord(CommitId(self._run.workspace.ref), ())
 
     async def create(self, repository: RepositoryId, branch: BranchName, source: CommitId) -> None:
         """The stage callback makes its own branch."""
@@ -179,22 +178,6 @@ class NoLease:
 
     async def end(self) -> None:
         """Nothing to join."""
-
-
-def _facts_of(directory: Path) -> dict[str, FileFacts]:
-    """Every file with its checksum; a link is what it points at."""
-    found: dict[str, FileFacts] = {}
-    for folder, folders, names in os.walk(directory):
-        for name in [*folders, *names]:
-            path = Path(folder) / name
-            relative = path.relative_to(directory).as_posix()
-            if path.is_symlink():
-                found[relative] = FileFacts(relative, f"link {path.readlink()}", 0)
-            elif name != ATTEMPT_MARKER and path.is_file():
-                with path.open("rb") as file:
-                    checksum = hashlib.file_digest(file, "sha256").hexdigest()
-                found[relative] = FileFacts(relative, checksum, path.stat().st_size)
-    return found
 
 
 def _not_asked(question: object) -> NoReturn:

@@ -6,11 +6,14 @@ Blocks until the attempt has ended and returns how. Sends nothing to Conductor.
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
+from uuid import uuid4  # noqa: TID251  # the signature of 0.6.1 has no source of identities
 
-from perago.app.authoring.attempt_objects import TaskExecutionContext
+from perago.app.authoring.attempt_objects import TaskExecutionContext, snapshot_of
+from perago.app.authoring.envelope import read_workspace_input
 from perago.app.authoring.failure import (
     RuntimeTaskResult,
     completed_result,
@@ -19,7 +22,6 @@ from perago.app.authoring.failure import (
 from perago.app.authoring.invocation import invoke_workspace_free_task
 from perago.app.authoring.metric_recorder import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_contract import WorkspaceInput
 from perago.app.callbacks.callback_attempt import (
     CallbackAttempt,
     CleanupStaging,
@@ -57,3 +59,68 @@ def run_workspace_task_attempt(  # noqa: PLR0913  # the public signature of 0.6.
         raise TaskInputError(
             "run_workspace_task_attempt only supports workspace tasks", code="PRG-I007"
         )
+    # The composition root is imported by those who run attempts, not by those who declare tasks.
+    from perago.app.callbacks.callback_world import run_on_callbacks  # noqa: PLC0415
+
+    worker = owner_worker_id or os.environ.get("PERAGO_WORKER_ID") or f"pid-{os.getpid()}"
+    execution = execution_id or getattr(attempt, "execution_id", None) or uuid4().hex
+    try:
+        run = CallbackAttempt(
+            task=task,
+            spec=task.workspace,
+            workspace=read_workspace_input(input_data, strict=False),
+            snapshot=replace(snapshot_of(attempt), worker_id=worker),
+            attempt=attempt,
+            context=TaskExecutionContext(attempt, execution),
+            callbacks=WorkspaceCallbacks(
+                download=download_workspace,
+                load_current_attempt=load_current_attempt,
+                stage=stage_workspace,
+                publish=publish_workspace,
+                cleanup=cleanup_staging,
+                complete_noop=complete_noop_workspace,
+            ),
+        )
+    except Exception as error:  # noqa: BLE001  # whatever is wrong with them ends the attempt
+        return result_for_exception(error, max_length=failure_reason_max_length)
+    return _finished(
+        lambda: run_on_callbacks(
+            run,
+            input_data,
+            workspace_root,
+            metrics=metrics,
+            failure_reason_max_length=failure_reason_max_length,
+        )
+    )
+
+
+def run_workspace_free_task_attempt(
+    task: TaskDefinition,
+    input_data: Mapping[str, Any],
+    *,
+    metrics: MetricRecorder | None = None,
+    failure_reason_max_length: int,
+) -> RuntimeTaskResult:
+    """Run one attempt of a task without a workspace."""
+    if task.has_workspace:
+        raise TaskInputError(
+            "run_workspace_free_task_attempt only supports workspace-free tasks",
+            code="PRG-I007",
+        )
+    try:
+        return completed_result(invoke_workspace_free_task(task, input_data, metrics=metrics))
+    except Exception as error:  # noqa: BLE001  # a body may raise anything
+        return result_for_exception(error, max_length=failure_reason_max_length)
+
+
+def _finished(start: Callable[[], Coroutine[object, object, Answer]]) -> Answer:
+    """Run a coroutine to its end, in a thread of its own where a loop runs in this one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(start())
+    answers: list[Answer] = []
+    thread = threading.Thread(target=lambda: answers.append(asyncio.run(start())))
+    thread.start()
+    thread.join()
+    return answers[0]

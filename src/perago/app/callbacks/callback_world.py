@@ -1,0 +1,105 @@
+"""The spine on the ports of one callback attempt: directories and clocks are the real ones.
+
+Wires what the container makes with what the caller answers. Decides nothing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.run_attempt import run_attempt
+from perago.app.attempt.world import AttemptSettings, LakeFS, World
+from perago.app.authoring.failure import RuntimeTaskResult, result_for_exception
+from perago.app.authoring.metric_recorder import MetricRecorder
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.callbacks.callback_attempt import CallbackAttempt
+from perago.app.callbacks.callback_ports import (
+    CallbackBranches,
+    CallbackCommits,
+    CallbackGround,
+    CallbackPipeline,
+    CallbackQueue,
+    DirectBody,
+    NoLease,
+)
+from perago.app.connections import Connections
+from perago.app.container import Container
+from perago.domain.attempt import AttemptRecord, ExecutionId
+from perago.domain.attempt_fence import FenceWidth
+from perago.domain.publication_policy import PolicySetting
+
+
+async def run_on_callbacks(
+    run: CallbackAttempt,
+    input_data: Mapping[str, Any],
+    workspace_root: Path,
+    *,
+    metrics: MetricRecorder | None,
+    failure_reason_max_length: int,
+) -> RuntimeTaskResult:
+    """Run the one spine and return how the attempt ended."""
+    record = AttemptRecord(run.snapshot, input_data=input_data)
+    dispatch = Dispatch(
+        task=_published_by_callback(run.task),
+        record=record,
+        execution_id=ExecutionId(run.context.execution_id),
+        settings=AttemptSettings(
+            worker_id=run.snapshot.worker_id or "",
+            publication=PolicySetting.HEAD_PARENT,
+            fence_width=FenceWidth.NARROW,
+            failure_reason_max_length=failure_reason_max_length,
+        ),
+    )
+    world = _world(run, record, DirectBody(run.task, metrics), workspace_root)
+    report = await run_attempt(world, dispatch, NoLease())
+    if report.update is None:
+        assert report.error is not None, "only a failure is not sent"
+        return result_for_exception(report.error, max_length=failure_reason_max_length)
+    return RuntimeTaskResult(
+        status=cast("Any", report.update.status.value),
+        output=dict(report.update.output) if report.update.reason is None else None,
+        reason_for_incompletion=report.update.reason,
+    )
+
+
+def _world(
+    run: CallbackAttempt, record: AttemptRecord, body: DirectBody, workspace_root: Path
+) -> World:
+    container = Container(connections=Connections(workspace_root=workspace_root))
+    # What a plain attempt does not ask is not there; asking would be a defect and shows as one.
+    partial: Any = cast("Any", {})
+    ground: Any = CallbackGround()
+    branches: Any = CallbackBranches(run)
+    commits: Any = CallbackCommits(run)
+    queue: Any = CallbackQueue(run, record)
+    return World(
+        lakefs=LakeFS(
+            branches=branches,
+            commits=commits,
+            tags=partial,
+            objects=partial,
+            repositories=partial,
+            pipeline=CallbackPipeline(run),
+            trust=ground,
+            places=ground,
+        ),
+        queue=queue,
+        body=body,
+        directories=container.directories(),
+        clock=container.clock(),
+        identities=container.identities(),
+        concurrency=container.concurrency(),
+        progress=container.progress(),
+    )
+
+
+def _published_by_callback(task: TaskDefinition) -> TaskDefinition:
+    """The task without a wish for a policy: how it is published is the callbacks' business."""
+    assert task.workspace is not None, "only workspace tasks are published"
+    return replace(
+        task,
+        controls=task.controls.model_copy(update={"publication": "auto"}),
+        workspace=task.workspace.model_copy(update={"isolation": "branch"}),
+    )
