@@ -15,7 +15,7 @@ async def clean_up(world: World, traces: Traces) -> None:
     """Remove branches, then the directory; each on its own, a failure is only told."""
     if traces.staging is not None and traces.staging_may_go:
         await delete_staging(world, *traces.staging)
-    for repository, branch in traces.scratch:
+    for repository, branch in () if traces.outcome_unknown else traces.scratch:
         await delete_staging(world, repository, branch)
     if traces.materialised is not None:
         await _only_tell(world, world.lakefs.pipeline.forget(traces.materialised), LOCAL_FAILED, {})

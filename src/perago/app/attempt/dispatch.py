@@ -106,3 +106,4 @@ class Traces:
     )
     staging_may_go: bool = True
     decided: bool = False
+    outcome_unknown: bool = False

@@ -57,6 +57,16 @@ async def perform(
     """Send the one request that moves the target branch."""
     if isinstance(plan.effect, Relocate):
         return await _relocate(world, scope, plan, prepared)
+    after = await send_merge(world, plan, prepared, timeout_seconds=scope.effect_seconds)
+    if isinstance(after, NotPublished) and after.code == "PRG-F013":
+        await refuse_dirty_target(world, plan)
+    return after
+
+
+async def send_merge(
+    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, *, timeout_seconds: float
+) -> AfterMerge:
+    """The merge of a plan and nothing else, so that it may be sent again word for word."""
     request = MergeRequest(
         repository=plan.repository,
         source=prepared,
@@ -65,12 +75,9 @@ async def perform(
         metadata=plan.metadata,
         # A superseding tree may equal the superseded one; every other empty merge is a mistake.
         allow_empty=isinstance(plan.effect, MergeExactTree),
-        timeout_seconds=scope.effect_seconds,
+        timeout_seconds=timeout_seconds,
     )
-    after = after_merge(await world.lakefs.branches.merge(request))
-    if isinstance(after, NotPublished) and after.code == "PRG-F013":
-        await refuse_dirty_target(world, plan)
-    return after
+    return after_merge(await world.lakefs.branches.merge(request))
 
 
 async def check_publication(
@@ -140,8 +147,10 @@ async def _commit_exact_tree(
     lakefs = world.lakefs
     record = await lakefs.commits.read(plan.repository, tree)
     scratch = BranchName(f"{scope.staging_branch}-onto-{plan.base[:12]}")
-    scope.traces.scratch.append((plan.repository, scratch))
-    await lakefs.branches.create(plan.repository, scratch, plan.base)
+    # A second round on the same head finds the branch of the first.
+    if (plan.repository, scratch) not in scope.traces.scratch:
+        scope.traces.scratch.append((plan.repository, scratch))
+        await lakefs.branches.create(plan.repository, scratch, plan.base)
     request = CommitRequest(
         repository=plan.repository,
         branch=scratch,

@@ -12,9 +12,9 @@ from perago.app.attempt.check_attempt import check_attempt
 from perago.app.attempt.dispatch import Scope
 from perago.app.attempt.perform import check_publication, perform, prepare
 from perago.app.attempt.read_target import read_facts
-from perago.app.attempt.settle import settle
+from perago.app.attempt.settle import settle, unknown_outcome
 from perago.app.attempt.world import World
-from perago.domain.errors import OutcomeUnknownAtDeadlineError, PublicationRefusedError
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import NotPublished, Published
 from perago.domain.publication_effects import Adopt, Keep
 from perago.domain.publication_facts import Isolation
@@ -24,7 +24,8 @@ from perago.domain.publication_plan import (
 )
 from perago.domain.publication_policy import Policy
 from perago.domain.references import NO_METADATA, CommitId, StagedReference
-from perago.domain.settling import ROUNDS_MAX, LookAgain, SendAgain, Unanswered
+from perago.domain.settling import ROUNDS_MAX, LookAgain, Unanswered
+from perago.ports.errors import WorldError
 from perago.ports.progress import Phase
 
 PAUSE_SECONDS_MIN = 0.02
@@ -40,6 +41,14 @@ class Publication:
     adopted: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
 
 
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A merge of `settled` that nobody answered: it may be there, it may still come."""
+
+    plan: WorkspacePublicationPlan
+    reason: str
+
+
 async def publish(world: World, scope: Scope, staged: StagedReference | None) -> Publication:
     """Bring the staged commit (or a no-op) to its end on the target branch.
 
@@ -47,32 +56,50 @@ async def publish(world: World, scope: Scope, staged: StagedReference | None) ->
     attempt no longer counts, OutcomeUnknownAtDeadlineError when nobody can tell.
     """
     deadline = world.clock.monotonic() + scope.effect_seconds
-    place = scope.ground.workspace
-    seen: LookAgain | Unanswered = LookAgain("no round was finished")
+    seen, pending = "no round was finished", None
     for number in range(ROUNDS_MAX):
-        if scope.ground.isolation is Isolation.PREFIX:
-            async with world.concurrency.turn(f"{place.repository}/{place.branch}"):
-                ended = await _round(world, scope, staged)
-        else:
-            ended = await _round(world, scope, staged)
+        ended = await _turn(world, scope, staged, pending)
         if isinstance(ended, Publication):
             facts = {"ref": ended.ref, "effect": ended.effect, "rounds": number + 1}
             world.progress.phase(Phase.PUBLISHED, facts)
             return ended
-        seen = ended
+        seen = ended.reason
+        if isinstance(ended, Pending):
+            if pending is None:  # the merge may have taken all the time there was
+                deadline = world.clock.monotonic() + scope.effect_seconds
+            pending = ended
         if world.clock.monotonic() >= deadline:
             break
         await _pause(world, number)
-    if isinstance(seen, Unanswered):
-        scope.traces.staging_may_go = False
-        raise OutcomeUnknownAtDeadlineError(seen.reason)
-    text = f"the target did not come to rest: {seen.reason}"
-    raise PublicationRefusedError(text, code="PRG-F007")
+    if pending is not None:
+        raise unknown_outcome(
+            world, scope, pending.plan, f"the head was {pending.plan.base}; {seen}"
+        )
+    raise PublicationRefusedError(f"the target did not come to rest: {seen}", code="PRG-F007")
+
+
+async def _turn(
+    world: World, scope: Scope, staged: StagedReference | None, pending: Pending | None
+) -> Publication | LookAgain | Pending:
+    """One round; under prefix isolation one publisher of this process at a time.
+
+    While a merge is pending a failed look is a look that saw nothing.
+    """
+    place = scope.ground.workspace
+    try:
+        if scope.ground.isolation is not Isolation.PREFIX:
+            return await _round(world, scope, staged)
+        async with world.concurrency.turn(f"{place.repository}/{place.branch}"):
+            return await _round(world, scope, staged)
+    except WorldError as error:
+        if pending is None:
+            raise
+        return LookAgain(str(error))
 
 
 async def _round(
     world: World, scope: Scope, staged: StagedReference | None
-) -> Publication | LookAgain | Unanswered:
+) -> Publication | LookAgain | Pending:
     """One look, one decision, one effect."""
     facts = await read_facts(world, scope, staged)
     plan = build_workspace_publication_plan(scope.ground.level, facts, scope.identity)
@@ -90,28 +117,24 @@ async def _round(
 
 async def _act(
     world: World, scope: Scope, plan: WorkspacePublicationPlan, prepared: CommitId
-) -> Publication | LookAgain | Unanswered:
+) -> Publication | LookAgain | Pending:
     """Perform the effect and settle it; an unanswered one keeps the staging branch."""
-    while True:
-        after = await perform(world, scope, plan, prepared)
-        match after:
-            case Published(ref):
-                await check_publication(world, scope, plan, ref, prepared=prepared)
-                return Publication(ref, type(plan.effect).__name__)
-            case LookAgain():
-                return after
-            case NotPublished(code, reason):
-                raise PublicationRefusedError(reason, code=code)
-            case Unanswered():
-                if plan.policy is Policy.SETTLED:
-                    return after  # the next round finds it, or sends the same merge again
-                settled = await settle(world, scope, plan, after)
-                if isinstance(settled, SendAgain):
-                    continue
-                await check_publication(world, scope, plan, settled.ref, prepared=prepared)
-                return Publication(settled.ref, type(plan.effect).__name__)
-            case _:
-                assert_never(after)
+    after = await perform(world, scope, plan, prepared)
+    if isinstance(after, Unanswered):
+        if plan.policy is Policy.SETTLED:
+            # The next round finds it, whoever sent it, or sends the same merge again.
+            return Pending(plan, after.reason)
+        after = await settle(world, scope, plan, prepared, after)
+    match after:
+        case Published(ref):
+            await check_publication(world, scope, plan, ref, prepared=prepared)
+            return Publication(ref, type(plan.effect).__name__)
+        case LookAgain():
+            return after
+        case NotPublished(code, reason):
+            raise PublicationRefusedError(reason, code=code)
+        case _:
+            assert_never(after)
 
 
 async def _pause(world: World, number: int) -> None:

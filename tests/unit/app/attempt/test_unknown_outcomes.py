@@ -1,0 +1,215 @@
+"""A merge that nobody answered is settled by looking: what is sent again, kept, and told."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+
+from perago.adapters.memory.planned_faults import (
+    Answer,
+    CrashAfter,
+    Fault,
+    Hold,
+    LoseAnswer,
+    LoseRequest,
+    Meanwhile,
+    Refuse,
+    When,
+)
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.domain.outcome import TooManyTries
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.settling import LOOKS_MAX, ROUNDS_MAX
+from perago.ports.errors import AccessDeniedError
+
+MERGE = "branches.merge"
+WALK = "commits.first_parents"
+# Two merges of the canary come first where there is a fence.
+FIRST_FENCED = 3
+POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
+
+
+async def _run(world: FaultWorld, faults: Sequence[Fault]) -> tuple[AttemptWorker, AttemptReport]:
+    await world.start()
+    worker = world.worker(faults)
+    report = await world.attempt(worker)
+    assert report is not None
+    return worker, report
+
+
+def _reason(report: AttemptReport) -> str:
+    assert report.update is not None
+    return str(report.update.reason)
+
+
+def _evidence(worker: AttemptWorker) -> list[Mapping[str, object]]:
+    text = "publication outcome unknown"
+    return [facts for _, facts in worker.progress.events if facts.get("warning") == text]
+
+
+def _staging_branches(world: FaultWorld) -> set[str]:
+    return {name for name in world.repository.branch_names() if name.startswith("perago-staging-")}
+
+
+def _release_first(world: FaultWorld) -> Callable[[], object]:
+    """The worker is not there yet when its faults are planned."""
+
+    def release() -> object:
+        return world.workers[0].release()
+
+    return release
+
+
+def _all_merges(fault: type[LoseRequest | LoseAnswer], first: int) -> list[Fault]:
+    return [fault(MERGE, nth) for nth in range(first, first + ROUNDS_MAX + 5)]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_merge_that_lands_while_it_is_sent_again_is_the_publication(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    """The second one is refused by the fence; the first one is mine, nothing replaces it."""
+    world = FaultWorld(tmp_path, policy)
+    late = Meanwhile(MERGE, When.BEFORE_EFFECT, _release_first(world), FIRST_FENCED + 1)
+
+    _, report = await _run(world, [Hold(MERGE, FIRST_FENCED), late])
+
+    assert report.error is None
+    await assert_accepted(world)
+    assert world.workers[0].calls["branches.relocate"] == 0
+    assert _staging_branches(world) == set()
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_merges_that_are_never_answered_end_unknown_with_their_evidence(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    world = FaultWorld(tmp_path, policy)
+
+    worker, report = await _run(world, _all_merges(LoseRequest, FIRST_FENCED))
+
+    assert _reason(report).startswith("publication outcome unknown")
+    assert "PRG-U001" in _reason(report)
+    assert world.workers[0].calls[MERGE] <= FIRST_FENCED + ROUNDS_MAX
+    (evidence,) = _evidence(worker)
+    assert evidence["expected_head"] == world.input
+    assert world.input in str(evidence["seen"])
+    assert evidence["staged"] is not None
+    assert len(_staging_branches(world)) == 1
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_lost_answer_is_settled_within_the_attempt(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    world = FaultWorld(tmp_path, policy)
+    _, report = await _run(world, [LoseAnswer(MERGE, FIRST_FENCED)])
+    assert report.error is None
+    await assert_accepted(world)
+    assert _staging_branches(world) == set()
+
+
+@pytest.mark.parametrize("policy", POLICIES[:2], ids=str)
+async def test_without_the_fence_a_merge_is_never_sent_again(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    world = FaultWorld(tmp_path, policy, fenced=False)
+
+    worker, report = await _run(world, [LoseRequest(MERGE)])
+
+    assert "PRG-U001" in _reason(report)
+    assert world.workers[0].calls[MERGE] == 1
+    assert len(_evidence(worker)) == 1
+    assert len(_staging_branches(world)) == 1
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1, 30, 59.5])
+async def test_a_merge_that_lands_before_the_deadline_is_seen(
+    tmp_path: Path, seconds: float
+) -> None:
+    """Without the fence nothing may be sent again, so everything hangs on the looks."""
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+
+    landing: list[asyncio.Future[None]] = []
+
+    async def land() -> None:
+        await world.clock.sleep(seconds)
+        world.workers[0].release()
+
+    def begin() -> None:
+        landing.append(asyncio.ensure_future(land()))
+
+    _, report = await _run(world, [Meanwhile(MERGE, When.BEFORE_EFFECT, begin), Hold(MERGE)])
+    await asyncio.gather(*landing)
+
+    assert report.error is None, report.error
+    await assert_accepted(world)
+    assert world.workers[0].calls[WALK] <= LOOKS_MAX
+
+
+async def test_a_look_that_is_refused_saw_nothing(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    refused = Refuse(WALK, AccessDeniedError("the token is being renewed"), 1)
+    _, report = await _run(world, [LoseAnswer(MERGE), refused])
+    assert report.error is None, report.error
+    await assert_accepted(world)
+
+
+async def test_a_merge_that_takes_all_its_time_is_looked_for(tmp_path: Path) -> None:
+    """The budget ended with the merge itself; settling has its own time."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    slow = Meanwhile(MERGE, When.AFTER_EFFECT, lambda: world.clock.advance(60), FIRST_FENCED)
+    _, report = await _run(world, [slow, LoseAnswer(MERGE, FIRST_FENCED)])
+    assert report.error is None, report.error
+
+
+async def test_a_failed_look_does_not_end_the_settling(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    _, report = await _run(world, [LoseAnswer(MERGE, FIRST_FENCED), LoseAnswer(WALK, 2)])
+    assert report.error is None, report.error
+    await assert_accepted(world)
+
+
+async def test_an_unanswered_merge_stays_unknown_though_later_ones_are_answered(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    busy = [
+        Answer(MERGE, TooManyTries("busy"), nth)
+        for nth in range(FIRST_FENCED + 1, FIRST_FENCED + ROUNDS_MAX + 5)
+    ]
+    worker, report = await _run(world, [LoseRequest(MERGE, FIRST_FENCED), *busy])
+    assert "PRG-U001" in _reason(report)
+    assert len(_evidence(worker)) == 1
+
+
+async def test_a_relocation_is_never_sent_again(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    world.human("data/abandoned.txt")
+    worker, report = await _run(world, [LoseRequest("branches.relocate")])
+    assert "PRG-U001" in _reason(report)
+    assert world.workers[0].calls["branches.relocate"] == 1
+    (evidence,) = _evidence(worker)
+    assert evidence["expected_head"] == world.repository.head().commit
+    assert any(tag.startswith("perago-relocated-") for tag in world.repository.tags())
+
+
+async def test_an_exact_tree_is_offered_again_when_the_server_gave_up(tmp_path: Path) -> None:
+    """The second round finds the branch that the first one made."""
+    world = FaultWorld(tmp_path, PolicySetting.LINEAGE)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter(MERGE, FIRST_FENCED)]))
+    world.clock.advance(61)
+    await world.operator.workflows.decide(world.workflow)
+    assert len(world.publications()) == 1
+    busy = Answer(MERGE, TooManyTries("busy"), FIRST_FENCED)
+
+    report = await world.attempt(world.worker([busy]))
+
+    assert report is not None
+    assert report.error is None, report.error
+    await assert_accepted(world, publications_max=2)
+    assert not any("-onto-" in name for name in _staging_branches(world))
