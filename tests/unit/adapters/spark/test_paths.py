@@ -1,0 +1,53 @@
+"""Paths of a Spark workspace become URIs inside the prefix, or are refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from perago.adapters.spark.paths import input_uri, output_uri
+from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.domain.spark_errors import ReadOnlyWorkspaceError, SparkPathError
+from perago.ports.spark_workspace import SparkPlace
+
+PLACE = SparkPlace(
+    repository=RepositoryId("repo"),
+    input_ref=CommitId("c1"),
+    prefix="lake",
+    input_root="s3a://repo/c1/",
+    output_root="s3a://repo/staging/",
+    staging_branch=BranchName("staging"),
+)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "uri"),
+    [
+        ("lake", "daily", "s3a://repo/c1/lake/daily"),
+        ("lake", "daily/day=1/", "s3a://repo/c1/lake/daily/day=1"),
+        ("/", "daily", "s3a://repo/c1/daily"),
+        ("a/b", "c d/*.csv", "s3a://repo/c1/a/b/c d/*.csv"),
+        ("lake", "day=1/10:30", "s3a://repo/c1/lake/day=1/10:30"),
+    ],
+)
+def test_a_path_is_below_the_prefix(prefix: str, path: str, uri: str) -> None:
+    place = replace(PLACE, prefix=prefix)
+    assert input_uri(place, path) == uri
+    assert output_uri(place, path) == uri.replace("/c1/", "/staging/")
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/", "/daily", "../x", "a/../x", "a//b", ".", "a\\b", "s3a://repo/main/x", "file:/x"],
+)
+def test_what_leads_out_is_refused(path: str) -> None:
+    with pytest.raises(SparkPathError):
+        input_uri(PLACE, path)
+    with pytest.raises(SparkPathError):
+        output_uri(PLACE, path)
+
+
+def test_a_read_only_place_has_no_output() -> None:
+    place = replace(PLACE, output_root=None)
+    assert input_uri(place, "daily") == "s3a://repo/c1/lake/daily"
+    with pytest.raises(ReadOnlyWorkspaceError, match="daily"):
+        output_uri(place, "daily")
