@@ -174,3 +174,12 @@ async def test_M8_unreadable_source(bench: Bench) -> None:
     with pytest.raises(LocalDiskError, match="no such file"):
         await bench.transport.store(bench.repository, MAIN, [absent])
     assert await bench.orders() == []
+
+
+async def test_M9_every_byte_is_counted(bench: Bench) -> None:
+    uploads = [bench.upload(f"f{number}", b"x" * number * 1000) for number in range(10)]
+    sent: list[int] = []
+    await bench.transport.store(bench.repository, MAIN, uploads, sent.append)
+    received: list[int] = []
+    await bench.transport.fetch(bench.repository, MAIN, await bench.orders(), received.append)
+    assert sum(sent) == sum(received) == 45_000

@@ -160,11 +160,15 @@ def _directories(
 
 
 def _pipeline(
-    connections: Connections, lakefs: LakeFSInstallation, concurrency: Concurrency
+    connections: Connections,
+    lakefs: LakeFSInstallation,
+    concurrency: Concurrency,
+    progress: Progress,
+    clock: Clock,
 ) -> WorkspacePipeline:
     from perago.app.pipeline_parts import open_pipeline  # noqa: PLC0415 - lazy
 
-    return open_pipeline(connections, lakefs, concurrency)
+    return open_pipeline(connections, lakefs, concurrency, progress, clock)
 
 
 def _canary(lakefs: LakeFSInstallation, identities: Identities) -> Canary:
@@ -246,7 +250,7 @@ class Container(containers.DeclarativeContainer):
 
     lakefs = providers.Singleton(open_lakefs, connections.provided.lakefs)
     conductor = providers.Singleton(open_conductor, connections.provided.conductor)
-    pipeline = providers.Singleton(_pipeline, connections, lakefs, concurrency)
+    pipeline = providers.Singleton(_pipeline, connections, lakefs, concurrency, progress, clock)
     canary = providers.Singleton(_canary, lakefs, identities)
     trust = providers.Singleton(_trust, lakefs, canary, concurrency)
     lakefs_ports = providers.Singleton(_lakefs_ports, lakefs, pipeline, trust)

@@ -7,18 +7,25 @@ its objects port. Connects to nothing.
 from urllib.parse import urlsplit
 
 from perago.adapters.local.local_cache import open_local_cache
+from perago.adapters.local.transfer_meter import TransferListener
 from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
+from perago.ports.clock import Clock
 from perago.ports.concurrency import Concurrency
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.object_transport import ObjectTransport
+from perago.ports.progress import Progress
 from perago.ports.workspace_pipeline import WorkspacePipeline
 
 CACHE_DIRECTORY = ".perago-cache"
 
 
 def open_pipeline(
-    connections: Connections, lakefs: LakeFSInstallation, concurrency: Concurrency
+    connections: Connections,
+    lakefs: LakeFSInstallation,
+    concurrency: Concurrency,
+    progress: Progress,
+    clock: Clock,
 ) -> WorkspacePipeline:
     """The pipeline of this process."""
     connection, terms = connections.lakefs, connections.transfer
@@ -31,7 +38,14 @@ def open_pipeline(
         bytes_max=terms.cache_bytes_max,
         keeps_aside=True,
     )
-    return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport, cache)
+    return LocalWorkspacePipeline(
+        lakefs.objects,
+        lakefs.commits,
+        concurrency,
+        transport,
+        cache,
+        listener=TransferListener(progress, clock),
+    )
 
 
 def _transport(

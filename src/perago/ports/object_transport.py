@@ -1,6 +1,6 @@
 """Moving the bytes of many objects at once, by whatever route the server offers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +25,14 @@ class Fetched:
     md5: str
 
 
+Moved = Callable[[int], None]
+"""Told the size of each object, or part of one, that moved; from any thread; must not raise."""
+
+
+def nobody_counts(_size: int) -> None:
+    """Count nothing."""
+
+
 class ObjectTransport(Protocol):
     """Bulk transfer; how many objects move side by side is the adapter's.
 
@@ -41,6 +49,7 @@ class ObjectTransport(Protocol):
     M6 odd_names_move: spaces, unicode, `+`, `%`, `?`, `#` and `&` round-trip.
     M7 large_objects_move: several megabytes round-trip, both ways.
     M8 unreadable_source: a missing local file raises LocalDiskError and writes no object.
+    M9 every_byte_is_counted: `moved` hears of as many bytes as moved, both ways.
     """
 
     @property
@@ -49,13 +58,21 @@ class ObjectTransport(Protocol):
         ...
 
     async def fetch(
-        self, repository: RepositoryId, ref: str, orders: Sequence[FetchOrder]
+        self,
+        repository: RepositoryId,
+        ref: str,
+        orders: Sequence[FetchOrder],
+        moved: Moved = nobody_counts,
     ) -> Sequence[Fetched]:
         """Bring objects to local files; the directories exist."""
         ...
 
     async def store(
-        self, repository: RepositoryId, branch: BranchName, uploads: Sequence[ObjectUpload]
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        uploads: Sequence[ObjectUpload],
+        moved: Moved = nobody_counts,
     ) -> Sequence[ObjectEntry]:
         """Write local files as uncommitted objects."""
         ...

@@ -11,6 +11,7 @@ class Phase(StrEnum):
     STARTED = "started"
     POLICY = "policy"
     RESUMED = "resumed"
+    TRANSFERRING = "transferring"
     MATERIALISED = "materialised"
     PRE_CHECKED = "pre-checked"
     BODY_ENDED = "body-ended"

@@ -12,6 +12,7 @@ from perago.adapters.local.disk_errors import disk_errors
 from perago.adapters.local.inventory import Inventory, refuse_unsafe_names
 from perago.adapters.local.lanes import in_lanes
 from perago.adapters.local.name_probe import NameProbe
+from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
 from perago.adapters.local.workspace_index import WorkspaceIndex
 from perago.ports.concurrency import Concurrency
 from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
@@ -30,7 +31,9 @@ class Materialisation:
         transport: ObjectTransport,
         concurrency: Concurrency,
         contents: ContentCache | None,
+        listener: TransferListener | None,
     ) -> None:
+        self._listener = listener
         self._transport = transport
         self._concurrency = concurrency
         self._contents = contents
@@ -44,7 +47,16 @@ class Materialisation:
             lambda: self._prepare(source, inventory, directory)
         )
         filled = await self._from_cache(orders)
-        fetched = await self._transport.fetch(source.repository, source.commit, filled.missing)
+        meter = TransferMeter(
+            self._listener,
+            "down",
+            files=len(filled.missing),
+            size=sum(order.entry.size for order in filled.missing),
+            cached=len(filled.fetched),
+        )
+        fetched = await self._transport.fetch(
+            source.repository, source.commit, filled.missing, meter.moved
+        )
         contents = self._contents
         index = await self._concurrency.blocking(
             lambda: _index_of(directory, inventory, [*filled.fetched, *fetched])

@@ -11,7 +11,13 @@ from perago.domain.object_checksum import md5_of_checksum
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import DamagedObjectError, LocalDiskError
-from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
+from perago.ports.object_transport import (
+    Fetched,
+    FetchOrder,
+    Moved,
+    ObjectTransport,
+    nobody_counts,
+)
 from perago.ports.objects import ObjectEntry, Objects, ObjectUpload
 
 LANES_MAX = 16
@@ -34,22 +40,34 @@ class PortTransport(ObjectTransport):
         return "objects port"
 
     async def fetch(
-        self, repository: RepositoryId, ref: str, orders: Sequence[FetchOrder]
+        self,
+        repository: RepositoryId,
+        ref: str,
+        orders: Sequence[FetchOrder],
+        moved: Moved = nobody_counts,
     ) -> Sequence[Fetched]:
         async def fetch_one(order: FetchOrder) -> Fetched:
             with disk_errors(order.target):
                 await self._objects.download(repository, ref, order.entry.path, order.target)
-            return await self._concurrency.blocking(lambda: _checked(order))
+            fetched = await self._concurrency.blocking(lambda: _checked(order))
+            moved(order.entry.size)
+            return fetched
 
         return await in_lanes(self._concurrency, orders, fetch_one, lanes_max=self._lanes_max)
 
     async def store(
-        self, repository: RepositoryId, branch: BranchName, uploads: Sequence[ObjectUpload]
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        uploads: Sequence[ObjectUpload],
+        moved: Moved = nobody_counts,
     ) -> Sequence[ObjectEntry]:
         async def store_one(upload: ObjectUpload) -> ObjectEntry:
             if not await self._concurrency.blocking(upload.source.is_file):
                 raise LocalDiskError(f"{upload.source} cannot be read: no such file")
-            return await self._objects.upload(repository, branch, upload)
+            entry = await self._objects.upload(repository, branch, upload)
+            moved(entry.size)
+            return entry
 
         return await in_lanes(self._concurrency, uploads, store_one, lanes_max=self._lanes_max)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import final
 
 from perago.adapters.local.lanes import in_lanes
+from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
 from perago.adapters.local.workspace_index import WorkspaceIndex
 from perago.domain.object_checksum import md5_of_checksum
 from perago.domain.prefix_projection import object_path
@@ -34,8 +35,13 @@ class StagingWrites:
     """Writes plans; holds the ways to write and nothing of any attempt."""
 
     def __init__(
-        self, objects: Objects, transport: ObjectTransport, concurrency: Concurrency
+        self,
+        objects: Objects,
+        transport: ObjectTransport,
+        concurrency: Concurrency,
+        listener: TransferListener | None,
     ) -> None:
+        self._listener = listener
         self._objects = objects
         self._transport = transport
         self._concurrency = concurrency
@@ -64,7 +70,11 @@ class StagingWrites:
             return
         largest_first = sorted(files, key=lambda facts: facts.size, reverse=True)
         uploads = [_upload_of(directory, index, facts, area.prefix) for facts in largest_first]
-        answers = await self._transport.store(area.staged.repository, area.staged.branch, uploads)
+        size = sum(facts.size for facts in files)
+        meter = TransferMeter(self._listener, "up", files=len(files), size=size)
+        answers = await self._transport.store(
+            area.staged.repository, area.staged.branch, uploads, meter.moved
+        )
         for facts, answer in zip(largest_first, answers, strict=True):
             _check_written(facts, answer, "uploaded")
 

@@ -14,6 +14,7 @@ from perago.adapters.local.materialisation import Materialisation
 from perago.adapters.local.port_transport import PortTransport
 from perago.adapters.local.staging_verification import StagingVerification
 from perago.adapters.local.staging_writes import StagingWrites
+from perago.adapters.local.transfer_meter import TransferListener
 from perago.adapters.local.warm_inventory import Inventories
 from perago.adapters.local.workspace_index import WorkspaceIndex
 from perago.domain.sync_plan import SyncPlan
@@ -42,6 +43,8 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         concurrency: Concurrency,
         transport: ObjectTransport | None = None,
         cache: LocalCache | None = None,
+        *,
+        listener: TransferListener | None = None,
     ) -> None:
         self._objects = objects
         self._concurrency = concurrency
@@ -49,8 +52,8 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         manifests = None if cache is None else cache.manifests
         contents = None if cache is None else cache.contents
         self._inventories = Inventories(objects, commits, concurrency, manifests)
-        self._materialisation = Materialisation(transport, concurrency, contents)
-        self._writes = StagingWrites(objects, transport, concurrency)
+        self._materialisation = Materialisation(transport, concurrency, contents, listener)
+        self._writes = StagingWrites(objects, transport, concurrency, listener)
         self._verification = StagingVerification(objects, commits, concurrency)
         self._indexes: dict[Path, WorkspaceIndex] = {}
 

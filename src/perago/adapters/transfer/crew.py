@@ -14,6 +14,7 @@ from perago.adapters.transfer.adaptive_limit import AdaptiveLimit
 from perago.adapters.transfer.configuration import TransferConfiguration
 from perago.adapters.transfer.failures import AnsweredError, BrokenError
 from perago.ports.errors import WorldError
+from perago.ports.object_transport import Moved, nobody_counts
 
 Result = TypeVar("Result")
 
@@ -43,9 +44,9 @@ class Crew:
         """Requests that may be under way now."""
         return self._limit.limit
 
-    def run(self, jobs: Sequence[Job[Result]]) -> list[Result]:
-        """Do all jobs and give their results in order."""
-        shift: _Shift[Result] = _Shift(jobs, self._limit, self._configuration)
+    def run(self, jobs: Sequence[Job[Result]], moved: Moved = nobody_counts) -> list[Result]:
+        """Do all jobs and give their results in order; `moved` hears of each one's size."""
+        shift: _Shift[Result] = _Shift(jobs, self._limit, self._configuration, moved)
         return shift.run()
 
 
@@ -58,7 +59,9 @@ class _Shift(Generic[Result]):
         jobs: Sequence[Job[Result]],
         limit: AdaptiveLimit,
         configuration: TransferConfiguration,
+        moved: Moved,
     ) -> None:
+        self._moved = moved
         self._jobs = jobs
         self._limit = limit
         self._configuration = configuration
@@ -117,6 +120,7 @@ class _Shift(Generic[Result]):
             work = 1 + job.size / _WORK_UNIT_BYTES
             self._limit.answered(work=work, waited=now - started, now=now)
             self._hire()
+        self._moved(job.size)
 
     def _done(self, job: Job[Result]) -> Result:
         pause = self._configuration.first_pause_seconds

@@ -18,7 +18,13 @@ from perago.adapters.transfer.ranges import SPLIT_BYTES_MIN, RangedFetch
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import RequestRefusedError
-from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
+from perago.ports.object_transport import (
+    Fetched,
+    FetchOrder,
+    Moved,
+    ObjectTransport,
+    nobody_counts,
+)
 from perago.ports.objects import ObjectEntry, ObjectUpload
 
 LARGE_STREAMS_ENOUGH = 8
@@ -65,25 +71,35 @@ class HttpTransport(ObjectTransport):
         return f"{large.name} from {self._configuration.presigned_bytes_min} bytes, else api"
 
     async def fetch(
-        self, repository: RepositoryId, ref: str, orders: Sequence[FetchOrder]
+        self,
+        repository: RepositoryId,
+        ref: str,
+        orders: Sequence[FetchOrder],
+        moved: Moved = nobody_counts,
     ) -> Sequence[Fetched]:
         if not orders:
             return []
-        return await self._concurrency.blocking(lambda: self._fetch(Place(repository, ref), orders))
+        return await self._concurrency.blocking(
+            lambda: self._fetch(Place(repository, ref), orders, moved)
+        )
 
     async def store(
-        self, repository: RepositoryId, branch: BranchName, uploads: Sequence[ObjectUpload]
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        uploads: Sequence[ObjectUpload],
+        moved: Moved = nobody_counts,
     ) -> Sequence[ObjectEntry]:
         if not uploads:
             return []
         place = branch_place(repository, branch)
-        return await self._concurrency.blocking(lambda: self._store(place, uploads))
+        return await self._concurrency.blocking(lambda: self._store(place, uploads, moved))
 
     def close(self) -> None:
         """Close the idle connections."""
         self._connections.close()
 
-    def _fetch(self, place: Place, orders: Sequence[FetchOrder]) -> list[Fetched]:
+    def _fetch(self, place: Place, orders: Sequence[FetchOrder], moved: Moved) -> list[Fetched]:
         split = _worth_splitting(orders)
         jobs: list[Job[str]] = []
         owners: list[int] = []
@@ -104,14 +120,16 @@ class HttpTransport(ObjectTransport):
                 jobs.append(Job(partial(route.fetch, place, order), order.entry.size, give_up))
                 owners.append(position)
         try:
-            digests = self._crew.run(jobs)
+            digests = self._crew.run(jobs, moved)
         finally:
             for fetch in ranged:
                 fetch.clean_up()
         found = {owner: md5 for owner, md5 in zip(owners, digests, strict=True) if md5}
         return [Fetched(order, found[position]) for position, order in enumerate(orders)]
 
-    def _store(self, place: Place, uploads: Sequence[ObjectUpload]) -> list[ObjectEntry]:
+    def _store(
+        self, place: Place, uploads: Sequence[ObjectUpload], moved: Moved
+    ) -> list[ObjectEntry]:
         jobs = [
             Job(
                 partial(self._route_for(size).store, place, upload),
@@ -121,7 +139,7 @@ class HttpTransport(ObjectTransport):
             )
             for upload, size in ((upload, _size(upload)) for upload in uploads)
         ]
-        return self._crew.run(jobs)
+        return self._crew.run(jobs, moved)
 
     def _route_for(self, size: int) -> Route:
         choice = self._configuration.route
