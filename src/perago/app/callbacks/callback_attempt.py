@@ -3,15 +3,18 @@
 Holds the callbacks and calls them with what 0.6.1 promised. Decides nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 from perago.app.authoring.attempt_objects import (
     StagedWorkspace,
     TaskExecutionContext,
     assert_current_attempt_snapshot,
+    snapshot_of,
 )
+from perago.app.authoring.envelope import read_workspace_input
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_contract import WorkspaceInput
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -55,6 +58,26 @@ class CallbackAttempt:
     callbacks: WorkspaceCallbacks
     staged: StagedWorkspace | None = None
     is_unchanged: bool = False
+
+    @classmethod
+    def begin(
+        cls,
+        task: TaskDefinition,
+        input_data: Mapping[str, Any],
+        context: TaskExecutionContext,
+        callbacks: WorkspaceCallbacks,
+    ) -> Self:
+        """Read the input and the attempt; whatever is wrong with them is raised."""
+        assert task.workspace is not None, "only workspace tasks have callbacks"
+        return cls(
+            task=task,
+            spec=task.workspace,
+            workspace=read_workspace_input(input_data, strict=False),
+            snapshot=snapshot_of(context.attempt),
+            attempt=context.attempt,
+            context=context,
+            callbacks=callbacks,
+        )
 
     def download(self, directory: Path) -> None:
         """Fill the directory."""

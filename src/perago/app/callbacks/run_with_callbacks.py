@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4  # noqa: TID251  # the signature of 0.6.1 has no source of identities
 
-from perago.app.authoring.attempt_objects import TaskExecutionContext, snapshot_of
-from perago.app.authoring.envelope import read_workspace_input
+from perago.app.authoring.attempt_objects import TaskExecutionContext
 from perago.app.authoring.failure import (
     RuntimeTaskResult,
     completed_result,
@@ -62,25 +61,20 @@ def run_workspace_task_attempt(  # noqa: PLR0913  # the public signature of 0.6.
     # The composition root is imported by those who run attempts, not by those who declare tasks.
     from perago.app.callbacks.callback_world import run_on_callbacks  # noqa: PLC0415
 
-    worker = owner_worker_id or os.environ.get("PERAGO_WORKER_ID") or f"pid-{os.getpid()}"
+    callbacks = WorkspaceCallbacks(
+        download=download_workspace,
+        load_current_attempt=load_current_attempt,
+        stage=stage_workspace,
+        publish=publish_workspace,
+        cleanup=cleanup_staging,
+        complete_noop=complete_noop_workspace,
+    )
     execution = execution_id or getattr(attempt, "execution_id", None) or uuid4().hex
     try:
-        run = CallbackAttempt(
-            task=task,
-            spec=task.workspace,
-            workspace=read_workspace_input(input_data, strict=False),
-            snapshot=replace(snapshot_of(attempt), worker_id=worker),
-            attempt=attempt,
-            context=TaskExecutionContext(attempt, execution),
-            callbacks=WorkspaceCallbacks(
-                download=download_workspace,
-                load_current_attempt=load_current_attempt,
-                stage=stage_workspace,
-                publish=publish_workspace,
-                cleanup=cleanup_staging,
-                complete_noop=complete_noop_workspace,
-            ),
+        run = CallbackAttempt.begin(
+            task, input_data, TaskExecutionContext(attempt, execution), callbacks
         )
+        run.snapshot = replace(run.snapshot, worker_id=owner_worker_id or _own_worker_id())
     except Exception as error:  # noqa: BLE001  # whatever is wrong with them ends the attempt
         return result_for_exception(error, max_length=failure_reason_max_length)
     return _finished(
@@ -92,6 +86,10 @@ def run_workspace_task_attempt(  # noqa: PLR0913  # the public signature of 0.6.
             failure_reason_max_length=failure_reason_max_length,
         )
     )
+
+
+def _own_worker_id() -> str:
+    return os.environ.get("PERAGO_WORKER_ID") or f"pid-{os.getpid()}"
 
 
 def run_workspace_free_task_attempt(
