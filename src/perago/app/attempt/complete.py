@@ -4,8 +4,9 @@ from enum import StrEnum
 
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.world import World
+from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.publish_budget import completion_timeout_seconds
-from perago.ports.errors import MissingError, OutcomeUnknownError, UnavailableError
+from perago.ports.errors import MissingError, WorldError
 from perago.ports.lease import Lease
 from perago.ports.progress import Phase
 from perago.ports.task_queue import TerminalUpdate
@@ -60,17 +61,32 @@ async def _send_and_look(world: World, update: TerminalUpdate, deadline: float) 
         await world.queue.complete(update, timeout_seconds=left)
     except MissingError:
         return Recorded.SUPERSEDED
-    except (OutcomeUnknownError, UnavailableError):
-        pass  # only a read can tell
+    except WorldError as error:  # it may have landed all the same: only a read can tell
+        world.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
     try:
         fresh = await world.queue.read_attempt(update.attempt.workflow_id, update.attempt.task_id)
-    except UnavailableError:
+    except WorldError:
         return Recorded.UNKNOWN
-    if fresh is None:
+    return Recorded.SUPERSEDED if fresh is None else judge_read_back(update, fresh)
+
+
+def judge_read_back(update: TerminalUpdate, fresh: AttemptRecord) -> Recorded:
+    """Whether this update is what ended the row, as far as the row tells.
+
+    row now                            as it was polled   polled again since
+    in progress, my worker id          unknown            superseded
+    my status, my worker id            recorded           recorded if the output is mine
+    anything else                      superseded         superseded
+
+    The server writes the worker id of whoever ended a row; one worker may hold a redelivered row
+    twice, so the id alone does not tell.
+    """
+    polled, row = update.attempt, fresh.snapshot
+    again = (row.poll_count, row.scheduled_time) != (polled.poll_count, polled.scheduled_time)
+    if row.worker_id != update.worker_id:
         return Recorded.SUPERSEDED
-    mine = fresh.snapshot.worker_id == update.worker_id
-    if fresh.snapshot.status is update.status and mine:
+    if row.status is AttemptStatus.IN_PROGRESS and not again:
+        return Recorded.UNKNOWN
+    if row.status is update.status and (not again or fresh.output_data == update.output):
         return Recorded.RECORDED
-    if fresh.snapshot.status.is_terminal or not mine:
-        return Recorded.SUPERSEDED
-    return Recorded.UNKNOWN
+    return Recorded.SUPERSEDED

@@ -1,0 +1,178 @@
+"""The end of an attempt in Conductor: 200 proves nothing, only the row that is read back does."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.attempt_worlds import AttemptWorker, NoLease
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+
+from perago.adapters.memory.planned_faults import Fault, LoseRequest, Meanwhile, Pause, Refuse, When
+from perago.app.attempt.complete import Recorded, complete
+from perago.app.attempt.dispatch import Dispatch
+from perago.domain.attempt import AttemptRecord, AttemptStatus
+from perago.domain.publication_policy import PolicySetting
+from perago.ports.errors import AccessDeniedError, RequestRefusedError, WorldError
+from perago.ports.task_queue import TerminalUpdate
+
+COMPLETE = "queue.complete"
+
+
+async def _started(tmp_path: Path) -> FaultWorld:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    return world
+
+
+async def _poll(worker: AttemptWorker) -> AttemptRecord:
+    record = await worker.poll(TASK)
+    assert record is not None
+    return record
+
+
+async def _end(
+    world: FaultWorld,
+    worker: AttemptWorker,
+    record: AttemptRecord,
+    *,
+    result: str = "mine",
+    status: AttemptStatus = AttemptStatus.COMPLETED,
+) -> Recorded:
+    """Send one end of a polled row and read it back."""
+    identities = worker.world.identities
+    dispatch = Dispatch(world.task, record, identities.new_execution_id(), worker.settings)
+    output = {"result": result} if status is AttemptStatus.COMPLETED else {}
+    update = TerminalUpdate(record.snapshot, worker.settings.worker_id, status, output)
+    return await world.drive(complete(worker.world, dispatch, update, NoLease()))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        AttemptStatus.COMPLETED,
+        AttemptStatus.FAILED,
+        AttemptStatus.FAILED_WITH_TERMINAL_ERROR,
+    ],
+    ids=str,
+)
+async def test_an_accepted_end_is_recorded_though_its_retry_waits_already(
+    tmp_path: Path, status: AttemptStatus
+) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker()
+    assert await _end(world, worker, await _poll(worker), status=status) is Recorded.RECORDED
+
+
+async def test_an_end_after_the_row_timed_out_is_superseded(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker()
+    record = await _poll(worker)
+    world.clock.advance(61)
+    await world.operator.workflows.decide(world.workflow)
+    assert await _end(world, worker, record) is Recorded.SUPERSEDED
+
+
+@pytest.mark.parametrize(
+    "refusal", [RequestRefusedError("too large"), AccessDeniedError("token expired")], ids=repr
+)
+async def test_an_end_that_is_always_refused_stays_unknown_and_keeps_the_decision(
+    tmp_path: Path, refusal: WorldError
+) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker([Refuse(COMPLETE, refusal, nth) for nth in range(1, 100)])
+
+    report = await world.attempt(worker)
+
+    assert report is not None
+    assert report.recorded is Recorded.UNKNOWN
+    assert any(name.startswith("perago-staging-") for name in world.repository.branch_names())
+    assert list((world.root / "1").rglob(".perago-attempt.json")) == []
+
+
+async def test_an_end_that_is_refused_once_is_sent_again(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker([Refuse(COMPLETE, AccessDeniedError("token expired"))])
+    report = await world.attempt(worker)
+    assert report is not None
+    assert report.recorded is Recorded.RECORDED
+    assert world.repository.branch_names() == {"main"}
+
+
+async def test_a_read_back_that_is_refused_is_asked_again(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker([Refuse("queue.read_attempt", AccessDeniedError("token expired"))])
+    report = await world.attempt(worker)
+    assert report is not None
+    assert report.recorded is Recorded.RECORDED
+
+
+async def test_another_end_of_the_same_row_by_the_same_worker_is_not_mine(tmp_path: Path) -> None:
+    """A redelivered row may be held twice by one worker; the second one ended it."""
+    world = await _started(tmp_path)
+    worker = world.worker()
+    first = await _poll(worker)
+    await world.operator.workflows.release_without_result(first)
+    second = await _poll(worker)
+    assert second.snapshot.task_id == first.snapshot.task_id
+    assert await _end(world, worker, second, result="second") is Recorded.RECORDED
+    assert await _end(world, worker, first, result="first") is Recorded.SUPERSEDED
+
+
+async def test_my_end_of_a_redelivered_row_is_recorded(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker()
+    first = await _poll(worker)
+    await world.operator.workflows.release_without_result(first)
+    await _poll(worker)
+    assert await _end(world, worker, first) is Recorded.RECORDED
+
+
+async def test_an_end_is_not_sent_again_to_a_row_that_was_handed_out_anew(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker([LoseRequest(COMPLETE)])
+    first = await _poll(worker)
+    await world.operator.workflows.release_without_result(first)
+    await _poll(worker)
+    assert await _end(world, worker, first) is Recorded.SUPERSEDED
+    assert world.workers[0].calls[COMPLETE] == 1
+
+
+async def test_a_row_that_waits_to_be_handed_out_anew_is_left_alone(tmp_path: Path) -> None:
+    """A failure of the old execution would end the new one before it began."""
+    world = await _started(tmp_path)
+    worker = world.worker([Pause("queue.read_workflow", When.BEFORE_EFFECT)])
+    handle = world.workers[0]
+    record = await _poll(worker)
+    running = asyncio.ensure_future(worker.run(record))
+    while not (handle.paused or running.done()):  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    await world.operator.workflows.release_without_result(record)
+    handle.resume()
+
+    report = await world.drive(running)
+
+    assert report.update is None
+    assert report.recorded is Recorded.SUPERSEDED
+    assert handle.calls[COMPLETE] == 0
+    (row,) = (await world.read()).attempts
+    assert row.snapshot.status is AttemptStatus.SCHEDULED
+
+
+async def test_the_heartbeats_are_joined_before_the_end_is_sent(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    told: list[str] = []
+    faults: list[Fault] = [Meanwhile(COMPLETE, When.BEFORE_EFFECT, lambda: told.append("sent"))]
+    worker = world.worker(faults)
+    record = await _poll(worker)
+
+    class Beating(NoLease):
+        async def end(self) -> None:
+            told.append("joined")
+
+    identities = worker.world.identities
+    dispatch = Dispatch(world.task, record, identities.new_execution_id(), worker.settings)
+    update = TerminalUpdate(
+        record.snapshot, worker.settings.worker_id, AttemptStatus.COMPLETED, {"result": {}}
+    )
+    await world.drive(complete(worker.world, dispatch, update, Beating()))
+    assert told == ["joined", "sent"]
