@@ -7,6 +7,7 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.domain.attempt import AttemptStatus
+from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
 from perago.domain.publication_policy import PolicySetting
 
 ROWS: list[tuple[str, Callable[[FaultWorld], object], str]] = [
@@ -44,3 +45,17 @@ async def test_bad_input_fails_the_attempt_and_changes_nothing(
     assert world.repository.tags() == {}
     assert world.repository.branch_names() == {"main"}
     assert world.runs == 0
+
+
+async def test_a_target_that_ran_too_far_ahead_is_refused_by_lineage(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.LINEAGE)
+    for number in range(FIRST_PARENT_COMMITS_MAX + 1):
+        world.human(content=b"%d" % number)
+    head = world.repository.head().commit
+    await world.start()
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert "advanced beyond supported publish range" in str(report.error)
+    assert world.repository.head().commit == head

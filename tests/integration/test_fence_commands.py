@@ -1,0 +1,134 @@
+"""`perago fence` and `perago forget` as an operator runs them, on real lakeFS and Conductor."""
+
+import json
+import os
+import sys
+from asyncio.subprocess import PIPE, create_subprocess_exec
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.contract.lakefs_world import MAIN
+from tests.contract.real_lakefs import RealLakeFS
+from tests.integration.attempt_scene import FILES, AttemptScene
+from tools.servers import ConductorServer, LakefsServer
+
+from perago.domain.publication_fence import FENCE_FILE
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.reserved_paths import FENCE_PATH
+from perago.ports.installations import ConductorInstallation
+from perago.ports.progress import Phase
+
+pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
+
+UNFENCED = {path: content for path, content in FILES.items() if path != FENCE_PATH}
+
+
+@dataclass
+class Operator:
+    """Somebody at a terminal with the servers' addresses in the environment."""
+
+    directory: Path
+    environment: dict[str, str]
+
+    async def run(self, *words: str) -> tuple[int, dict[str, Any], str]:
+        """Run one command; its exit code, its JSON document, and what it said besides."""
+        command = [sys.executable, "-m", "perago", *words, "--json"]
+        environment = {**os.environ, **self.environment}
+        process = await create_subprocess_exec(
+            *command, cwd=self.directory, env=environment, stdout=PIPE, stderr=PIPE
+        )
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, json.loads(out or "{}"), err.decode()
+
+
+@pytest.fixture
+def operator(
+    tmp_path: Path, lakefs_server: LakefsServer, conductor_server: ConductorServer
+) -> Operator:
+    return Operator(
+        tmp_path,
+        {
+            "PERAGO_WORKSPACE_ROOT": str(tmp_path / "workspaces"),
+            "PERAGO_LAKEFS": lakefs_server.endpoint,
+            "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": lakefs_server.access_key_id,
+            "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs_server.secret_access_key,
+            "PERAGO_CONDUCTOR": conductor_server.api_url,
+        },
+    )
+
+
+async def test_a_fence_is_installed_verified_and_removed_on_a_protected_branch(
+    lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path, operator: Operator
+) -> None:
+    scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED)
+    await scene.create(UNFENCED)
+    await lakefs.protect(scene.repository, MAIN)
+
+    code, document, _ = await operator.run("fence", "verify", scene.repository, MAIN)
+    assert (code, document["state"]) == (4, "absent")
+
+    code, document, said = await operator.run("fence", "install", scene.repository, MAIN)
+    assert (code, document["commit"]) == (0, await scene.head())
+    assert "older commits" in said
+    assert (await scene.files())[FENCE_PATH] == FENCE_FILE
+
+    code, document, _ = await operator.run("fence", "install", scene.repository, MAIN)
+    assert (code, document["change"]) == (0, "unchanged")
+
+    code, document, _ = await operator.run("fence", "verify", scene.repository, MAIN)
+    assert (code, document["state"], document["protected"]) == (0, "trusted", True)
+
+    code, _, _ = await operator.run("fence", "remove", scene.repository, MAIN)
+    assert code == 0
+    assert set(await scene.files()) == set(UNFENCED)
+    assert await scene.branches() == {MAIN}
+
+
+async def test_an_altered_fence_is_reported_and_replaced(
+    lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path, operator: Operator
+) -> None:
+    scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED)
+    altered = FENCE_FILE.replace(b"if expected ~= nil then", b"if false then")
+    await scene.create({**FILES, FENCE_PATH: altered})
+
+    code, document, _ = await operator.run("fence", "verify", scene.repository, MAIN)
+    assert (code, document["state"]) == (4, "altered")
+
+    code, _, _ = await operator.run("fence", "install", scene.repository, MAIN)
+    assert code == 0
+    assert (await scene.files())[FENCE_PATH] == FENCE_FILE
+
+
+async def test_a_repository_that_is_not_there_has_an_exit_code_of_its_own(
+    operator: Operator,
+) -> None:
+    code, _, said = await operator.run("fence", "verify", "nowhere", MAIN)
+
+    assert code == 6
+    assert "nowhere" in said
+
+
+async def test_a_decision_is_forgotten_once_its_workflow_has_ended(
+    lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path, operator: Operator
+) -> None:
+    scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED)
+    await scene.create()
+    await scene.start()
+    assert await scene.attempt(dies_at=Phase.DECIDED) is None
+    words = ("forget", scene.workflow, scene.task.name)
+
+    code, _, said = await operator.run(*words)
+    assert code == 1, said
+    assert "RUNNING" in said
+    assert (await lakefs.tags.list_page(scene.repository, "perago-settled-")).tags
+
+    await conductor.workflows.terminate(scene.workflow, "the operator wants it computed anew")
+    code, document, said = await operator.run(*words)
+    assert code == 0, said
+    assert len(document["decisions"]) == 1
+    assert (await lakefs.tags.list_page(scene.repository, "perago-settled-")).tags == ()
+    assert await scene.branches() == {MAIN}
+    assert await scene.head() == scene.input
