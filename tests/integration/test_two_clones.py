@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SET_OF_SERVERS = ("lakefs", "conductor", "toxiproxy")
-STOP_SECONDS = 30
+STOP_SECONDS = 60
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(300)]
 
 

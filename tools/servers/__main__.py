@@ -86,8 +86,12 @@ def _status() -> int:
 
 
 def _up(names: Sequence[str]) -> int:
-    """Run until a signal; a terminated tool stops its servers as a Ctrl-C does."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    """Run until a signal; a terminated tool stops its servers as a Ctrl-C does.
+
+    Both are set: who is started in the background of a script inherits a Ctrl-C that is ignored.
+    """
+    for stopping in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(stopping, signal.default_int_handler)
     try:
         with ExitStack() as stack:
             for name in names:
