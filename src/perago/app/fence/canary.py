@@ -5,11 +5,13 @@ that are removed afterwards and swept by garbage collection.
 """
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
-from perago.domain.outcome import HeadMoved, Merged
+from perago.domain.errors import PublicationRefusedError
+from perago.domain.outcome import HeadMoved, Merged, NotPublished
 from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.domain.settling import after_merge
 from perago.ports.branches import Branches, MergeRequest
 from perago.ports.commits import CommitRequest, Commits
-from perago.ports.errors import WorldError
+from perago.ports.errors import UnavailableError, WorldError
 from perago.ports.identities import Identities
 
 CANARY_BRANCH_PREFIX = "perago-canary-"
@@ -25,7 +27,11 @@ class Canary:
         self._identities = identities
 
     async def sings(self, repository: RepositoryId, commit: CommitId) -> bool:
-        """Whether a wrong expected head is refused and the right one passes."""
+        """Whether a wrong expected head is refused and the right one passes.
+
+        Raises when the server said neither: a verdict is kept, so it must be one. UnavailableError
+        for no answer, PublicationRefusedError for somebody else's hook or a broken action file.
+        """
         name = f"{CANARY_BRANCH_PREFIX}{self._identities.new_execution_id()}"
         target, source = BranchName(f"{name}-target"), BranchName(f"{name}-source")
         try:
@@ -34,16 +40,15 @@ class Canary:
             staged = await self._commits.commit(
                 CommitRequest(repository, source, "perago canary", {}, allow_empty=True)
             )
-            refused = await self._merge(repository, staged, target, WRONG_HEAD)
-            passed = await self._merge(repository, staged, target, commit)
+            refuses = await self._is_refused(repository, staged, target, WRONG_HEAD)
+            return refuses and not await self._is_refused(repository, staged, target, commit)
         finally:
             await self._forget(repository, source)
             await self._forget(repository, target)
-        return isinstance(refused, HeadMoved) and isinstance(passed, Merged)
 
-    async def _merge(
+    async def _is_refused(
         self, repository: RepositoryId, staged: CommitId, target: BranchName, expected: str
-    ) -> object:
+    ) -> bool:
         request = MergeRequest(
             repository=repository,
             source=staged,
@@ -52,7 +57,15 @@ class Canary:
             metadata={EXPECTED_HEAD: expected},
             allow_empty=True,
         )
-        return await self._branches.merge(request)
+        answer = await self._branches.merge(request)
+        if isinstance(answer, HeadMoved | Merged):
+            return isinstance(answer, HeadMoved)
+        after = after_merge(answer)
+        if isinstance(after, NotPublished):
+            raise PublicationRefusedError(
+                f"canary of {repository}: {after.reason}", code=after.code
+            )
+        raise UnavailableError(f"canary of {repository}: nothing is proven: {answer}")
 
     async def _forget(self, repository: RepositoryId, branch: BranchName) -> None:
         try:

@@ -40,7 +40,8 @@ class FenceTrust:
         async with self._concurrency.turn(f"canary/{repository}"):
             if repository not in self._proven:
                 works = await self._canary.sings(repository, commit)
-                self._proven[repository] = FenceState.TRUSTED if works else FenceState.DEAD
+                verdict = FenceState.TRUSTED if works else FenceState.DEAD
+                self._proven.setdefault(repository, verdict)  # distrust may have come meanwhile
         return self._proven[repository]
 
     def distrust(self, repository: RepositoryId) -> None:

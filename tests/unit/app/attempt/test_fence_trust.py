@@ -1,0 +1,115 @@
+"""What a process believes of a fence: proven by a canary, never by a server that is busy."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld
+
+from perago.adapters.memory.planned_faults import (
+    Answer,
+    Fault,
+    LoseAnswer,
+    LoseRequest,
+    Pause,
+    Refuse,
+    When,
+)
+from perago.app.attempt.complete import Recorded
+from perago.domain.attempt import AttemptStatus
+from perago.domain.outcome import RefusedByHook, TooManyTries
+from perago.domain.publication_policy import FenceState, PolicySetting
+from perago.domain.references import RepositoryId
+from perago.ports.errors import UnavailableError
+
+MERGE = "branches.merge"
+REPOSITORY = RepositoryId("repo")
+
+TROUBLES: list[Fault] = [
+    LoseRequest(MERGE, 1),
+    LoseAnswer(MERGE, 1),
+    LoseRequest(MERGE, 2),
+    Answer(MERGE, TooManyTries("busy"), 1),
+    Answer(MERGE, TooManyTries("busy"), 2),
+    Refuse(MERGE, UnavailableError("not reached"), 1),
+    LoseRequest("branches.create", 1),
+    LoseAnswer("commits.commit", 1),
+    LoseRequest("branches.delete", 1),
+]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=str)
+async def test_a_canary_without_an_answer_proves_nothing_and_is_asked_again(
+    tmp_path: Path, trouble: Fault
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    await world.start()
+    worker = world.worker([trouble])
+    trust = worker.world.lakefs.trust
+
+    report = await world.attempt(worker)
+
+    assert report is not None
+    assert report.update is not None
+    if report.update.status is AttemptStatus.FAILED:
+        assert "PRG-F022" not in str(report.update.reason)
+        assert "PRG-L008" in str(report.update.reason) or "PRG-L009" in str(report.update.reason)
+    assert await trust.state(REPOSITORY, world.input) is FenceState.TRUSTED
+
+
+async def test_another_hooks_refusal_is_said_as_such(tmp_path: Path) -> None:
+    """The fence may well work, but nothing can be published here, and the server said why."""
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    await world.start()
+    refused = Answer(MERGE, RefusedByHook("needs a ticket"), 1)
+    report = await world.attempt(world.worker([refused]))
+    assert report is not None
+    assert report.update is not None
+    assert "needs a ticket" in str(report.update.reason)
+    assert world.runs == 0
+
+
+async def test_two_attempts_at_once_let_one_canary_sing(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    worker = world.worker([Pause(MERGE, When.BEFORE_EFFECT)])
+    trust, handle = worker.world.lakefs.trust, world.workers[0]
+    first = asyncio.ensure_future(trust.state(REPOSITORY, world.input))
+    second = asyncio.ensure_future(trust.state(REPOSITORY, world.input))
+    while not handle.paused:  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    handle.resume()
+    assert set(await asyncio.gather(first, second)) == {FenceState.TRUSTED}
+    assert handle.calls[MERGE] == 2
+
+
+async def test_a_verdict_is_kept_for_the_life_of_the_process(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    worker = world.worker()
+    trust = worker.world.lakefs.trust
+    assert await trust.state(REPOSITORY, world.input) is FenceState.TRUSTED
+    assert await trust.state(REPOSITORY, world.input) is FenceState.TRUSTED
+    assert world.workers[0].calls[MERGE] == 2
+    trust.distrust(REPOSITORY)
+    assert await trust.state(REPOSITORY, world.input) is FenceState.DEAD
+    assert world.workers[0].calls[MERGE] == 2
+
+
+async def test_distrust_is_not_undone_by_a_canary_under_way(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    worker = world.worker([Pause(MERGE, When.AFTER_EFFECT, 2)])
+    trust, handle = worker.world.lakefs.trust, world.workers[0]
+    running = asyncio.ensure_future(trust.state(REPOSITORY, world.input))
+    while not handle.paused:  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    trust.distrust(REPOSITORY)
+    handle.resume()
+    assert await running is FenceState.DEAD
+
+
+async def test_a_canary_leaves_no_branches(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    await world.start()
+    report = await world.attempt(world.worker())
+    assert report is not None
+    assert report.recorded is Recorded.RECORDED
+    assert world.repository.branch_names() == {"main"}
