@@ -103,6 +103,13 @@ FENCE_CODES = (
         "head-parent replaces by a hard reset, which branch protection refuses.",
     ),
     ErrorCode(
+        "PRG-F015",
+        "The staged prefix does not merge onto the present head.",
+        _RESTART,
+        "Under prefix isolation the staged commit is brought onto the head first; lakeFS saw a"
+        " conflict there. Nothing was changed.",
+    ),
+    ErrorCode(
         "PRG-F020",
         "The publication fence is not in the input commit.",
         _INSTALL,
