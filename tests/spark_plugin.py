@@ -1,9 +1,9 @@
-"""The Spark session of a test run: started by the first test that asks, on one master a run.
+"""The Spark session of a test run: one per master, started by the first test that asks for it.
 
-PERAGO_TEST_SPARK_MASTER names another master than local[2].
+A test that takes `any_master` runs on threads and on executor JVMs of their own, one that takes
+`on_cluster` on the latter only. Tests of one master run together, so that each is started once.
 """
 
-import os
 import secrets
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -15,7 +15,38 @@ from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.jars import fetch_jars
 from perago.adapters.spark.session import start_session
 
-MASTER = os.environ.get("PERAGO_TEST_SPARK_MASTER", "local[2]")
+LOCAL = "local[2,3]"  # two threads; a task may fail twice
+CLUSTER = "local-cluster[2,1,1024]"
+OPTIONS = {
+    "spark.eventLog.enabled": "true",
+    "spark.eventLog.compress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.memory": "1g",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give each Spark test its master."""
+    if "spark_session" in metafunc.fixturenames:
+        masters = [LOCAL]
+        if "any_master" in metafunc.fixturenames:
+            masters = [LOCAL, CLUSTER]
+        if "on_cluster" in metafunc.fixturenames:
+            masters = [CLUSTER]
+        metafunc.parametrize("spark_session", masters, indirect=True, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of one master follow each other, after all that need no Spark."""
+    items.sort(key=_master_of)
+
+
+def _master_of(item: pytest.Item) -> str:
+    call = getattr(item, "callspec", None)
+    return "" if call is None else str(call.params.get("spark_session", ""))
 
 
 @pytest.fixture(scope="session")
@@ -25,24 +56,27 @@ def spark_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def spark_session(spark_events: Path) -> Generator[Any]:
+def spark_session(request: pytest.FixtureRequest, spark_events: Path) -> Generator[Any]:
     """The session that bodies find in this process."""
     fetch_jars()
-    options = {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": spark_events.as_uri(),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.driver.memory": "1g",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-    }
-    configuration = SparkConfiguration(master=MASTER, options=options)
+    options = {**OPTIONS, "spark.eventLog.dir": spark_events.as_uri()}
+    configuration = SparkConfiguration(master=request.param, options=options)
     session = start_session(configuration, needs_s3a=True)
     yield session
     session.stop()
 
 
 @pytest.fixture
-def lakefs_name() -> Callable[[str], str]:
+def any_master() -> None:
+    """Asked for by tests that run on every master."""
+
+
+@pytest.fixture
+def on_cluster() -> None:
+    """Asked for by tests that need executors which can die."""
+
+
+@pytest.fixture
+def unique_name() -> Callable[[str], str]:
     """Names that no other test uses, for tasks."""
     return lambda prefix: f"{prefix}-{secrets.token_hex(4)}"
