@@ -13,9 +13,9 @@ from perago.domain.authoring_errors import TaskInputError
 from perago.domain.prefix_projection import (
     is_directory_marker,
     name_problem,
-    object_path,
     relative_path,
 )
+from perago.domain.prefix_projection import object_path as published_path
 from perago.domain.reserved_paths import ATTEMPT_MARKER, is_reserved_object
 
 _CODE = "PRG-W002"
@@ -56,13 +56,13 @@ class WorkspaceSyncPlan:
 
 
 def workspace_local_path(
-    workspace_spec: WorkspaceSpec, path: str | os.PathLike[str]
+    workspace_spec: WorkspaceSpec, object_path: str | os.PathLike[str]
 ) -> Path | None:
     """Return where an object goes below the workspace, or None when it is nobody's file.
 
     Objects outside the prefix are never looked at closer: their names are other people's.
     """
-    name = os.fspath(path)
+    name = os.fspath(object_path)
     relative = relative_path(workspace_spec.prefix, name)
     if relative is None or is_reserved_object(name) or is_directory_marker(relative, 0):
         return None
@@ -123,7 +123,7 @@ def _published_name(workspace_spec: WorkspaceSpec, relative: str) -> str:
     problem = name_problem(relative)
     if problem is not None:
         raise TaskInputError(f"file {relative!r} cannot be an object: it {problem}", code=_CODE)
-    return object_path(workspace_spec.prefix, relative)
+    return published_path(workspace_spec.prefix, relative)
 
 
 def _regular_files(workspace_dir: Path) -> Iterator[Path]:
