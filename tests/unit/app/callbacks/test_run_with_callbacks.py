@@ -74,10 +74,9 @@ class Caller:
             "complete_noop_workspace": self.noop,
             "failure_reason_max_length": 500,
         }
+        options.update(changes)
         data = {"workspace": INPUT, "params": params}
-        return run_workspace_task_attempt(
-            definition, data, Attempt(), self.root, **{**options, **changes}
-        )
+        return run_workspace_task_attempt(definition, data, Attempt(), self.root, **options)
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
