@@ -51,7 +51,8 @@ def validation_reason(error: ValidationError) -> str:
 def validation_code(error: ValidationError) -> str | None:
     """The code of the first error of ours inside, if there is one."""
     for each in error.errors(include_url=False):
-        code = each.get("ctx", {}).get("code")
+        facts = each.get("ctx", {})
+        code = getattr(facts.get("error"), "code", facts.get("code"))
         if isinstance(code, str):
             return code
     return None

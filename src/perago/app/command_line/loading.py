@@ -16,6 +16,7 @@ from perago.app.authoring.model_graph import (
 )
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.validation_reasons import validation_code
 from perago.app.command_line.reporting import warn
 from perago.domain.authoring_errors import TaskDefinitionError
 
@@ -62,7 +63,7 @@ def _load(target: str) -> TaskDefinition:
     except TaskDefinitionError as error:
         raise _placed(error, error) from error.__cause__
     except ValidationError as error:
-        declared = TaskDefinitionError(str(error), code=_code_of(error))
+        declared = TaskDefinitionError(str(error), code=validation_code(error))
         raise _placed(declared, error) from error
     except Exception as error:
         raise _import_failure(target, error) from error
@@ -73,11 +74,6 @@ def _placed(failure: TaskDefinitionError, error: Exception) -> TaskDefinitionErr
     for frame in _own_frames(error)[-1:]:
         failure.add_note(f"  at {frame.filename}:{frame.lineno}")
     return failure
-
-
-def _code_of(error: ValidationError) -> str:
-    cause = error.errors(include_url=False)[0].get("ctx", {}).get("error")
-    return cause.code if isinstance(cause, TaskDefinitionError) else TaskDefinitionError.code
 
 
 def _import_failure(target: str, error: Exception) -> TaskDefinitionError:

@@ -1,0 +1,221 @@
+"""Every code of declarations, configuration and envelopes is what its mistake is answered with."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel, RootModel
+
+from perago import (
+    ExecutionLimits,
+    TaskControls,
+    TaskFailed,
+    TaskTerminalError,
+    WorkspaceSpec,
+    build_taskdef,
+    check_guardrails,
+    invoke_workspace_free_task,
+    load_module_task,
+    load_runtime_config,
+    require_file,
+    task,
+    worker_child_specs,
+    workspace_upload_files,
+    write_taskdef,
+)
+from perago.app.authoring.envelope import (
+    check_stored_result,
+    read_params,
+    read_workspace_input,
+    validate_result,
+)
+from perago.app.authoring.failure import error_code
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.command_line.loading import load_tasks
+from perago.app.connections import ConductorConnection
+from perago.app.container import open_conductor
+from perago.app.settings.settings import load_settings
+from perago.app.start_checks import check_conductor, check_registered, check_services
+from perago.domain.error_codes import ERROR_CODES, UnknownCodeError
+
+PLACE = {"repository": "r", "branch": "b", "refType": "commit", "ref": "c"}
+BUDGET = dict.fromkeys(
+    (
+        "observed_merge_p99_seconds",
+        "safety_margin_seconds",
+        "lakefs_merge_timeout_seconds",
+        "conductor_completion_timeout_seconds",
+        "worker_shutdown_grace_seconds",
+        "heartbeat_interval_seconds",
+    ),
+    5,
+)
+
+
+class Model(BaseModel):
+    """Params and result."""
+
+    a: int = 1
+
+
+class Root(RootModel[int]):
+    """Not an object model."""
+
+
+def plain(params: Model) -> Model:
+    return params
+
+
+async def coroutine(params: Model) -> Model:
+    return params
+
+
+def definition(
+    params: type[BaseModel] = Model, *, workspace: WorkspaceSpec | None = None
+) -> TaskDefinition:
+    return TaskDefinition("t", "o", plain, params, Model, workspace=workspace)
+
+
+FREE, IN_WORKSPACE = definition(), definition(workspace=WorkspaceSpec())
+
+
+def declare(fn: Callable[..., Any] = plain, **keywords: object) -> None:
+    untyped = cast("Callable[..., Callable[[Any], Any]]", task)
+    untyped(**{"name": "n", "owner_email": "o"} | keywords)(fn)
+
+
+def declare_text(text: str) -> None:
+    names: dict[str, Any] = {"Model": Model}
+    exec(f"def f{text}: ...", names)  # noqa: S102  # a constant of this file
+    declare(names["f"])
+
+
+def module(name: str, text: str) -> str:
+    made = ModuleType(name)
+    sys.modules[name] = made
+    exec(text, vars(made))  # noqa: S102  # a constant of this file
+    return name
+
+
+def settings(env: Mapping[str, str]) -> None:
+    load_runtime_config("m", cwd=Path("/nonexistent"), process_env=env, probe_roots=False)
+
+
+def loaded(env: Mapping[str, str]) -> Any:  # noqa: ANN401  # handed on
+    return load_settings(cwd=Path("/nonexistent"), process_env=env)
+
+
+def with_pyproject(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text("[tool.perago]\nunknown = 1\n")
+    load_settings(cwd=folder, process_env={})
+
+
+def with_link(folder: Path) -> None:
+    (folder / "link").symlink_to("nowhere")
+    workspace_upload_files(folder, WorkspaceSpec())
+
+
+def with_odd_name(folder: Path) -> None:
+    (folder / "a\\b").write_text("x")
+    workspace_upload_files(folder, WorkspaceSpec())
+
+
+class Empty:
+    """A registry without documents."""
+
+    async def read(self, name: str) -> None:
+        """Know nothing."""
+
+
+def raising(error: Exception) -> None:
+    raise error
+
+
+MISTAKES: dict[str, Callable[[Path], object]] = {
+    "PRG-T002": lambda _: declare(unknown=1),
+    "PRG-T003": lambda _: declare(name=""),
+    "PRG-T004": lambda _: declare(strict_params=1),
+    "PRG-T005": lambda _: declare(
+        controls=TaskControls.model_validate(
+            {"publish_budget": BUDGET | {"lakefs_merge_timeout_seconds": 10}}
+        )
+    ),
+    "PRG-T006": lambda _: declare(coroutine),
+    "PRG-T007": lambda _: declare_text("(*params: Model) -> Model"),
+    "PRG-T008": lambda _: declare_text("(params: 'Missing') -> Model"),
+    "PRG-T009": lambda _: declare_text("() -> Model"),
+    "PRG-T010": lambda _: declare_text("(params: Model) -> dict"),
+    "PRG-T011": lambda _: load_tasks(["no_such_module_at_all"]),
+    "PRG-T012": lambda _: build_taskdef(definition(Root)),
+    "PRG-T013": lambda _: load_module_task("a/b"),
+    "PRG-T014": lambda _: load_module_task(module("has_no_task", "")),
+    "PRG-T015": lambda _: WorkspaceSpec(prefix=".."),
+    "PRG-T016": lambda _: require_file("../a"),
+    "PRG-T017": lambda _: ExecutionLimits(rate_limit_per_frequency=1),
+    "PRG-T018": lambda _: write_taskdef(FREE, Path("out.txt")),
+    "PRG-T019": lambda _: asyncio.run(check_registered(cast("Any", Empty()), [FREE], strict=False)),
+    "PRG-C002": lambda _: settings({"PERAGO_LOG_RETENTION": "x"}),
+    "PRG-C003": lambda _: settings({"CONDUCTOR_SERVER_URL": "replace-me"}),
+    "PRG-C004": lambda _: settings({"LAKECTL_SERVER_ENDPOINT_URL": "u"}),
+    "PRG-C005": lambda folder: load_runtime_config(
+        "m", cwd=folder, process_env={"PERAGO_WORKSPACE_ROOT": "/proc/none"}
+    ),
+    "PRG-C006": with_pyproject,
+    "PRG-C007": lambda _: settings({"PERAGO_WORKER_ID_PREFIX": "-"}),
+    "PRG-C008": lambda _: worker_child_specs(base_env={}, module_target="m", process_count=0),
+    "PRG-C009": lambda _: check_services(
+        loaded({}), [cast("Any", SimpleNamespace(has_workspace=False, metrics=object()))]
+    ),
+    "PRG-C010": lambda _: check_services(loaded({}), [IN_WORKSPACE]),
+    "PRG-C011": lambda _: check_conductor(loaded({})),
+    "PRG-C012": lambda _: open_conductor(ConductorConnection(url="no-such-scheme:x")),
+    "PRG-I001": lambda _: read_params(FREE, {}),
+    "PRG-I002": lambda _: read_workspace_input({"workspace": {}, "params": {}}, strict=False),
+    "PRG-I003": lambda _: read_params(FREE, {"params": {"a": "x"}}),
+    "PRG-I004": lambda _: read_workspace_input({"workspace": None, "params": {}}, strict=False),
+    "PRG-I005": lambda _: read_params(FREE, {"params": {}, "other": 1}, strict=True),
+    "PRG-I007": lambda _: invoke_workspace_free_task(IN_WORKSPACE, {}),
+    "PRG-I008": lambda _: read_workspace_input(
+        {"workspace": PLACE | {"ref_type": "tag"}, "params": {}}, strict=False
+    ),
+    "PRG-I011": lambda _: validate_result(
+        TaskDefinition("t", "o", plain, Model, FloatModel), {"f": float("nan")}
+    ),
+    "PRG-R001": lambda _: validate_result(FREE, {"a": "x"}),
+    "PRG-R003": lambda _: check_stored_result(FREE, {"a": 1, "retired": 1}),
+    "PRG-B001": lambda _: raising(TaskFailed("why")),
+    "PRG-B002": lambda _: raising(TaskTerminalError("why")),
+    "PRG-B004": lambda _: raising(KeyError("why")),
+    "PRG-G001": lambda folder: check_guardrails(folder, [require_file("a")], "pre"),
+    "PRG-G002": lambda folder: check_guardrails(folder, [require_file("a")], "post"),
+    "PRG-W002": with_odd_name,
+    "PRG-W005": with_link,
+    "PRG-X002": lambda _: raising(UnknownCodeError("PRG-0")),
+}
+
+
+class FloatModel(BaseModel):
+    """Holds what JSON cannot."""
+
+    f: float
+
+
+@pytest.mark.parametrize("code", MISTAKES)
+def test_a_mistake_is_answered_with_its_code(code: str, tmp_path: Path) -> None:
+    with pytest.raises(Exception) as caught:  # noqa: PT011  # each row has its own class
+        MISTAKES[code](tmp_path)
+    assert error_code(caught.value) == code
+
+
+# Raised by the steps of an attempt and by workers; their own tests name them.
+ELSEWHERE = {"PRG-T001", "PRG-C001", "PRG-B003", "PRG-I006", "PRG-I010", "PRG-I012", "PRG-R002"}
+
+
+def test_every_code_of_these_families_has_its_mistake() -> None:
+    families = tuple(f"PRG-{letter}" for letter in "TCIRBG")
+    ours = {code for code in ERROR_CODES if code.startswith(families)}
+    assert ours - set(MISTAKES) - ELSEWHERE == set()
