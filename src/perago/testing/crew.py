@@ -4,7 +4,7 @@ Decides who works when and when time passes; what an attempt does is the applica
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -14,7 +14,7 @@ from perago.app.fence.canary import Canary
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptRecord
 from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.references import RepositoryId
 from perago.ports.progress import Phase
 from perago.ports.task_queue import PollRequest
 from perago.testing.attempt_story import AttemptStory, StoryProgress, begin_story
@@ -22,6 +22,7 @@ from perago.testing.embedded_worker import EmbeddedWorker, WorkerParts, embedded
 from perago.testing.faults import Fault, ForeignCommit, Until
 from perago.testing.ground import Ground
 from perago.testing.json_values import as_object
+from perago.testing.repository import Repository
 from perago.testing.strikes import Strikes, Surrounding
 
 ROUNDS_MAX = 100_000
@@ -33,12 +34,18 @@ BATCH = 10
 class Crew(Surrounding):
     """Workers, their stories, and the faults that wait for their moment."""
 
-    def __init__(self, ground: Ground, settings: AttemptSettings) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        settings: AttemptSettings,
+        repositories: Mapping[RepositoryId, Repository],
+    ) -> None:
         self.tasks: dict[str, TaskDefinition] = {}
         self.stories: list[AttemptStory] = []
         self.pending: list[Fault] = []
         self._ground = ground
         self._settings = settings
+        self._repositories = repositories
         self._started_at = ground.clock.monotonic()
         self._workers: list[EmbeddedWorker] = []
         self._hired = 0
@@ -84,10 +91,9 @@ class Crew(Surrounding):
         """Commit on the target branch of an attempt."""
         workspace = as_object(record.input_data.get("workspace"))
         assert workspace, "only workspace tasks have a target branch"
-        repository = RepositoryId(str(workspace["repository"]))
-        branch = BranchName(str(workspace["branch"]))
-        message = "a foreign commit"
-        commit = await self._ground.commit(repository, branch, fault.files, message)
+        repository = self._repositories[RepositoryId(str(workspace["repository"]))]
+        branch = str(workspace["branch"])
+        commit = await repository.commit(fault.files, branch, message="a foreign commit")
         return f"somebody else commits {commit[:8]} to {branch}"
 
     async def let_lease_expire(self, record: AttemptRecord) -> None:

@@ -13,7 +13,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
 from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.domain.references import BranchName, RepositoryId
 from perago.domain.reserved_paths import FENCE_PATH
 from perago.ports.workflows import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
@@ -58,8 +58,7 @@ class PeragoEnvironment:
         )
         self.repositories: dict[RepositoryId, Repository] = {}
         self.runs: list[WorkflowRun] = []
-        self._crew = Crew(self.ground, self.settings)
-        self._inputs: dict[RepositoryId, CommitId] = {}
+        self._crew = Crew(self.ground, self.settings, self.repositories)
 
     def __enter__(self) -> Self:
         return self
@@ -111,7 +110,7 @@ class PeragoEnvironment:
         given: dict[str, bytes | str | None] = dict(files or {})
         if self.fence:
             given[FENCE_PATH] = FENCE_FILE
-        self._inputs[repository.id] = await repository.commit(given, message="the first files")
+        await repository.commit(given, message="the first files")
         return repository
 
     async def register(self, *tasks: TaskDefinition | TaskFunction) -> None:
@@ -184,7 +183,8 @@ class PeragoEnvironment:
     async def check_invariants(self, *, settled: bool | None = None) -> list[str]:
         """What was promised and does not hold, in words; empty when all is well."""
         strict = self.settings.publication is PolicySetting.SETTLED if settled is None else settled
-        return await broken_invariants(await self.story(), self._inputs, settled=strict)
+        commits = {found.id: found.commits_of_others for found in self.repositories.values()}
+        return list(broken_invariants(await self.story(), commits, settled=strict))
 
     async def assert_sound(self) -> None:
         """Fail with the whole story when an invariant is broken."""

@@ -5,24 +5,27 @@ logical execution published at most once, and nothing of an abandoned attempt is
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY
 from perago.domain.references import CommitId, RepositoryId
 from perago.testing.story import RepositoryStory, Story, commit_kind
 
 
-async def broken_invariants(
-    story: Story, inputs: Mapping[RepositoryId, CommitId], *, settled: bool
-) -> list[str]:
+def broken_invariants(
+    story: Story,
+    commits_of_others: Mapping[RepositoryId, Sequence[tuple[str, CommitId]]],
+    *,
+    settled: bool,
+) -> Iterator[str]:
     """Every broken promise in words."""
-    broken = list(_lost_publications(story))
+    yield from _lost_publications(story)
     for repository in story.repositories:
-        broken += _lost_inputs(repository, inputs)
+        known = commits_of_others.get(RepositoryId(repository.id), ())
+        yield from _lost_commits(repository, known)
         if settled:
-            broken += _repeated_publications(repository)
-            broken += _abandoned_publications(repository, story)
-    return broken
+            yield from _repeated_publications(repository)
+            yield from _abandoned_publications(repository, story)
 
 
 def _lost_publications(story: Story) -> Iterator[str]:
@@ -37,15 +40,15 @@ def _lost_publications(story: Story) -> Iterator[str]:
             yield f"lost: the accepted publication {commit[:8]} of {reference} is on no branch"
 
 
-def _lost_inputs(
-    repository: RepositoryStory, inputs: Mapping[RepositoryId, CommitId]
+def _lost_commits(
+    repository: RepositoryStory, known: Sequence[tuple[str, CommitId]]
 ) -> Iterator[str]:
-    main = repository.branch("main")
-    known = inputs.get(RepositoryId(repository.id))
-    if main is None:
-        yield f"lost: {repository.name} has no branch main any more"
-    elif known is not None and known not in {commit.commit for commit in main.commits}:
-        yield f"lost: the first files of {repository.name} left the history of main"
+    for name, commit in known:
+        branch = repository.branch(name)
+        if branch is None:
+            yield f"lost: {repository.name} has no branch {name} any more"
+        elif commit not in {found.commit for found in branch.commits}:
+            yield f"lost: somebody else's commit {commit[:8]} left the history of {name}"
 
 
 def _repeated_publications(repository: RepositoryStory) -> Iterator[str]:

@@ -4,8 +4,8 @@ Imports nothing of Perago before a test asks for a fixture. Opens no socket unle
 `--perago-backend=real` is given.
 """
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from perago.adapters.memory.clock import VirtualClock
     from perago.ports.installations import ConductorInstallation, LakeFSInstallation
     from perago.testing.environment import PeragoEnvironment
+    from perago.testing.faults import Fault
     from perago.testing.ground import Ground
     from perago.testing.memory_ground import MemoryGround
 
@@ -65,10 +66,9 @@ def perago_env(
     for marker in reversed(list(request.node.iter_markers("perago"))):
         options |= marker.kwargs
     faults = options.pop("faults", ())
-    make: Callable[..., PeragoEnvironment] = PeragoEnvironment
+    make = cast("Callable[..., PeragoEnvironment]", PeragoEnvironment)
     with make(ground=perago_ground, **options) as environment:
-        assert isinstance(faults, list | tuple), "faults= takes a list of faults"
-        environment.plan(*faults)
+        environment.plan(*cast("Iterable[Fault]", faults))
         yield environment
 
 

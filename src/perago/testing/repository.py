@@ -1,7 +1,7 @@
 """One repository of an environment, as a test reads and writes it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId, TagName
@@ -19,6 +19,9 @@ class Repository:
     ground: Ground
     id: RepositoryId
     name: str
+    commits_of_others: list[tuple[str, CommitId]] = field(
+        default_factory=list[tuple[str, CommitId]]
+    )
 
     async def commit(
         self,
@@ -31,7 +34,9 @@ class Repository:
         content = {
             path: data.encode() if isinstance(data, str) else data for path, data in files.items()
         }
-        return await self.ground.commit(self.id, BranchName(branch), content, message)
+        commit = await self.ground.commit(self.id, BranchName(branch), content, message)
+        self.commits_of_others.append((branch, commit))
+        return commit
 
     async def create_branch(self, name: str, source: str = MAIN) -> None:
         """Create a branch at the head of another, or at a commit."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_COMMIT, TASK_ID
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_COMMIT, TASK_ID, TRY
 from perago.domain.references import CommitRecord
 from perago.ports.workflows import WorkflowRecord
 from perago.testing.attempt_story import AttemptStory
@@ -68,9 +68,9 @@ def commit_kind(commit: CommitRecord, accepted: Iterable[str]) -> str:
     """What a commit is to the workflows: staged, published, abandoned, or somebody else's."""
     if LOGICAL_TASK_KEY not in commit.metadata:
         return "foreign" if commit.parents else "root"
-    if commit.metadata.get(PHASE) == "try":
-        return "staged"
-    return "published" if commit.commit in set(accepted) else "abandoned"
+    if commit.commit in set(accepted):
+        return "published"  # also a staged commit that the target was relocated to
+    return "staged" if commit.metadata.get(PHASE) == TRY else "abandoned"
 
 
 def commit_task(commit: CommitRecord) -> str:

@@ -1,0 +1,241 @@
+"""The ground on real servers: the same verbs over HTTP, and seconds that really pass.
+
+Every environment uses repositories, workflows and a task domain of its own. TaskDefs are shared
+by name: two runs at once on one Conductor need different task names.
+"""
+
+import asyncio
+import base64
+import json
+import os
+import secrets
+import shutil
+import tempfile
+import urllib.request
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.installation import open_conductor
+from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.installation import open_lakefs
+from perago.adapters.system.clock import SystemClock
+from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.identities import SystemIdentities
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId, TagName
+from perago.ports.clock import Clock
+from perago.ports.commits import CommitRequest
+from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.objects import ObjectUpload
+from perago.ports.task_body import TaskBody
+from perago.testing.attempt_story import StoryProgress
+from perago.testing.ground import Ground
+from perago.testing.inline_body import InlineBody
+
+LEASE_SECONDS = 4
+LEASE_LOOKS_MAX = 200
+PAUSE_SECONDS = 0.1
+STALLED_SECONDS = 20.0
+HISTORY_MAX = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RealServers:
+    """Where the servers are."""
+
+    lakefs_url: str
+    access_key_id: str
+    secret_access_key: str
+    namespace_root: str
+    conductor_url: str
+
+
+def ground_of_environment() -> "RealGround":
+    """The servers that `PERAGO_TEST_*` names."""
+    conductor = "PERAGO_TEST_CONDUCTOR_WORKERS_ENDPOINT"
+    if conductor not in os.environ:
+        conductor = "PERAGO_TEST_CONDUCTOR_ENDPOINT"
+    names = [f"PERAGO_TEST_LAKEFS_{name}" for name in _LAKEFS_NAMES] + [conductor]
+    missing = [name for name in names if not os.environ.get(name)]
+    if missing:
+        text = f"--perago-backend=real needs {', '.join(missing)}; nothing was found there"
+        raise RuntimeError(text)
+    found = [os.environ[name] for name in names]
+    lakefs, key, secret, root, address = found
+    return RealGround(RealServers(lakefs, key, secret, root, f"{address.rstrip('/')}/api"))
+
+
+_LAKEFS_NAMES = ("ENDPOINT", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "NAMESPACE_ROOT")
+
+
+@final
+class RealGround(Ground):
+    """One lakeFS and one Conductor somewhere."""
+
+    def __init__(self, servers: RealServers) -> None:
+        self._servers = servers
+        self._suffix = secrets.token_hex(4)
+        self._root = Path(tempfile.mkdtemp(prefix="perago-env-"))
+        self._seen: object = None
+        self._seen_at = 0.0
+        self.clock: Clock = SystemClock()
+        self.domain: str | None = f"kit-{self._suffix}"
+        self.lakefs: LakeFSInstallation = open_lakefs(
+            LakeFSConfiguration(
+                endpoint_url=servers.lakefs_url,
+                access_key_id=servers.access_key_id,
+                secret_access_key=servers.secret_access_key,
+            )
+        )
+        self.conductor: ConductorInstallation = open_conductor(
+            ConductorSettings(servers.conductor_url, request_timeout_seconds=40.0)
+        )
+
+    def identities(self, number: int) -> SystemIdentities:
+        """Names that are new in the world."""
+        del number
+        return SystemIdentities()
+
+    def concurrency(self) -> AsyncioConcurrency:
+        """Side by side."""
+        return AsyncioConcurrency()
+
+    def body(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> TaskBody:
+        """Bodies run in the loop: those of tests are short."""
+        return InlineBody(tasks, progress)
+
+    def unique(self, name: str) -> str:
+        """The name and this ground's own suffix."""
+        return f"{name}-{self._suffix}"
+
+    def task_definition(self, definition: Mapping[str, object]) -> dict[str, object]:
+        """A short lease and retries at once: what waits for minutes in the field takes seconds."""
+        return {
+            **definition,
+            "responseTimeoutSeconds": LEASE_SECONDS,
+            "retryDelaySeconds": 0,
+            "timeoutSeconds": 0,
+        }
+
+    async def create_repository(self, name: str) -> RepositoryId:
+        """Create it by the API, which no port offers."""
+        body = {
+            "name": name,
+            "storage_namespace": f"{self._servers.namespace_root}{name}",
+            "default_branch": "main",
+        }
+        await asyncio.to_thread(self._post, "/repositories", body)
+        return RepositoryId(name)
+
+    async def commit(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        files: Mapping[str, bytes | None],
+        message: str,
+    ) -> CommitId:
+        """Upload, delete, commit."""
+        gone = [path for path, content in files.items() if content is None]
+        with tempfile.TemporaryDirectory(dir=self._root) as directory:
+            source = Path(directory) / "object"
+            for path, content in files.items():
+                if content is not None:
+                    await asyncio.to_thread(source.write_bytes, content)
+                    upload = ObjectUpload(path, source)
+                    await self.lakefs.objects.upload(repository, branch, upload)
+        if gone:
+            await self.lakefs.objects.delete_many(repository, branch, gone)
+        request = CommitRequest(repository, branch, message, {}, allow_empty=not files)
+        return await self.lakefs.commits.commit(request)
+
+    async def create_branch(
+        self, repository: RepositoryId, branch: BranchName, source: CommitId
+    ) -> None:
+        """Create it."""
+        await self.lakefs.branches.create(repository, branch, source)
+
+    async def files(self, repository: RepositoryId, ref: str) -> dict[str, bytes]:
+        """Read every object, one after the other."""
+        objects = self.lakefs.objects
+        page = await objects.list_page(repository, ref, prefix="")
+        assert not page.more, "the kit reads repositories of up to a thousand objects"
+        return {
+            entry.path: await objects.read(repository, ref, entry.path) for entry in page.entries
+        }
+
+    async def history(self, repository: RepositoryId, ref: str) -> Sequence[CommitRecord]:
+        """Follow first parents."""
+        found = [await self.lakefs.commits.read(repository, ref)]
+        while found[-1].parents and len(found) < HISTORY_MAX:
+            found.append(await self.lakefs.commits.read(repository, found[-1].parents[0]))
+        return found
+
+    async def branches(self, repository: RepositoryId) -> Mapping[BranchName, CommitId]:
+        """Names and heads."""
+        page = await self.lakefs.branches.list_page(repository, "")
+        return dict(zip(page.names, page.heads, strict=True))
+
+    async def tags(self, repository: RepositoryId) -> Mapping[TagName, CommitId]:
+        """Names and commits."""
+        page = await self.lakefs.tags.list_page(repository, "")
+        return {tag.name: tag.commit for tag in page.tags}
+
+    async def give_way(self) -> None:
+        """A moment for answers to arrive."""
+        await asyncio.sleep(PAUSE_SECONDS / 10)
+
+    async def rest(self, workflow_ids: Sequence[str]) -> bool:
+        """Wait a moment and let the server apply what is due; False when it has stood still."""
+        await asyncio.sleep(PAUSE_SECONDS)
+        seen: list[object] = []
+        for workflow_id in workflow_ids:
+            workflow = await self.conductor.queue.read_workflow(workflow_id)
+            seen.append(workflow)
+            if workflow is not None and workflow.status is WorkflowStatus.RUNNING:
+                await self.conductor.workflows.decide(workflow_id)
+        now = self.clock.monotonic()
+        if seen != self._seen:
+            self._seen, self._seen_at = seen, now
+        return now - self._seen_at < STALLED_SECONDS
+
+    async def let_lease_expire(self, record: AttemptRecord) -> None:
+        """Wait until the server has given the attempt up."""
+        snapshot = record.snapshot
+        for _ in range(LEASE_LOOKS_MAX):
+            await asyncio.sleep(PAUSE_SECONDS)
+            await self.conductor.workflows.decide(snapshot.workflow_id)
+            row = await self.conductor.queue.read_attempt(snapshot.workflow_id, snapshot.task_id)
+            if row is None or row.snapshot.status is not AttemptStatus.IN_PROGRESS:
+                return
+        raise TimeoutError(f"the lease of {snapshot.task_id} does not run out")
+
+    def worker_root(self, number: int) -> Path:
+        """A directory on the disk."""
+        return self._root / str(number)
+
+    def close(self) -> None:
+        """Close connections, remove directories; repositories stay for inspection."""
+        asyncio.run(self._close())
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    async def _close(self) -> None:
+        await self.lakefs.close()
+        await self.conductor.close()
+
+    def _post(self, path: str, body: Mapping[str, object]) -> None:
+        keys = f"{self._servers.access_key_id}:{self._servers.secret_access_key}"
+        headers = {
+            "Authorization": f"Basic {base64.b64encode(keys.encode()).decode()}",
+            "Content-Type": "application/json",
+        }
+        url = f"{self._servers.lakefs_url}/api/v1{path}"
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"{url!r} is no address of a lakeFS")
+        data = json.dumps(body).encode()
+        request = urllib.request.Request(url, data, headers, method="POST")  # noqa: S310 - checked
+        with urllib.request.urlopen(request, timeout=60):  # noqa: S310 - checked above
+            pass

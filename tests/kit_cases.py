@@ -1,0 +1,182 @@
+"""Every fault of the kit with what must come of it, under `settled` and under `head-parent`.
+
+One table for the unit tests and for both backends. Decides nothing; runs one task once a case.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from perago import TaskDefinition, WorkspaceSpec, task
+from perago.testing import (
+    Fault,
+    PeragoEnvironment,
+    crash,
+    expire_lease,
+    foreign_commit,
+    lose_answer,
+    lose_request,
+    unavailable,
+    zombie,
+)
+from perago.testing.story import commit_kind
+
+RETRIES = 3
+
+
+class Params(BaseModel):
+    """Nothing to say."""
+
+
+class Runs(BaseModel):
+    """Which run of the body this was."""
+
+    run: int
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case; `ends` has one word for each attempt, `runs` counts bodies."""
+
+    workflow: str
+    commits: tuple[str, ...]
+    ends: tuple[str, ...]
+    runs: int
+    lost: int = 0
+
+
+DONE = "COMPLETED recorded"
+LATE = "COMPLETED superseded"
+STALE = "FAILED superseded"
+FAILED = "FAILED recorded"
+DIED = "DIED"
+PUBLISHED = ("published",)
+ONE = Outcome("COMPLETED", PUBLISHED, (DONE,), 1)
+ANEW = Outcome("COMPLETED", PUBLISHED, (DIED, DONE), 2)
+RESUMED = Outcome("COMPLETED", PUBLISHED, (DIED, DONE), 1)
+TRIED_AGAIN = Outcome("COMPLETED", PUBLISHED, (FAILED, DONE), 2)
+REFUSED = Outcome("FAILED", ("foreign",), (FAILED,) * (RETRIES + 1), 1)
+DROPPED = Outcome("COMPLETED", PUBLISHED, (DONE,), 1, lost=1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Faults, and what follows under each policy."""
+
+    id: str
+    faults: tuple[Fault, ...]
+    settled: Outcome
+    head_parent: Outcome
+
+
+CASES = (
+    Case("nothing goes wrong", (), ONE, ONE),
+    Case("crash before the download", (crash(before="download"),), RESUMED, RESUMED),
+    Case("crash before the body", (crash(before="body"),), RESUMED, RESUMED),
+    Case("crash before staging", (crash(before="stage"),), ANEW, ANEW),
+    Case("crash after staging", (crash(after="stage"),), ANEW, ANEW),
+    Case("crash before the merge", (crash(before="merge"),), RESUMED, ANEW),
+    Case("crash after the merge", (crash(after="merge"),), RESUMED, ANEW),
+    Case("crash before completing", (crash(before="complete"),), RESUMED, ANEW),
+    Case(
+        "crash after completing",
+        (crash(after="complete"),),
+        Outcome("COMPLETED", PUBLISHED, (DIED,), 1),
+        Outcome("COMPLETED", PUBLISHED, (DIED,), 1),
+    ),
+    Case("the merge's answer is lost", (lose_answer("merge"),), ONE, ONE),
+    Case(
+        "the first merge is lost and the second's answer",
+        (lose_request("merge"), lose_answer("merge", nth=2)),
+        ONE,
+        ONE,
+    ),
+    Case("the staging's answer is lost", (lose_answer("stage"),), TRIED_AGAIN, TRIED_AGAIN),
+    Case("the staging is lost", (lose_request("stage"),), TRIED_AGAIN, TRIED_AGAIN),
+    Case("the completion's answer is lost", (lose_answer("complete"),), ONE, ONE),
+    Case("the completion is lost", (lose_request("complete"),), ONE, ONE),
+    Case(
+        "lakeFS is unavailable for a moment",
+        (unavailable("head"),),
+        Outcome("COMPLETED", PUBLISHED, (FAILED, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (FAILED, DONE), 1),
+    ),
+    Case(
+        "a zombie wakes after the acceptance",
+        (zombie(attempt=1, until="accepted"),),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 2),
+    ),
+    Case(
+        "a zombie wakes after the publication",
+        (zombie(until="published"),),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 2),
+    ),
+    Case(
+        "a zombie that has published",
+        (zombie(after="merge"),),
+        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 2),
+    ),
+    Case(
+        "the lease runs out before publishing",
+        (expire_lease(),),
+        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 2),
+    ),
+    Case(
+        "the lease runs out before completing",
+        (expire_lease(before="complete"),),
+        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 2),
+    ),
+    Case("a foreign commit after staging", (foreign_commit(after="stage"),), REFUSED, DROPPED),
+    Case("a foreign commit before the body", (foreign_commit(before="body"),), REFUSED, DROPPED),
+    Case(
+        "a foreign commit after the merge",
+        (foreign_commit(after="merge"),),
+        Outcome("COMPLETED", ("published", "foreign"), (DONE,), 1),
+        Outcome("COMPLETED", ("published", "foreign"), (DONE,), 1),
+    ),
+)
+
+
+def counting_task(name: str = "clean") -> tuple[TaskDefinition, list[int]]:
+    """A task that writes its run's number, and the list of its runs."""
+    runs: list[int] = []
+
+    @task(name=name, owner_email="data@example.com", workspace=WorkspaceSpec(prefix="data"))
+    def clean(workspace: Path, params: Params) -> Runs:
+        del params
+        runs.append(len(runs) + 1)
+        (workspace / "out.txt").write_text(f"run {runs[-1]}")
+        return Runs(run=runs[-1])
+
+    definition: TaskDefinition = vars(clean)["__perago_task__"]
+    return definition, runs
+
+
+async def outcome_of(env: PeragoEnvironment, faults: Sequence[Fault]) -> Outcome:
+    """Run one task with these faults and say what came of it."""
+    clean, runs = counting_task()
+    repository = await env.repository("repo", {"data/in.txt": "in", "elsewhere/x.txt": "x"})
+    start = (await repository.head()).commit
+    env.plan(*faults)
+    run = await env.run(clean, repository)
+    accepted = (await env.story()).accepted_commits()
+    history = await repository.history()
+    above = history[: [record.commit for record in history].index(start)]
+    if await run.status() == "COMPLETED":
+        result = await run.result("clean")
+        assert await repository.text("data/out.txt") == f"run {result['run']}", await env.told()
+    assert env.pending_faults == (), await env.told()
+    return Outcome(
+        workflow=str(await run.status()),
+        commits=tuple(commit_kind(record, accepted) for record in reversed(above)),
+        ends=tuple(f"{story.status} {story.recorded}".strip() for story in env.attempts),
+        runs=len(runs),
+        lost=len(await env.check_invariants(settled=True)),
+    )
