@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import final
 
 from perago.adapters.local.cache_store import CacheStore, CacheUnusableError
-from perago.adapters.local.disk_errors import disk_errors
+from perago.adapters.local.disk_errors import disk_error, disk_errors
 from perago.adapters.local.file_copy import FileCopies
 from perago.adapters.local.port_transport import md5_of_file
 from perago.domain.object_checksum import md5_of_checksum
@@ -25,6 +25,7 @@ INLINE_BYTES_MAX = 64 * 1024
 COPIED_BYTES_MAX = 64 * 1024 * 1024
 BYTES_MAX_DEFAULT = 20 * 1024**3
 _BATCH = 500
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _KEPT_AT_ONCE = 2000
 _KEPT_BYTES_AT_ONCE = 128 * 1024 * 1024
 _FRESH_USES = 64  # rows used this recently are not marked again
@@ -64,13 +65,15 @@ class ContentCache:
         missing: list[FetchOrder] = []
         for start in range(0, len(orders), _BATCH):
             batch = orders[start : start + _BATCH]
+            keys = [_key(order) for order in batch]
             try:
-                rows = self._rows(batch)
+                rows = self._rows(keys)
             except CacheUnusableError:
                 missing.extend(batch)
                 continue
-            for order in batch:
-                md5 = self._fill_one(order, rows.get(_key(order)))
+            for key, order in zip(keys, batch, strict=True):
+                row = rows.get(key)
+                md5 = None if row is None else self._fill_one(key, order, *row)
                 if md5 is None:
                     missing.append(order)
                 else:
@@ -111,8 +114,7 @@ class ContentCache:
                 self._keep_one(connection, one, used)
             self._shrink(connection)
 
-    def _rows(self, batch: Sequence[FetchOrder]) -> dict[str, tuple[str, bytes | None]]:
-        keys = [_key(order) for order in batch]
+    def _rows(self, keys: Sequence[str]) -> dict[str, tuple[str, bytes | None]]:
         with self._store.work() as connection:
             now = _next_use(connection)
             found = connection.execute(
@@ -127,34 +129,34 @@ class ContentCache:
                 )
         return {row[0]: (row[1], row[2]) for row in found}
 
-    def _fill_one(self, order: FetchOrder, row: tuple[str, bytes | None] | None) -> str | None:
-        if row is None:
-            return None
-        md5, data = row
+    def _fill_one(self, key: str, order: FetchOrder, md5: str, data: bytes | None) -> str | None:
         if data is None:
-            return self._fill_from_file(order, md5)
+            return self._fill_from_file(key, order, md5)
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
-            self._forget(_key(order))
+            self._forget(key)
             return None
-        with disk_errors(order.target):
-            descriptor = os.open(order.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        # Done a hundred thousand times in a row: no context manager for each.
+        try:
+            descriptor = os.open(order.target, _NEW_FILE, 0o666)
             try:
                 os.write(descriptor, data)
             finally:
                 os.close(descriptor)
+        except OSError as error:
+            raise disk_error(order.target, error) from error
         return md5
 
-    def _fill_from_file(self, order: FetchOrder, md5: str) -> str | None:
-        kept = self._store.large_path(_key(order))
+    def _fill_from_file(self, key: str, order: FetchOrder, md5: str) -> str | None:
+        kept = self._store.large_path(key)
         if not kept.is_file():
-            self._forget(_key(order))
+            self._forget(key)
             return None
         with disk_errors(order.target):
             self._copies.copy(kept, order.target)
             if md5_of_file(order.target) == md5:
                 return md5
             order.target.unlink()
-        self._forget(_key(order))
+        self._forget(key)
         return None
 
     def _forget(self, key: str) -> None:

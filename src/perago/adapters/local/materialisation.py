@@ -3,6 +3,7 @@
 Decides the order and what is indexed; where bytes come from is the cache's and the transport's.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import final
@@ -18,7 +19,7 @@ from perago.ports.concurrency import Concurrency
 from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
 from perago.ports.workspace_pipeline import TransferCounts, WorkspaceSource
 
-FILL_LANES_MAX = 4
+FILL_LANES_MAX = 2  # more of them only wait for the interpreter
 _FILL_BATCH = 2000
 
 
@@ -108,5 +109,5 @@ def _index_of(directory: Path, inventory: Inventory, fetched: Sequence[Fetched])
         index = WorkspaceIndex(directory)
         for one in fetched:
             entry = one.order.entry
-            index.record(relatives[entry.path], entry, one.md5, one.order.target.lstat())
+            index.record(relatives[entry.path], entry, one.md5, os.lstat(one.order.target))
     return index

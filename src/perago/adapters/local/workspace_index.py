@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from perago.adapters.local.directory_scan import ScannedFile, scan, scanned
+from perago.adapters.local.directory_scan import ScannedFile, scan
 from perago.domain.sync_plan import FileFacts
 from perago.ports.objects import ObjectEntry
 
@@ -60,7 +60,12 @@ class WorkspaceIndex:
         self._files[relative] = IndexedFile(
             FileFacts(relative, md5, status.st_size), entry.content_type, entry.metadata
         )
-        self._stamps[relative] = scanned(relative, status).stamp
+        self._stamps[relative] = (
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+            status.st_ino,
+        )
         self._newest_ctime_ns = max(self._newest_ctime_ns, status.st_ctime_ns)
 
     def is_untouched(self, file: ScannedFile) -> bool:
