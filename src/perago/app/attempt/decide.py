@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from perago.app.attempt.clean_up import delete_staging
 from perago.app.attempt.dispatch import Scope
 from perago.app.attempt.world import World
+from perago.app.authoring.envelope import check_stored_result
 from perago.domain.commit_metadata import (
     INPUT_REF,
     LOGICAL_EXECUTION_KEY,
@@ -19,12 +20,11 @@ from perago.domain.references import (
     BranchName,
     CommitId,
     CommitRecord,
-    RepositoryId,
     StagedReference,
 )
 from perago.domain.result_storage import PIECES_MAX, join_result
 from perago.domain.settling import LOOKS_MAX
-from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
+from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError, WorldError
 from perago.ports.progress import Phase
 
 
@@ -48,6 +48,7 @@ async def decide(world: World, scope: Scope, mine: SettledDecision) -> SettledDe
     await delete_staging(world, mine.staged.repository, mine.staged.branch)
     scope.traces.staging = None
     decision = await read_decision(world, scope, commit)
+    scope.traces.staging = (decision.staged.repository, decision.staged.branch)
     world.progress.phase(Phase.DECIDED, {"commit": commit, "mine": False})
     return decision
 
@@ -57,14 +58,18 @@ async def _agree(world: World, scope: Scope, proposal: CommitId) -> CommitId:
     repository = scope.ground.workspace.repository
     assert scope.ground.key is not None, "settled always has a key"
     tag = decision_tag(scope.ground.key)
-    seen = "the decision tag was not answered"
+    seen, sent = "the decision tag was not answered", False
     for look in range(LOOKS_MAX):
         try:
             await world.lakefs.tags.create(repository, tag, proposal)
         except TagExistsError:
             pass
-        except OutcomeUnknownError as error:
+        except (OutcomeUnknownError, UnavailableError) as error:
+            sent = sent or isinstance(error, OutcomeUnknownError)
             seen = str(error)
+        except WorldError:
+            scope.traces.staging_may_go = not sent  # refused: nothing was decided by this
+            raise
         else:
             return proposal
         try:
@@ -87,13 +92,18 @@ async def read_decision(world: World, scope: Scope, commit: CommitId) -> Settled
         if found != value:
             text = f"decision {commit} does not belong here: {name} expected {value}, found {found}"
             raise PublishFenceError(f"{text}; `perago forget` removes it", code="PRG-F006")
-    return await decision_of(world, place.ref, place.repository, record)
+    return await decision_of(world, scope, record, input_ref=place.ref)
 
 
 async def decision_of(
-    world: World, input_ref: CommitId, repository: RepositoryId, record: CommitRecord
+    world: World, scope: Scope, record: CommitRecord, *, input_ref: CommitId
 ) -> SettledDecision:
-    """The decision a staged commit stands for, its result joined from the commits below."""
+    """The decision a staged commit stands for, its result joined from the commits below.
+
+    The result must still be one of today's model: nobody can complete with another, so it is
+    found before anything is published.
+    """
+    repository = scope.ground.workspace.repository
     below: tuple[CommitRecord, ...] = ()
     if RESULT_PARTS in record.metadata:
         walk = await world.lakefs.commits.first_parents(
@@ -101,8 +111,10 @@ async def decision_of(
         )
         below = walk.above[1:]
     branch = BranchName(record.metadata.get(STAGING_BRANCH, ""))
+    result = join_result(record.metadata, [piece.metadata for piece in below])
+    check_stored_result(scope.dispatch.task, result)
     return SettledDecision(
         staged=StagedReference(repository, branch, record.commit),
         noop=record.metadata.get(NOOP) == "true",
-        result=join_result(record.metadata, [piece.metadata for piece in below]),
+        result=result,
     )

@@ -1,18 +1,24 @@
 """The steps on the local disk: the workspace down, the guardrails, the body."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
+from perago.app.attempt.check_attempt import read_verdict
 from perago.app.attempt.dispatch import Dispatch, Traces
 from perago.app.attempt.world import World
 from perago.app.authoring.guardrails import check_guardrails
-from perago.domain.errors import BodyFailedError
+from perago.domain.attempt_fence import Stale
+from perago.domain.errors import BodyFailedError, PeragoError, StaleAttemptError
 from perago.domain.references import WorkspaceReference
 from perago.ports.attempt_directory import AttemptMarker
+from perago.ports.errors import WorldError
 from perago.ports.progress import Phase
 from perago.ports.spark_workspace import SparkPlace
 from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
 from perago.ports.workspace_pipeline import Materialised, WorkspaceSource
+
+DROPPED_PATHS_NAMED_MAX = 10
 
 
 async def materialise(
@@ -73,13 +79,30 @@ async def call_body(
             error.add_note(traceback)
             raise error
         case BodyStopped(reason):
+            await _refuse_if_stale(world, dispatch)
             raise BodyFailedError(reason)
 
 
+async def _refuse_if_stale(world: World, dispatch: Dispatch) -> None:
+    """A body may have been stopped because its row is another's: that one must not be failed."""
+    with suppress(WorldError):  # nobody can tell now; the server ignores what is stale
+        verdict = await read_verdict(world, dispatch)
+        if isinstance(verdict, Stale):
+            raise StaleAttemptError(dispatch.attempt.task_id, stale=verdict)
+
+
 async def warn_of_dropped_writes(world: World, materialised: Materialised) -> None:
-    """A read-only task publishes nothing; what it wrote is said, then dropped."""
-    plan = await world.lakefs.pipeline.plan(materialised)
+    """A read-only task publishes nothing; what it wrote is said, then dropped.
+
+    Whatever cannot be compared (a symlink, a removed directory) is dropped as well.
+    """
+    facts: dict[str, object] = {"warning": "local writes of a read-only task were dropped"}
+    try:
+        plan = await world.lakefs.pipeline.plan(materialised)
+    except (PeragoError, WorldError) as error:
+        world.progress.phase(Phase.WARNED, {**facts, "error": str(error)})
+        return
     if not plan.is_empty:
-        written = [facts.path for facts in plan.upload] + list(plan.delete)
-        facts = {"warning": "local writes of a read-only task were dropped", "paths": written[:10]}
+        written = [file.path for file in plan.upload] + [to.path for to, _ in plan.copy]
+        facts["paths"] = [*written, *plan.delete][:DROPPED_PATHS_NAMED_MAX]
         world.progress.phase(Phase.WARNED, facts)

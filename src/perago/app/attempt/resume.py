@@ -45,23 +45,32 @@ async def resume(world: World, scope: Scope, decided: CommitId) -> Finished:
 
 
 async def find_decision_on_other_input(world: World, scope: Scope) -> Finished | None:
-    """Under prefix isolation a retry may meet a decision of its own chain on another input.
+    """Under prefix isolation a retry may meet decisions of its own chain on other inputs.
 
-    Already published: it is the output. Not published: terminal, because neither may win now.
+    Published already: it is the output. None of them published: terminal, because neither they
+    nor this attempt may win now. A first attempt has no earlier ones.
     """
     ground = scope.ground
-    if ground.isolation is not Isolation.PREFIX or ground.key is None:
+    first = scope.dispatch.attempt.retry_count == 0
+    if first or ground.isolation is not Isolation.PREFIX or ground.key is None:
         return None
-    place = ground.workspace
+    place, mine = ground.workspace, decision_tag(ground.key)
     page = await world.lakefs.tags.list_page(place.repository, decision_tags_of_chain(ground.key))
-    for tag in page.tags:
-        if tag.name == decision_tag(ground.key):
-            continue
-        return await _published_elsewhere(world, scope, tag.commit)
+    others = [tag.commit for tag in page.tags if tag.name != mine]
+    for decided in others:
+        finished = await _published_elsewhere(world, scope, decided)
+        if finished is not None:
+            return finished
+    if others:
+        text = (
+            f"an earlier attempt decided {others[0]} on another input, this one has {place.ref}; "
+            "start a new workflow from the current head"
+        )
+        raise DecidedOnOtherInputError(text)
     return None
 
 
-async def _published_elsewhere(world: World, scope: Scope, decided: CommitId) -> Finished:
+async def _published_elsewhere(world: World, scope: Scope, decided: CommitId) -> Finished | None:
     place = scope.ground.workspace
     record = await world.lakefs.commits.read(place.repository, decided)
     other = CommitId(record.metadata.get(INPUT_REF, ""))
@@ -79,12 +88,11 @@ async def _published_elsewhere(world: World, scope: Scope, decided: CommitId) ->
         )
     )
     if found is None:
-        text = (
-            f"an earlier attempt decided on input {other}, this one has {place.ref}; "
-            "start a new workflow from the current head"
-        )
-        raise DecidedOnOtherInputError(text)
-    decision = await decision_of(world, other, place.repository, record)
+        return None
+    staged = found.metadata.get(STAGING_COMMIT, decided)
+    if staged != decided:  # a decision was removed and made again: what was published counts
+        record = await world.lakefs.commits.read(place.repository, staged)
+    decision = await decision_of(world, scope, record, input_ref=other)
     return Finished(found.commit, decision.result)
 
 
@@ -97,4 +105,4 @@ async def _result(
         return decision.result
     place = scope.ground.workspace
     record = await world.lakefs.commits.read(place.repository, staged)
-    return (await decision_of(world, place.ref, place.repository, record)).result
+    return (await decision_of(world, scope, record, input_ref=place.ref)).result

@@ -86,24 +86,24 @@ async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> M
     given = read_input(dispatch)
     if given.workspace is None or dispatch.task.workspace is None:
         result = await call_body(world, dispatch, given.params, None)
-        return free_output(dispatch, result)
+        return free_output(result)
     if dispatch.task.workspace.read_only:
         await world.lakefs.places.check(given.reference, writes=False)
         handling = handle_workspace(world, dispatch, traces, given.reference, None)
         result = await _body_between_guardrails(handling, given.params)
         await handling.drop_writes()
-        return workspace_output(dispatch, given, Finished(given.reference.ref, result))
+        return workspace_output(given, Finished(given.reference.ref, result))
     _, footing = await world.concurrency.together(
         world.lakefs.places.check(given.reference, writes=True),
         find_ground(world, dispatch, given.reference, dispatch.task.workspace),
     )
     scope = Scope(dispatch, footing.ground, traces)
     finished = await find_decision_on_other_input(world, scope)
-    if footing.decided is not None:
+    if finished is None and footing.decided is not None:
         finished = await resume(world, scope, footing.decided)
     if finished is None:
         finished = await _produce_publication(world, scope, given.params)
-    return workspace_output(dispatch, given, finished)
+    return workspace_output(given, finished)
 
 
 async def _produce_publication(

@@ -7,10 +7,9 @@ from typing import cast
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.resume import Finished
 from perago.app.authoring.envelope import (
-    build_workspace_free_task_output,
-    build_workspace_task_output,
     read_params,
     read_workspace_input,
+    workspace_task_output,
 )
 from perago.app.authoring.failure import result_for_exception
 from perago.app.authoring.workspace_contract import WorkspaceInput
@@ -45,26 +44,26 @@ def read_input(dispatch: Dispatch) -> GivenInput:
     """Validate envelope and parameters before anything is moved."""
     data = dispatch.record.input_data
     workspace = None
+    strict = dispatch.settings.strict_input
     if dispatch.task.has_workspace:
-        workspace = read_workspace_input(data, strict=dispatch.settings.strict_input)
-    read_params(dispatch.task, data)
+        workspace = read_workspace_input(data, strict=strict)
+    read_params(dispatch.task, data, strict=strict)
     params = cast("Mapping[str, object]", data["params"])  # validated above
     return GivenInput(params, workspace)
 
 
-def workspace_output(
-    dispatch: Dispatch, given: GivenInput, finished: Finished
-) -> Mapping[str, object]:
-    """Input workspace with only `ref` changed, and the result, checked against today's model."""
+def workspace_output(given: GivenInput, finished: Finished) -> Mapping[str, object]:
+    """Input workspace with only `ref` changed, and the result.
+
+    It was checked where it came from: the body's as it returned, a stored one as it was read.
+    """
     assert given.workspace is not None, "only workspace tasks publish"
-    return build_workspace_task_output(
-        dispatch.task, given.workspace, finished.ref, dict(finished.result)
-    )
+    return workspace_task_output(given.workspace, finished.ref, finished.result)
 
 
-def free_output(dispatch: Dispatch, result: Mapping[str, object]) -> Mapping[str, object]:
+def free_output(result: Mapping[str, object]) -> Mapping[str, object]:
     """The result alone."""
-    return build_workspace_free_task_output(dispatch.task, dict(result))
+    return {"result": dict(result)}
 
 
 def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from perago.app.authoring.result_values import json_result, rewritten_result
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.validation_reasons import without_input_values
+from perago.app.authoring.validation_reasons import validation_reason, without_input_values
 from perago.app.authoring.workspace_contract import WorkspaceInput
 from perago.domain.authoring_errors import StoredResultError, TaskInputError
 from perago.domain.errors import ResultNotStorableError
@@ -82,9 +82,8 @@ def check_stored_result(task: TaskDefinition, stored: Mapping[str, Any]) -> None
     try:
         again = rewritten_result(task.output_model, stored)
     except ValidationError as error:
-        raise without_input_values(
-            error, place="result", data=stored, model=task.output_model
-        ) from None  # the original carries the values
+        told = without_input_values(error, place="result", data=stored, model=task.output_model)
+        raise StoredResultError(validation_reason(told)) from None  # the original has the values
     if again != stored:
         names = ", ".join(sorted(set(again) ^ set(stored))) or "values inside"
         raise StoredResultError(names)

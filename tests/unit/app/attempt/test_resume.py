@@ -1,0 +1,181 @@
+"""Decisions of earlier attempts: finished without the body, checked, their branches kept."""
+
+import asyncio
+import random
+import string
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import (
+    RESPONSE_SECONDS,
+    TASK,
+    FaultWorld,
+    Params,
+    assert_accepted,
+)
+
+from perago.adapters.memory.planned_faults import CrashAfter, Pause, Refuse, When
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.commit_metadata import RESULT_PARTS
+from perago.domain.publication_policy import PolicySetting
+from perago.ports.errors import AccessDeniedError, UnavailableError
+
+CREATE_TAG = "tags.create"
+
+
+class RenamedResult(BaseModel):
+    """What a later release reports."""
+
+    number: int
+
+
+class SmallerResult(BaseModel):
+    """A release that reports less."""
+
+    run: int
+
+
+def _released(world: FaultWorld, model: type[BaseModel]) -> TaskDefinition:
+    """The task as another release declares it."""
+
+    def edit(workspace: Path, params: Params) -> BaseModel:
+        raise AssertionError((workspace, params))
+
+    edit.__annotations__["return"] = model
+    declared = task(name=TASK, owner_email="data@example.com", workspace=world.spec)(edit)
+    definition: TaskDefinition = vars(declared)["__perago_task__"]
+    return definition
+
+
+@dataclass
+class _Sleeping:
+    """An attempt that stands still, and its worker."""
+
+    worker: AttemptWorker
+    running: "asyncio.Future[AttemptReport]"
+
+
+async def _asleep(world: FaultWorld, operation: str, nth: int = 1) -> _Sleeping:
+    worker = world.worker([Pause(operation, When.BEFORE_EFFECT, nth)])
+    handle = world.workers[-1]
+    record = await worker.poll(TASK)
+    assert record is not None
+    running = asyncio.ensure_future(worker.run(record))
+    while not (handle.paused or running.done()):  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    return _Sleeping(worker, running)
+
+
+async def _started(tmp_path: Path) -> FaultWorld:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    return world
+
+
+async def _next_attempt(world: FaultWorld) -> None:
+    world.clock.advance(RESPONSE_SECONDS + 1)
+    await world.operator.workflows.decide(world.workflow)
+
+
+def _staging_branches(world: FaultWorld) -> set[str]:
+    return {name for name in world.repository.branch_names() if name != "main"}
+
+
+@pytest.mark.parametrize("model", [RenamedResult, SmallerResult], ids=lambda model: model.__name__)
+async def test_a_stored_result_that_a_deploy_outdated_fails_before_it_is_published(
+    tmp_path: Path, model: type[BaseModel]
+) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    await _next_attempt(world)
+    before, world.task = world.task, _released(world, model)
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED
+    assert "PRG-R003" in str(report.update.reason)
+    assert "perago forget WORKFLOW REFERENCE" in str(report.update.reason)
+    assert world.repository.head().commit == world.input
+    assert len(_staging_branches(world)) == 1, "the decision keeps its branch"
+    world.task = before
+    await world.finish()
+    await assert_accepted(world)
+    assert world.runs == 1
+
+
+async def test_a_result_of_many_pieces_comes_back_whole(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    chance = random.Random(1)  # noqa: S311 - a text that does not compress, not a secret
+    world.result_text = "".join(chance.choices(string.printable, k=400_000))
+    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    (decided,) = world.repository.tags().values()
+    staged = world.lakefs.repository(world.repository.id).commit_of(decided)
+    assert RESULT_PARTS in staged.record.metadata
+
+    workflow = await world.finish()
+
+    await assert_accepted(world)
+    assert world.runs == 1
+    result = workflow.attempts[-1].output_data["result"]
+    assert isinstance(result, dict)
+    assert result["text"] == world.result_text
+
+
+async def test_a_discarded_proposal_loses_its_branch_at_once(tmp_path: Path) -> None:
+    """Two executions of one key decide: the later one finishes what the earlier one decided."""
+    world = await _started(tmp_path)
+    zombie = await _asleep(world, CREATE_TAG)
+    await _next_attempt(world)
+    # The first tag of a retry is its mark, its first commit the canary's.
+    successor = await _asleep(world, "commits.commit", 2)
+    world.workers[1].plan(Pause(CREATE_TAG, When.BEFORE_EFFECT))
+    world.workers[1].resume()
+    while not world.workers[1].paused:  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    world.workers[0].resume()
+    await world.drive(zombie.running)
+    assert len(_staging_branches(world)) == 2, "the decision's and the proposal's"
+    world.workers[1].resume()
+
+    report = await world.drive(successor.running)
+
+    assert report.error is None
+    assert _staging_branches(world) == set(), "accepted: the decision's branch goes as well"
+    workflow = await world.read()
+    assert workflow.status is WorkflowStatus.COMPLETED
+    assert workflow.attempts[-1].output_data["result"] == {"run": 1, "text": ""}
+    assert len(world.publications()) == 1
+
+
+async def test_a_refused_decision_cleans_its_proposal(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    report = await world.attempt(world.worker([Refuse(CREATE_TAG, AccessDeniedError("no tags"))]))
+    assert report is not None
+    assert "no tags" in str(report.error)
+    assert _staging_branches(world) == set()
+
+
+async def test_a_decision_that_never_left_is_sent_again(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    report = await world.attempt(world.worker([Refuse(CREATE_TAG, UnavailableError("down"))]))
+    assert report is not None
+    assert report.error is None
+    await assert_accepted(world)
+
+
+async def test_an_attempt_that_fails_after_the_decision_keeps_its_branch(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    sleeping = await _asleep(world, CREATE_TAG)
+    world.human("data/conflict.txt")
+    world.workers[0].resume()
+    report = await world.drive(sleeping.running)
+    assert "somebody else published" in str(report.error)
+    assert len(_staging_branches(world)) == 1

@@ -1,0 +1,110 @@
+"""What a task is given and what it hands on: strictness, dropped writes, results as written."""
+
+import shutil
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, field_serializer
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
+
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.task_output import read_input
+from perago.app.attempt.world import AttemptSettings
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import (
+    AttemptRecord,
+    AttemptSnapshot,
+    AttemptStatus,
+    ExecutionId,
+)
+from perago.domain.authoring_errors import TaskInputError
+from perago.domain.publication_policy import PolicySetting
+
+
+class Took(BaseModel):
+    """A result that is written as nobody reads it."""
+
+    duration: timedelta
+
+    @field_serializer("duration")
+    def _in_words(self, value: timedelta) -> str:
+        return f"{value.total_seconds():.0f} seconds"
+
+
+@task(name="free", owner_email="data@example.com")
+def free(params: Params) -> Took:
+    """A task without a workspace."""
+    return Took(duration=timedelta(seconds=len(params.text)))
+
+
+def _definition(declared: object) -> TaskDefinition:
+    definition: TaskDefinition = vars(declared)["__perago_task__"]
+    return definition
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_strict_input_binds_tasks_without_a_workspace(
+    strict: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    row = AttemptSnapshot("w", "t", "free", "free", AttemptStatus.IN_PROGRESS)
+    record = AttemptRecord(row, {"params": {}, "more": 1})
+    settings = AttemptSettings("worker", strict_input=strict)
+    dispatch = Dispatch(_definition(free), record, ExecutionId("e"), settings)
+    if strict:
+        with pytest.raises(TaskInputError, match="more"):
+            read_input(dispatch)
+    else:
+        assert read_input(dispatch).params == {}
+
+
+async def test_a_result_is_handed_on_as_its_model_wrote_it(tmp_path: Path) -> None:
+    """Reading it again would fail: after the publication, with nothing left to be done."""
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT)
+
+    @task(name=TASK, owner_email="data@example.com", workspace=world.spec)
+    def edit(workspace: Path, params: Params) -> Took:
+        (workspace / "out.txt").write_text(params.text)
+        return Took(duration=timedelta(seconds=3))
+
+    world.task = _definition(edit)
+    await world.start()
+    report = await world.attempt(world.worker())
+    assert report is not None
+    assert report.update is not None
+    assert report.update.output["result"] == {"duration": "3 seconds"}
+
+
+def _link(workspace: Path, _: int) -> None:
+    (workspace / "link").symlink_to("kept.txt")
+
+
+def _remove(workspace: Path, _: int) -> None:
+    shutil.rmtree(workspace)
+
+
+def _write(workspace: Path, _: int) -> None:
+    (workspace / "new.txt").write_text("new")
+
+
+@pytest.mark.parametrize("body", [_link, _remove, _write], ids=["symlink", "removed", "written"])
+async def test_whatever_a_read_only_task_wrote_is_dropped_with_a_warning(
+    tmp_path: Path, body: Callable[[Path, int], None]
+) -> None:
+    spec = WorkspaceSpec(prefix="data", read_only=True)
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec, body=body)
+    await world.start()
+    worker = world.worker()
+
+    report = await world.attempt(worker)
+
+    assert report is not None
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.COMPLETED, report.update.reason
+    assert report.update.output["workspace"] == world.workspace()
+    text = "local writes of a read-only task were dropped"
+    assert [facts for _, facts in worker.progress.events if facts.get("warning") == text]
+    assert world.repository.head().commit == world.input
