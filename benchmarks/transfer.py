@@ -146,12 +146,27 @@ def _lakectl(variables: dict[str, str]) -> tuple[str, float, float]:
     return "cold", time.perf_counter() - started, 1.0
 
 
+def _with_others(rows: list[dict[str, object]], keeps: bool) -> list[dict[str, object]]:  # noqa: FBT001
+    """The rows in the order of the cases, those of a run before in their places."""
+    if keeps and RESULT.exists():
+        measured = {row["case"] for row in rows}
+        before = json.loads(RESULT.read_text(encoding="utf-8"))["rows"]
+        rows = rows + [row for row in before if row["case"] not in measured]
+    order = [case.name for case in (*FULL, *QUICK)]
+    return sorted(rows, key=lambda row: order.index(str(row["case"])))
+
+
 def main() -> None:
     """Run the cases and write what was measured."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small cases, under three minutes")
+    parser.add_argument("--case", help="measure only cases of this name, keep the other rows")
     arguments = parser.parse_args()
-    cases = QUICK if arguments.quick else FULL
+    cases = [
+        case
+        for case in (QUICK if arguments.quick else FULL)
+        if arguments.case is None or arguments.case in case.name
+    ]
     rows: list[Row] = []
     started = time.perf_counter()
     with ground(RTTS_MS, {case.store for case in cases}) as stage:
@@ -172,7 +187,7 @@ def main() -> None:
             "seconds": round(time.perf_counter() - started),
             "peer_seconds_max": PEER_SECONDS_MAX,
         },
-        "rows": [row.as_json() for row in rows],
+        "rows": _with_others([row.as_json() for row in rows], arguments.case is not None),
     }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
