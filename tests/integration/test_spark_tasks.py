@@ -272,17 +272,6 @@ async def test_a_task_that_fails_while_it_writes_is_tried_again_by_spark(
     assert len(await scene.files(prefix="lake/numbers")) == 2
 
 
-def kill_executor() -> None:
-    """Kill the JVM above a Python worker: its parent, or its parent's when a daemon forked it."""
-    above = os.getpid()
-    for _ in range(4):
-        status = Path(f"/proc/{above}/status").read_text()
-        above = int(status.partition("PPid:")[2].split()[0])
-        if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{above}/cmdline").read_bytes():
-            os.kill(above, signal.SIGKILL)
-            return
-
-
 @pytest.mark.usefixtures("on_cluster")
 async def test_an_executor_that_dies_while_it_writes_leaves_nothing_behind(
     stage: SparkStage, unique_name: Callable[[str], str], tmp_path: Path
@@ -290,6 +279,16 @@ async def test_an_executor_that_dies_while_it_writes_leaves_nothing_behind(
     marker = tmp_path / "killed-once"
 
     def body(workspace: SparkWorkspace) -> int:
+        def kill_executor() -> None:
+            # The JVM above this Python worker; a daemon stands in between.
+            above = os.getpid()
+            for _ in range(4):
+                status = Path(f"/proc/{above}/status").read_text()
+                above = int(status.partition("PPid:")[2].split()[0])
+                if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{above}/cmdline").read_bytes():
+                    os.kill(above, signal.SIGKILL)
+                    return
+
         def die_once(rows: Iterator[Any]) -> Iterator[Any]:
             for row in rows:
                 if row.id == 4000 and not marker.exists():

@@ -50,7 +50,8 @@ class SparkFiles:
         return await self.world.lakefs.pipeline.materialise(source, directory)
 
     def _root(self, name: str) -> str:
-        return f"{(self.directory / name).as_uri()}/"
+        """Hadoop takes paths as they are: nothing is escaped as in other URIs."""
+        return f"file://{(self.directory / name).as_posix()}/"
 
 
 def _remove_litter(root: Path) -> None:
