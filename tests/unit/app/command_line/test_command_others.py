@@ -15,6 +15,8 @@ SECRET = {
     "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush",
 }
+# These print a log for as long as they run, not one document.
+LONG_RUNNING = {"start", "dev"}
 
 
 def test_config_shows_every_value_its_origin_and_no_secret(
@@ -98,7 +100,7 @@ def test_every_command_has_help_and_json(run: Run, name: str) -> None:
     ran = run(*name.split(), "--help")
     assert ran.code == 0
     assert f"Usage: perago {name}" in ran.out
-    assert "--json" in ran.out
+    assert name in LONG_RUNNING or "--json" in ran.out
 
 
 @pytest.mark.parametrize("row", COMMANDS, ids=lambda row: row.name)
