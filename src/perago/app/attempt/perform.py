@@ -21,7 +21,7 @@ from perago.domain.publication_effects import MergeExactTree, MergeStaged, Reloc
 from perago.domain.publication_facts import Isolation
 from perago.domain.publication_plan import WorkspacePublicationPlan
 from perago.domain.references import BranchName, CommitId, TagName
-from perago.domain.settling import AfterMerge, Unanswered, after_merge
+from perago.domain.settling import AfterMerge, LookAgain, Unanswered, after_merge
 from perago.ports.branches import MergeRequest
 from perago.ports.commits import CommitRequest
 from perago.ports.errors import TagExistsError
@@ -30,7 +30,9 @@ from perago.ports.progress import Phase
 DIRTY_OBJECTS_NAMED_MAX = 5
 
 
-async def prepare(world: World, scope: Scope, plan: WorkspacePublicationPlan) -> CommitId:
+async def prepare(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan
+) -> CommitId | LookAgain:
     """Make what the effect needs before the attempt fence; the commit it works with."""
     match plan.effect:
         case MergeStaged(staged, expected_head):

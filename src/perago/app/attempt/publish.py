@@ -111,6 +111,8 @@ async def _round(
             return Publication(ref, "keep")
         case _:
             prepared = await prepare(world, scope, plan)
+            if isinstance(prepared, LookAgain):
+                return prepared
             await check_attempt(world, scope.dispatch)
             return await _act(world, scope, plan, prepared)
 

@@ -10,9 +10,10 @@ from perago.app.attempt.dispatch import Scope
 from perago.app.attempt.read_target import object_prefix
 from perago.app.attempt.world import World
 from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
-from perago.domain.outcome import Merged
+from perago.domain.outcome import Merged, NoAnswer, TooManyTries
 from perago.domain.publication_plan import WorkspacePublicationPlan
 from perago.domain.references import BranchName, CommitId, CommitRecord, StagedReference
+from perago.domain.settling import LookAgain
 from perago.ports.branches import MergeRequest
 
 DIFFERENCES_NAMED_MAX = 5
@@ -22,14 +23,25 @@ _END_OF_PREFIX = "\U0010ffff" * 4
 
 async def rebase(
     world: World, scope: Scope, plan: WorkspacePublicationPlan, staged: StagedReference
-) -> CommitId:
-    """The staged prefix merged onto the head, on a branch of our own, checked on both sides."""
+) -> CommitId | LookAgain:
+    """The staged prefix merged onto the head, on a branch of our own, checked on both sides.
+
+    A scratch branch may be merged into twice: the second commit has the same tree.
+    """
     scratch = BranchName(f"{scope.staging_branch}-onto-{plan.base[:12]}")
     if (plan.repository, scratch) not in scope.traces.scratch:
         scope.traces.scratch.append((plan.repository, scratch))
         await world.lakefs.branches.create(plan.repository, scratch, plan.base)
-    request = MergeRequest(plan.repository, staged.commit, scratch, plan.message)
+    request = MergeRequest(
+        plan.repository,
+        staged.commit,
+        scratch,
+        plan.message,
+        timeout_seconds=scope.effect_seconds,
+    )
     answer = await world.lakefs.branches.merge(request)
+    if isinstance(answer, NoAnswer | TooManyTries):  # nobody but us sees this branch
+        return LookAgain(answer.text)
     if not isinstance(answer, Merged):
         text = f"the staged prefix does not merge onto head {plan.base}: {answer}"
         raise PublicationRefusedError(text, code="PRG-F015")

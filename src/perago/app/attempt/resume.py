@@ -74,6 +74,8 @@ async def _published_elsewhere(world: World, scope: Scope, decided: CommitId) ->
     place = scope.ground.workspace
     record = await world.lakefs.commits.read(place.repository, decided)
     other = CommitId(record.metadata.get(INPUT_REF, ""))
+    if not other:
+        return None  # not a staged commit of ours: it was never published
     walk = await world.lakefs.commits.first_parents(
         place.repository, place.branch, other, commits_max=settled.FIRST_PARENT_COMMITS_MAX
     )

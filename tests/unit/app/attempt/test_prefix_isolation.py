@@ -1,0 +1,234 @@
+"""Prefix isolation: the head may move elsewhere; what is published is what was staged."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, assert_accepted
+
+from perago.adapters.memory.planned_faults import (
+    Answer,
+    CrashAfter,
+    CrashBefore,
+    Fault,
+    LoseAnswer,
+    LoseRequest,
+    Meanwhile,
+    When,
+)
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptStatus
+from perago.domain.outcome import TooManyTries
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import CommitId
+
+MERGE = "branches.merge"
+CREATE_TAG = "tags.create"
+# Two merges of the canary, then the one onto the head's scratch branch.
+ONTO_HEAD, PUBLISH_MOVED = 3, 4
+
+
+def _world(tmp_path: Path, *, changes: bool = True) -> FaultWorld:
+    spec = WorkspaceSpec(prefix="data", isolation="prefix")
+    return FaultWorld(tmp_path, PolicySetting.SETTLED, changes=changes, spec=spec)
+
+
+async def _run(world: FaultWorld, faults: Sequence[Fault] = ()) -> AttemptReport:
+    report = await world.attempt(world.worker(faults))
+    assert report is not None
+    return report
+
+
+def _reason(report: AttemptReport) -> str:
+    assert report.update is not None
+    return str(report.update.reason)
+
+
+def _moves(world: FaultWorld, path: str = "elsewhere/human.txt") -> Meanwhile:
+    return Meanwhile(CREATE_TAG, When.BEFORE_EFFECT, lambda: world.human(path))
+
+
+async def test_a_head_that_moved_elsewhere_is_published_upon(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    await world.start()
+    report = await _run(world, [_moves(world)])
+    assert report.error is None
+    await assert_accepted(world)
+    assert world.repository.files()["elsewhere/human.txt"] == b"human"
+    assert world.repository.branch_names() == {"main"}
+
+
+@pytest.mark.parametrize("path", ["data/human.txt", "data/old.txt", "_lakefs_actions/other.txt"])
+async def test_a_head_that_moved_inside_is_refused(tmp_path: Path, path: str) -> None:
+    world = _world(tmp_path)
+    if path.startswith("_lakefs_actions/"):
+        pytest.importorskip("lupa")
+    await world.start()
+
+    def move() -> None:
+        world.repository.commit({path: b"name: x\n"}, unchecked=True)
+
+    report = await _run(world, [Meanwhile(CREATE_TAG, When.BEFORE_EFFECT, move)])
+
+    assert "PRG-F002" in _reason(report)
+    assert world.publications() == []
+
+
+async def test_a_sibling_that_shares_the_prefix_is_elsewhere(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    await world.start()
+    report = await _run(world, [_moves(world, "data2/human.txt")])
+    assert report.error is None
+    assert world.repository.files()["data2/human.txt"] == b"human"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("elsewhere/human.txt", AttemptStatus.COMPLETED),
+        ("data/human.txt", AttemptStatus.FAILED),
+    ],
+)
+async def test_a_no_op_keeps_its_input_while_nothing_changed_under_its_prefix(
+    tmp_path: Path, path: str, status: AttemptStatus
+) -> None:
+    world = _world(tmp_path, changes=False)
+    await world.start()
+    report = await _run(world, [_moves(world, path)])
+    assert report.update is not None
+    assert report.update.status is status
+    if status is AttemptStatus.COMPLETED:
+        assert report.update.output["workspace"] == world.workspace()
+    assert world.publications() == []
+
+
+TROUBLES: list[Fault] = [
+    LoseRequest(MERGE, PUBLISH_MOVED),
+    LoseAnswer(MERGE, PUBLISH_MOVED),
+    Answer(MERGE, TooManyTries("busy"), PUBLISH_MOVED),
+    Answer(MERGE, TooManyTries("busy"), ONTO_HEAD),
+    LoseRequest(MERGE, ONTO_HEAD),
+    LoseAnswer(MERGE, ONTO_HEAD),
+]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=str)
+async def test_a_merge_onto_a_moved_head_is_tried_again(tmp_path: Path, trouble: Fault) -> None:
+    world = _world(tmp_path)
+    await world.start()
+    report = await _run(world, [_moves(world), trouble])
+    assert report.error is None, report.error
+    await assert_accepted(world)
+    assert world.repository.files()["elsewhere/human.txt"] == b"human"
+    assert world.repository.branch_names() == {"main"}
+
+
+@pytest.mark.parametrize("strike", [CrashBefore, CrashAfter], ids=lambda strike: strike.__name__)
+@pytest.mark.parametrize("nth", [ONTO_HEAD, PUBLISH_MOVED])
+async def test_a_retry_finishes_what_a_crash_left(
+    tmp_path: Path, strike: type[CrashBefore | CrashAfter], nth: int
+) -> None:
+    world = _world(tmp_path)
+    await world.start()
+    await world.attempt(world.worker([_moves(world), strike(MERGE, nth)]))
+    world.human("elsewhere/later.txt")
+    await world.finish()
+    assert world.runs == 1
+    assert len(world.publications()) == 1
+    assert world.repository.files()["elsewhere/later.txt"] == b"human"
+
+
+async def test_a_head_that_keeps_moving_elsewhere_is_followed(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    await world.start()
+    again = Meanwhile(
+        MERGE, When.BEFORE_EFFECT, lambda: world.human("elsewhere/again.txt"), PUBLISH_MOVED
+    )
+    report = await _run(world, [_moves(world), again])
+    assert report.error is None, report.error
+    await assert_accepted(world)
+    assert world.repository.files()["elsewhere/again.txt"] == b"human"
+
+
+@pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str)
+async def test_only_settled_isolates_a_prefix(tmp_path: Path, policy: PolicySetting) -> None:
+    world = _world(tmp_path)
+    world.policy = policy
+    await world.start()
+    report = await _run(world)
+    assert 'isolation="prefix" needs policy settled' in _reason(report)
+    assert world.runs == 0
+
+
+async def _retry_on(world: FaultWorld, ref: CommitId) -> tuple[AttemptWorker, AttemptReport]:
+    """The next attempt of the same chain, whose input expression resolved to another commit."""
+    world.clock.advance(RESPONSE_SECONDS + 1)
+    await world.operator.workflows.decide(world.workflow)
+    worker = world.worker()
+    record = await worker.poll(TASK)
+    assert record is not None
+    assert record.snapshot.retry_count > 0
+    given = {**record.input_data, "workspace": world.workspace(ref=ref)}
+    return worker, await world.drive(worker.run(replace(record, input_data=given)))
+
+
+async def test_a_publication_of_the_chain_on_another_input_is_the_output(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter(MERGE, ONTO_HEAD)]))
+    published = world.repository.head().commit
+    later = world.human("elsewhere/later.txt")
+
+    _, report = await _retry_on(world, later)
+
+    assert report.update is not None
+    assert report.update.output["workspace"] == world.workspace(ref=published)
+    assert report.update.output["result"] == {"run": 1, "text": ""}
+    assert world.runs == 1
+
+
+async def test_an_unpublished_decision_of_the_chain_on_another_input_is_terminal(
+    tmp_path: Path,
+) -> None:
+    world = _world(tmp_path)
+    await world.start()
+    await world.attempt(world.worker([CrashBefore(MERGE, ONTO_HEAD)]))
+    later = world.human("elsewhere/later.txt")
+
+    _, report = await _retry_on(world, later)
+
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    assert "PRG-F008" in _reason(report)
+    assert world.publications() == []
+
+
+async def test_of_several_decisions_of_the_chain_the_published_one_is_the_output(
+    tmp_path: Path,
+) -> None:
+    """The order of their tags says nothing; neither does a decision on this very input."""
+    for number in range(4):  # the tags are named by hashes, so that their order is chance
+        world = _world(tmp_path / str(number))
+        await world.start()
+        await world.attempt(world.worker([CrashAfter(MERGE, ONTO_HEAD)]))
+        published = world.repository.head().commit
+        (tag,) = world.repository.tags()
+        chain = tag.rpartition("-")[0]
+        unpublished = world.human(f"elsewhere/{number}.txt")
+        world.repository.tag(f"{chain}-{number:032x}", unpublished)
+
+        _, report = await _retry_on(world, world.human("elsewhere/later.txt"))
+
+        assert report.error is None, report.error
+        assert report.update is not None
+        assert report.update.output["workspace"] == world.workspace(ref=published)
+
+
+async def test_a_first_attempt_does_not_look_for_other_decisions(tmp_path: Path) -> None:
+    world = _world(tmp_path)
+    await world.start()
+    await _run(world)
+    assert world.workers[0].calls["tags.list_page"] == 0
