@@ -49,6 +49,7 @@ def measure(stage: Ground, seeded: Seeded, rtt: int, subject: str) -> Iterator[R
             "BENCH_SECONDS_MAX": str(PEER_SECONDS_MAX),
             "BENCH_BRANCH": f"stage-{os.urandom(4).hex()}",
             "BENCH_LANES": LANES[rtt],
+            "BENCH_SERVER": seeded.server.endpoint,
         }
         if subject == "perago 0.6.1" and step_argument == "stage":
             variables["BENCH_DIRECTORY"] = str(seeded.tree)
@@ -58,15 +59,15 @@ def measure(stage: Ground, seeded: Seeded, rtt: int, subject: str) -> Iterator[R
             variables["BENCH_UNCHECKED"] = "1"
         before = requests_of(seeded.server)
         told = _told(subject, [step_argument, *steps], variables)
-        requests = requests_of(seeded.server) - before
-        for step, seconds, part in told:
+        all_requests = requests_of(seeded.server) - before
+        for step, seconds, part, requests in told:
             yield Row(
                 case.name,
                 step,
                 rtt,
                 subject,
                 round(seconds / part, 4),
-                requests if len(told) == 1 and part == 1 else None,
+                requests or (all_requests if len(told) == 1 and part == 1 else None),
                 case.bytes // (1 if step == "cold" else 100),
                 round(part, 4),
             )
@@ -88,16 +89,19 @@ def _commands(case: Case, subject: str) -> list[tuple[str, tuple[str, ...]]]:
 
 def _told(
     subject: str, steps: list[str], variables: dict[str, str]
-) -> list[tuple[str, float, float]]:
+) -> list[tuple[str, float, float, int | None]]:
     if subject == "lakectl":
-        return [_lakectl(variables)]
+        return [(*_lakectl(variables), None)]
     line = [*_program(subject), *steps]
     environment = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{subject} failed:\n{done.stdout}\n{done.stderr}")
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return [(answer["step"], answer["seconds"], answer["part"]) for answer in answers]
+    return [
+        (answer["step"], answer["seconds"], answer["part"], answer["requests"])
+        for answer in answers
+    ]
 
 
 def _program(subject: str) -> list[str]:

@@ -2,11 +2,15 @@
 
 import json
 import os
+import re
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
+
+_COUNTED = re.compile(r"^api_request_duration_seconds_count\{.*\} (\d+)$", re.MULTILINE)
 
 
 class Assignment:
@@ -26,9 +30,16 @@ class Assignment:
         self.branch = variables.get("BENCH_BRANCH", "bench-staging")
 
 
-def tell(step: str, seconds: float, *, part: float = 1.0) -> None:
+def tell(step: str, seconds: float, *, part: float = 1.0, requests: int | None = None) -> None:
     """Answer; a `part` below 1 says that the time ran out and how far it came."""
-    print(json.dumps({"step": step, "seconds": seconds, "part": part}), flush=True)
+    answer = {"step": step, "seconds": seconds, "part": part, "requests": requests}
+    print(json.dumps(answer), flush=True)
+
+
+def answered_requests() -> int:
+    """How many API requests the server has answered, by its own count."""
+    with urllib.request.urlopen(f"{os.environ['BENCH_SERVER']}/metrics") as answer:  # noqa: S310
+        return sum(int(count) for count in _COUNTED.findall(answer.read().decode()))
 
 
 def within(

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from benchmarks.subjects.assignment import Assignment, tell
+from benchmarks.subjects.assignment import Assignment, answered_requests, tell
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.local.local_cache import open_local_cache
@@ -60,9 +60,11 @@ class Measured:
         directory = self._told.directory / step
         directory.mkdir()
         source = WorkspaceSource(RepositoryId(self._told.repository), CommitId(commit), "ws")
+        before = answered_requests()
         started = time.perf_counter()
         materialised = await self._pipeline.materialise(source, directory)
-        tell(step, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        tell(step, seconds, requests=answered_requests() - before)
         # Contents are kept while a body runs; there is none here.
         self._cache.contents.settle()
         return materialised
@@ -74,6 +76,7 @@ class Measured:
             path.write_bytes(os.urandom(path.stat().st_size))
         source = materialised.source
         branch = BranchName(self._told.branch)
+        before = answered_requests()
         started = time.perf_counter()
         plan = await self._pipeline.plan(materialised)
         await self._lakefs.branches.create(source.repository, branch, source.commit)
@@ -81,7 +84,8 @@ class Measured:
         await self._pipeline.transfer(materialised, plan, area)
         await self._pipeline.verify(materialised, plan, area)
         await self._lakefs.commits.commit(CommitRequest(source.repository, branch, "try", {}))
-        tell("stage", time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        tell("stage", seconds, requests=answered_requests() - before)
 
     async def close(self) -> None:
         """Let threads and connections go."""

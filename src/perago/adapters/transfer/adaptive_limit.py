@@ -9,6 +9,7 @@ START = 16
 LEAST = 4
 _WINDOW_REQUESTS_MIN = 16
 _GAIN = 1.08  # a window that is this much faster than the best so far earned more requests
+_GAIN_SHARE = 0.3  # of what a climb added, or it is taken back: more threads cost time themselves
 _LOSS = 0.75  # one this much slower, with longer answers, gives some back
 _AGEING = 0.99  # what was best once is forgotten slowly: networks change
 
@@ -25,6 +26,7 @@ class AdaptiveLimit:
         self._limit = min(start, self._most)
         self._best_rate = 0.0
         self._best_wait = float("inf")
+        self._gain = _GAIN
         self._tried_from: int | None = None
         self._starts_fast = True
         self._since: float | None = None
@@ -64,18 +66,25 @@ class AdaptiveLimit:
         wait = self._waited / self._requests
         self._best_wait = min(self._best_wait, wait)
         tried_from, self._tried_from = self._tried_from, None
-        if rate > self._best_rate * _GAIN:
+        if rate > self._best_rate * self._gain:
             self._best_rate = rate
-            self._tried_from = self._limit
-            step = self._limit if self._starts_fast else max(1, self._limit // 4)
-            self._limit = min(self._most, self._limit + step)
+            self._grow()
         elif tried_from is not None:
             self._limit = tried_from
             self._starts_fast = False
         elif rate < self._best_rate * _LOSS and wait > self._best_wait * 2:
             self._limit = max(LEAST, self._limit - max(1, self._limit // 8))
+        if self._tried_from is None:
+            self._gain = _GAIN
         self._best_rate *= _AGEING
         self._begin_window(now)
+
+    def _grow(self) -> None:
+        """Try more; the next window has to show a share of what was added."""
+        self._tried_from = self._limit
+        step = self._limit if self._starts_fast else max(1, self._limit // 4)
+        self._limit = min(self._most, self._limit + step)
+        self._gain = 1 + _GAIN_SHARE * (self._limit / self._tried_from - 1)
 
     def _begin_window(self, now: float | None) -> None:
         self._since = now
