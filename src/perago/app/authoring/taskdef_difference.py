@@ -58,7 +58,9 @@ def taskdef_to_register(
 def _compare(path: str, registered: object, code: object) -> Iterator[TaskDefDifference]:
     there, here = _fields(registered), _fields(code)
     if there is not None and here is not None:
-        for key in dict.fromkeys([*here, *there]):
+        # Conductor stamps a schema like a definition; deeper down such names are properties.
+        stamped = frozenset[str]() if "." in path else _SERVERS_OWN
+        for key in dict.fromkeys([*here, *(each for each in there if each not in stamped)]):
             yield from _compare(f"{path}.{key}", there.get(key, _ABSENT), here.get(key, _ABSENT))
     elif registered != code:
         yield TaskDefDifference(path, registered, code)

@@ -22,6 +22,7 @@ BUILT: dict[str, Any] = {
     [
         (BUILT, []),
         (BUILT | {"createTime": 5, "pollTimeoutSeconds": 9, "description": ""}, []),
+        (BUILT | {"inputSchema": BUILT["inputSchema"] | {"createTime": 0}}, []),
         (BUILT | {"retryCount": 1}, ["retryCount: registered 1, code 3"]),
         (
             {"name": "t", "retryCount": 3},
@@ -40,7 +41,16 @@ BUILT: dict[str, Any] = {
         ),
         (BUILT | {"concurrentExecLimit": 0, "rateLimitPerFrequency": 0}, []),
     ],
-    ids=["same", "server's own", "value", "missing", "inside", "limit removed", "limit unset"],
+    ids=[
+        "same",
+        "server's own",
+        "server's own inside",
+        "value",
+        "missing",
+        "inside",
+        "limit removed",
+        "limit unset",
+    ],
 )
 def test_a_difference_is_named_by_its_path(
     registered: Mapping[str, Any], differences: list[str]
