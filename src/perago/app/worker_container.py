@@ -39,6 +39,6 @@ def open_root_lock(root: Path) -> AbstractContextManager[object]:
 
 def notify_service(text: str) -> None:
     """Tell the service manager, if there is one."""
-    from perago.adapters.system import service_notice  # noqa: PLC0415 - lazy
+    from perago.adapters.system import systemd  # noqa: PLC0415 - lazy
 
-    service_notice.notify_service(text)
+    systemd.notify_service(text)

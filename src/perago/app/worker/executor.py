@@ -28,6 +28,10 @@ class ExecutorStartError(Exception):
     """An executor ended, or said no, before it was ready."""
 
 
+class ExecutorImportError(ExecutorStartError):
+    """A task module cannot be imported; another try would not help."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExecutorProgram:
     """What to start: the task modules and the environment without credentials."""
@@ -155,7 +159,7 @@ class Executor:
                     self._ready.set_result(None)
             case frames.ImportFailed(reason):
                 if not self._ready.done():
-                    self._ready.set_exception(ExecutorStartError(reason))
+                    self._ready.set_exception(ExecutorImportError(reason))
             case _:
                 self._listener.frame(frame)
 

@@ -7,18 +7,20 @@ Asks neither lakeFS nor Conductor.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias, final
+from typing import final
 
 from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
 from perago.app.worker import frames
 from perago.app.worker.bodies import SlotFacts
 from perago.app.worker.executor import (
     Executor,
+    ExecutorImportError,
     ExecutorListener,
     ExecutorProgram,
     ExecutorStartError,
     start_executor,
 )
+from perago.app.worker.executor_slot import EndFrame, ExecutorSlot, outcome_of, run_frame
 from perago.app.worker.first_of import first_of
 from perago.app.worker.stop_orders import Order, StopOrders
 from perago.app.worker_description import restart_backoff_seconds
@@ -28,25 +30,13 @@ from perago.ports.task_body import (
     BodyCall,
     BodyOutcome,
     BodyRaised,
-    BodyReturned,
     BodyStopped,
     TaskBody,
 )
 
 INTERRUPT_SECONDS_MAX = 2.0
 CLOSE_SECONDS_MAX = 2.0
-EndFrame: TypeAlias = frames.Returned | frames.Raised | frames.Cancelled
-
-
-@dataclass(slots=True, eq=False)
-class _Slot:
-    """One place for an executor; `crashes` counts since the last body that ended well."""
-
-    number: int
-    executor: Executor | None = None
-    call: BodyCall | None = None
-    ended: "asyncio.Future[BodyOutcome] | None" = None
-    crashes: int = 0
+FIRST_STARTS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +58,8 @@ class ProcessBody(TaskBody):
         self._observer = settings.observer
         self._clock = clock
         self._orders = StopOrders()
-        self._slots = [_Slot(number) for number in range(1, settings.slots + 1)]
-        self._idle: asyncio.Queue[_Slot] = asyncio.Queue()
+        self._slots = [ExecutorSlot(number) for number in range(1, settings.slots + 1)]
+        self._idle: asyncio.Queue[ExecutorSlot] = asyncio.Queue()
         self._restarts: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
@@ -97,7 +87,7 @@ class ProcessBody(TaskBody):
 
     async def start(self) -> None:
         """Start every executor; ExecutorStartError when one cannot import its tasks."""
-        starts = [asyncio.create_task(self._start(slot)) for slot in self._slots]
+        starts = [asyncio.create_task(self._first_start(slot)) for slot in self._slots]
         done, _ = await asyncio.wait(starts)
         for start in done:
             start.result()
@@ -142,7 +132,7 @@ class ProcessBody(TaskBody):
                 executor.kill()
             await asyncio.wait(exits)
 
-    async def _free_slot(self, order: Order) -> _Slot | None:
+    async def _free_slot(self, order: Order) -> ExecutorSlot | None:
         """An idle slot whose executor lives, or None when the order to stop comes first."""
         while not order.done():
             waiting = asyncio.ensure_future(self._idle.get())
@@ -158,14 +148,14 @@ class ProcessBody(TaskBody):
                 return slot
         return None
 
-    async def _run_in(self, slot: _Slot, call: BodyCall, order: Order) -> BodyOutcome:
+    async def _run_in(self, slot: ExecutorSlot, call: BodyCall, order: Order) -> BodyOutcome:
         executor = slot.executor
         assert executor is not None, "a free slot has one"
         slot.call = call
         ended: asyncio.Future[BodyOutcome] = asyncio.get_running_loop().create_future()
         slot.ended = ended
         try:
-            executor.send(_run_frame(call, self._settings.worker_id))
+            executor.send(run_frame(call, self._settings.worker_id))
         except frames.FrameError as error:
             return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
         await first_of(ended, executor.exited, order, seconds_max=call.seconds_max or None)
@@ -187,14 +177,27 @@ class ProcessBody(TaskBody):
         executor.kill()
         await asyncio.wait({executor.exited})
 
-    def _release(self, slot: _Slot) -> None:
+    def _release(self, slot: ExecutorSlot) -> None:
         """Offer the slot again when its executor lives; otherwise its exit starts the next."""
         slot.call, slot.ended = None, None
         if slot.executor is not None and not slot.executor.exited.done():
             self._idle.put_nowait(slot)
         self._changed()
 
-    async def _start(self, slot: _Slot) -> None:
+    async def _first_start(self, slot: ExecutorSlot) -> None:
+        """Try again when an executor is killed while it imports; a module's own error counts."""
+        for left in reversed(range(FIRST_STARTS_MAX)):
+            try:
+                await self._start(slot)
+            except ExecutorImportError:
+                raise
+            except ExecutorStartError:
+                if not left:
+                    raise
+            else:
+                return
+
+    async def _start(self, slot: ExecutorSlot) -> None:
         listener = ExecutorListener(
             frame=lambda frame: self._take(slot, frame),
             line=lambda stream, line: self._observer.output(slot.call, stream, line),
@@ -206,7 +209,7 @@ class ProcessBody(TaskBody):
         self._idle.put_nowait(slot)
         self._changed()
 
-    def _exited(self, slot: _Slot, executor: Executor) -> None:
+    def _exited(self, slot: ExecutorSlot, executor: Executor) -> None:
         """Start the next executor, at once when we ended this one, else after a pause."""
         if slot.executor is executor:
             slot.executor = None
@@ -221,7 +224,7 @@ class ProcessBody(TaskBody):
         self._restarts.add(restart)
         restart.add_done_callback(self._restarts.discard)
 
-    async def _restart(self, slot: _Slot) -> None:
+    async def _restart(self, slot: ExecutorSlot) -> None:
         while not self._closing.is_set():
             await asyncio.sleep(0)  # let the run that saw the exit count the crash
             if slot.crashes:
@@ -248,7 +251,7 @@ class ProcessBody(TaskBody):
         over.cancel()
         closing.cancel()
 
-    def _take(self, slot: _Slot, frame: frames.Frame) -> None:
+    def _take(self, slot: ExecutorSlot, frame: frames.Frame) -> None:
         call = slot.call
         match frame:
             case frames.Logged(level, logger, text):
@@ -262,34 +265,11 @@ class ProcessBody(TaskBody):
             case _:
                 pass
 
-    def _ended(self, slot: _Slot, frame: EndFrame) -> None:
+    def _ended(self, slot: ExecutorSlot, frame: EndFrame) -> None:
         """Take the end of the body that runs; an end of any other is nobody's."""
         if slot.call is None or slot.ended is None or slot.ended.done():
             return
         if frame.execution_id != slot.call.execution_id:
             return
         slot.crashes = 0
-        slot.ended.set_result(_outcome_of(frame))
-
-
-def _run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
-    workspace = None if call.workspace is None else str(call.workspace)
-    return frames.RunBody(
-        execution_id=call.execution_id,
-        task_name=call.task_name,
-        attempt=call.attempt,
-        params=call.params,
-        workspace=workspace,
-        worker_id=worker_id,
-        spark=call.spark,
-    )
-
-
-def _outcome_of(frame: EndFrame) -> BodyOutcome:
-    match frame:
-        case frames.Returned(_, result):
-            return BodyReturned(result)
-        case frames.Raised(_, reason, terminal, traceback):
-            return BodyRaised(reason, terminal, traceback)
-        case frames.Cancelled():
-            return BodyStopped("the body was ended by a signal")
+        slot.ended.set_result(outcome_of(frame))

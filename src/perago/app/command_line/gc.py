@@ -1,0 +1,132 @@
+"""`perago gc REPO...`: remove what crashed attempts left in lakeFS and on this disk.
+
+With `--dry-run` everything is judged and nothing is removed.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from perago.app.command_line.reporting import (
+    JsonOption,
+    reports_errors_by_class,
+    say,
+    say_json,
+    warn,
+)
+from perago.app.gc.local_pass import LocalPass, sweep_directories
+from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
+from perago.app.settings.parsing import parse_time_to_live
+from perago.app.settings.server_connections import connections_of
+from perago.app.settings.settings import Settings, load_settings
+from perago.domain.references import RepositoryId
+from perago.domain.retention import RetentionTimes
+
+INCOMPLETE = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    repositories: dict[str, list[Judged]]
+    local: LocalPass
+
+
+@reports_errors_by_class
+def gc(
+    repositories: Annotated[
+        list[str], typer.Argument(metavar="REPO...", help="Repositories to look through.")
+    ],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge, remove nothing.")] = False,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", help="One age for every kind, such as 0s or 48h."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what crashed attempts left."""
+    settings = load_settings()
+    times = retention_times(settings)
+    if older_than is not None:
+        age = parse_time_to_live(older_than, "--older-than")
+        times = RetentionTimes(age, age, age, age, age)
+    done = asyncio.run(_collect(settings, repositories, times, dry_run=dry_run))
+    failed = [each for judged in done.repositories.values() for each in judged if each.error]
+    if as_json:
+        say_json("gc/1", _document(done, dry_run=dry_run))
+    else:
+        _print(done, dry_run=dry_run)
+    if failed or done.local.failed:
+        raise typer.Exit(INCOMPLETE)
+
+
+def retention_times(settings: Settings) -> RetentionTimes:
+    """How long each kind is kept."""
+    return RetentionTimes(
+        attempt_directory=settings.workspace_gc_ttl,
+        staging_branch=settings.gc_staging_ttl,
+        decision=settings.gc_tag_ttl,
+        canary=min(timedelta(hours=1), settings.gc_staging_ttl),
+    )
+
+
+async def _collect(
+    settings: Settings, repositories: list[str], times: RetentionTimes, *, dry_run: bool
+) -> _Done:
+    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
+
+    container = Container(connections=connections_of(settings))
+    lakefs, conductor = container.lakefs(), container.conductor()
+    tools = GcTools(
+        lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue, container.clock()
+    )
+    try:
+        judged = {
+            name: await RemotePass(tools, RepositoryId(name), times, dry_run).run()
+            for name in repositories
+        }
+        return _Done(judged, await sweep_directories(container.directories(), dry_run=dry_run))
+    finally:
+        await lakefs.close()
+        await conductor.close()
+
+
+def _print(done: _Done, *, dry_run: bool) -> None:
+    word = "would remove" if dry_run else "removed"
+    for repository, judged in done.repositories.items():
+        for each in judged:
+            if each.error is not None:
+                warn(f"{each.kind} {repository}/{each.name}: {each.error}")
+            else:
+                verb = word if each.removed else "kept"
+                say(f"{verb}: {each.kind} {repository}/{each.name} ({each.reason})")
+    for path in done.local.removed:
+        say(f"{word}: attempt directory {path}")
+    for path, error in done.local.failed:
+        warn(f"attempt directory {path}: {error}")
+
+
+def _document(done: _Done, *, dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": dry_run,
+        "repositories": {
+            repository: [
+                {
+                    "kind": each.kind,
+                    "name": each.name,
+                    "removed": each.removed,
+                    "reason": each.reason,
+                    "error": each.error,
+                }
+                for each in judged
+            ]
+            for repository, judged in done.repositories.items()
+        },
+        "directories": {
+            "removed": [str(path) for path in done.local.removed],
+            "failed": [{"path": str(path), "error": error} for path, error in done.local.failed],
+        },
+    }

@@ -1,0 +1,47 @@
+"""Whose a staging branch is: read off its name, or off the commit that was made on it.
+
+The name is enough for a branch on which nothing was committed. Asks nobody.
+"""
+
+import re
+from dataclasses import dataclass
+
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
+from perago.domain.references import BranchName, CommitRecord
+
+SCRATCH = re.compile(r"(?P<staging>.+)-onto-[0-9a-f]{12}")
+_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_NAME = re.compile(
+    rf"perago-staging-(?P<workflow>{_ID})-.*-seq-\d+-iteration-\d+"
+    rf"-task-id-(?P<task>{_ID})-retry-\d+-exec-[A-Za-z0-9]+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOwner:
+    """The attempt that a staging branch belongs to."""
+
+    workflow_id: str
+    task_id: str
+
+
+def own_branch(branch: BranchName) -> BranchName:
+    """The staging branch itself, for one of its scratch branches."""
+    scratch = SCRATCH.fullmatch(branch)
+    return BranchName(scratch["staging"]) if scratch else branch
+
+
+def is_own_commit(branch: BranchName, head: CommitRecord) -> bool:
+    """Whether the head was committed on this branch, and is not just where it began."""
+    return head.metadata.get(STAGING_BRANCH) == own_branch(branch)
+
+
+def staging_owner(branch: BranchName, head: CommitRecord) -> StagingOwner | None:
+    """The owner, or None when neither name nor commit tells."""
+    if is_own_commit(branch, head):
+        workflow = head.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
+        task = head.metadata.get(TASK_ID, "")
+        if workflow and task:
+            return StagingOwner(workflow, task)
+    named = _NAME.fullmatch(own_branch(branch))
+    return StagingOwner(named["workflow"], named["task"]) if named else None

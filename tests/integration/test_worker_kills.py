@@ -1,0 +1,33 @@
+"""The short form of the kill tests; the long one is in tests/soak."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.integration.worker_chaos import survive_kills, survive_stops
+from tests.integration.worker_scene import WorkerScene, worker_scene
+from tools.servers import ConductorServer, LakefsServer
+
+pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(400)]
+
+
+@pytest_asyncio.fixture
+async def scene(
+    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
+) -> AsyncIterator[WorkerScene]:
+    """Two real servers and a folder."""
+    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
+        yield opened
+
+
+async def test_forty_attempts_survive_a_killer_of_executors_and_parents(
+    scene: WorkerScene,
+) -> None:
+    await survive_kills(scene, count=40, parent_kills=10, seed=7)
+
+
+async def test_a_worker_that_was_stopped_longer_than_its_leases_publishes_nothing_twice(
+    scene: WorkerScene,
+) -> None:
+    await survive_stops(scene, count=20, stops=3, seed=7)
