@@ -8,7 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CommandRow:
-    """One command: `home` is `module:name`, relative to this package."""
+    """One command: `home` is `module:name`, in this package or by its full dotted name.
+
+    Commands that bring a world of their own live above the application, in `perago.testing`.
+    """
 
     name: str
     home: str
@@ -16,11 +19,14 @@ class CommandRow:
 
 
 COMMANDS = (
+    CommandRow("demo", "perago.testing.demo.command:demo", "Show what happens when things fail."),
+    CommandRow("run", "run:run", "Run one task on a directory, without a server."),
     CommandRow("check", "check:check", "Validate task modules and local runtime config."),
     CommandRow("extract", "extract:extract", "Write the Conductor TaskDef of one task module."),
     CommandRow("start", "start:start", "Run a worker for task modules."),
     CommandRow("register", "register:register", "Create or update TaskDefs on Conductor."),
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
+    CommandRow("gc", "gc:gc", "Remove what crashed attempts left."),
     CommandRow("forget", "forget:forget", "Remove the decisions of a task."),
     CommandRow("config", "config:app", "Show settings and where they come from."),
     CommandRow("explain", "explain:explain", "Explain an error code."),

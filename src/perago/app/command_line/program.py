@@ -61,7 +61,8 @@ def _perago(
 
 def _load(row: CommandRow) -> typer.Typer:
     module, _, name = row.home.partition(":")
-    found = getattr(import_module(f"{_PACKAGE}.{module}"), name)
+    place = module if "." in module else f"{_PACKAGE}.{module}"
+    found = getattr(import_module(place), name)
     if isinstance(found, typer.Typer):
         return found
     app = _plain_typer(add_completion=False)

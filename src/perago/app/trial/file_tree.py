@@ -54,6 +54,14 @@ def write_tree(root: Path, files: Mapping[str, bytes | str]) -> None:
         target.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def write_back(root: Path, before: Files, after: Files) -> None:
+    """Bring a directory from one tree to another; files that did not change are not touched."""
+    found = compare_trees(before, after)
+    write_tree(root, {path: after[path] for path in (*found.added, *found.changed)})
+    for path in found.removed:
+        (root / path).unlink(missing_ok=True)
+
+
 def compare_trees(before: Files, after: Files) -> TreeDiff:
     """What differs between two trees."""
     return TreeDiff(

@@ -1,0 +1,163 @@
+"""`perago run MODULE`: one task on a copy of a directory, or of a commit, without any publication.
+
+Prints result, guardrails and difference; writes back only when told to. A lakeFS is only read.
+"""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, cast
+from urllib.parse import urlsplit
+
+import typer
+
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.command_line.loading import load_tasks
+from perago.app.command_line.reporting import (
+    FAILED,
+    JsonOption,
+    note,
+    reports_errors,
+    say,
+    say_json,
+    warn,
+)
+from perago.app.settings.server_connections import connections_of
+from perago.app.settings.settings import load_settings
+from perago.app.trial.file_tree import diff_lines, read_tree, write_back
+from perago.app.trial.trial_run import TaskRun, run_task_once
+from perago.domain.authoring_errors import TaskInputError
+from perago.domain.references import RepositoryId
+from perago.ports.workspace_pipeline import WorkspaceSource
+
+
+@reports_errors
+def run(  # noqa: PLR0913 - one parameter an option
+    target: Annotated[str, typer.Argument(metavar="MODULE", help="Importable name of a task.")],
+    *,
+    workspace: Annotated[
+        Path | None, typer.Option(help="Directory to run on; the task works on a copy.")
+    ] = None,
+    repo: Annotated[
+        str | None, typer.Option(help="lakefs://repository/ref to read the workspace from.")
+    ] = None,
+    params: Annotated[str, typer.Option(help="Parameters: JSON, or a file of JSON.")] = "{}",
+    diff: Annotated[bool, typer.Option("--diff", help="Print the changes line by line.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the changes back to --workspace.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run one task once, without a server."""
+    (task,) = load_tasks([target])
+    _check_places(task, workspace, repo, write=write)
+    given = read_params(params)
+    if repo is not None:
+        files = asyncio.run(_download(task, repo))
+    else:
+        files = {} if workspace is None else read_tree(workspace)
+    done = run_task_once(task, given, files)
+    _print(task, done, diff=diff, as_json=as_json)
+    if not done.completed:
+        raise typer.Exit(FAILED)
+    if write and workspace is not None:
+        write_back(workspace, done.before, done.files)
+        note(f"wrote the changes to {workspace}")
+
+
+def read_params(text: str) -> Mapping[str, object]:
+    """The parameters, from JSON or from the file that the text names."""
+    source = text
+    if not text.lstrip().startswith("{"):
+        source = Path(text).read_text(encoding="utf-8")
+    try:
+        found: object = json.loads(source)
+    except ValueError as error:
+        raise TaskInputError(f"--params: {error}", code="PRG-I003") from error
+    if not isinstance(found, dict):
+        raise TaskInputError("--params: expected a JSON object", code="PRG-I003")
+    return cast("dict[str, object]", found)
+
+
+def _check_places(
+    task: TaskDefinition, workspace: Path | None, repo: str | None, *, write: bool
+) -> None:
+    if (workspace is not None) + (repo is not None) != int(task.has_workspace):
+        wanted = "one of --workspace and --repo" if task.has_workspace else "no workspace"
+        raise TaskInputError(f"{task.name} takes {wanted}", code="PRG-I002")
+    if workspace is not None and not workspace.is_dir():
+        raise TaskInputError(f"--workspace: {workspace} is no directory", code="PRG-I002")
+    if write and workspace is None:
+        raise TaskInputError("--write needs --workspace", code="PRG-I002")
+
+
+async def _download(task: TaskDefinition, address: str) -> dict[str, bytes]:
+    """The workspace of a commit, by the same pipeline that attempts use; nothing is written."""
+    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
+
+    parts = urlsplit(address)
+    ref = parts.path.strip("/")
+    if parts.scheme != "lakefs" or not parts.netloc or not ref:
+        text = f"--repo: expected lakefs://repository/ref, found {address}"
+        raise TaskInputError(text, code="PRG-I002")
+    assert task.workspace is not None, "checked before"
+    container = Container(connections=connections_of(load_settings()))
+    lakefs = container.lakefs()
+    try:
+        repository = RepositoryId(parts.netloc)
+        commit = (await lakefs.commits.read(repository, ref)).commit
+        with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
+            source = WorkspaceSource(repository, commit, task.workspace.prefix)
+            await container.pipeline().materialise(source, Path(directory))
+            note(f"read lakefs://{repository}/{commit}, prefix {task.workspace.prefix}")
+            return read_tree(Path(directory))
+    finally:
+        await lakefs.close()
+
+
+def _print(task: TaskDefinition, done: TaskRun, *, diff: bool, as_json: bool) -> None:
+    if as_json:
+        say_json("run/1", _document(task, done))
+        return
+    for line in done.lines:
+        note(f"| {line}")
+    for verdict in done.guardrails:
+        said = "holds" if verdict.holds else verdict.violation
+        say(f"{verdict.phase} {verdict.kind}({verdict.path!r}): {said}")
+    _print_changes(done, diff=diff)
+    for warning in done.warnings:
+        warn(warning)
+    if done.traceback:
+        note(done.traceback.rstrip())
+    if done.completed:
+        say(f"result: {json.dumps(done.result, sort_keys=True)}")
+    else:
+        say(f"{done.status}: {done.reason}")
+
+
+def _print_changes(done: TaskRun, *, diff: bool) -> None:
+    found = done.diff
+    for mark, paths in (("+", found.added), ("~", found.changed), ("-", found.removed)):
+        for path in paths:
+            say(f"{mark} {path}")
+    if diff:
+        for line in diff_lines(done.before, done.files):
+            say(line)
+
+
+def _document(task: TaskDefinition, done: TaskRun) -> dict[str, object]:
+    found = done.diff
+    return {
+        "task": task.name,
+        "status": done.status,
+        "result": done.result,
+        "reason": done.reason,
+        "guardrails": [
+            {"phase": v.phase, "kind": v.kind, "path": v.path, "violation": v.violation}
+            for v in done.guardrails
+        ],
+        "changes": {"added": found.added, "changed": found.changed, "removed": found.removed},
+        "lines": list(done.lines),
+    }
