@@ -5,7 +5,6 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
-from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from types import UnionType
@@ -25,7 +24,7 @@ from perago.app.authoring import (
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.taskdef import CONTROL_FIELD_MAP
 from perago.app.command_line.commands import COMMANDS
-from perago.app.command_line.program import program
+from perago.app.command_line.program import find_command, program
 from perago.app.settings.layered_settings import DEFAULT
 from perago.app.settings.settings import Settings
 from perago.domain.error_codes import ERROR_CODES
@@ -243,8 +242,7 @@ def command_names() -> list[str]:
     """Return every command as it is called, those of groups with their group."""
     names: list[str] = []
     for row in COMMANDS:
-        module, _, name = row.home.partition(":")
-        found = getattr(import_module(f"perago.app.command_line.{module}"), name)
+        found = find_command(row)
         if isinstance(found, Typer):
             names += [f"{row.name} {each.name}" for each in found.registered_commands]
         else:

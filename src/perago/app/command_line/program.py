@@ -59,10 +59,16 @@ def _perago(
         raise typer.Exit(code=2)
 
 
-def _load(row: CommandRow) -> typer.Typer:
+def find_command(row: CommandRow) -> object:
+    """Import what a row names: a function, or a group of commands."""
     module, _, name = row.home.partition(":")
     place = module if "." in module else f"{_PACKAGE}.{module}"
-    found = getattr(import_module(place), name)
+    found: object = getattr(import_module(place), name)
+    return found
+
+
+def _load(row: CommandRow) -> typer.Typer:
+    found: Any = find_command(row)
     if isinstance(found, typer.Typer):
         return found
     app = _plain_typer(add_completion=False)
