@@ -27,7 +27,7 @@ def numbers(workspace: SparkWorkspace, where: str) -> list[int]:
     return sorted(row[0] for row in workspace.spark.read.parquet(where).select("id").collect())
 
 
-def test_K1_reads_are_of_the_input(world: SparkWorld) -> None:
+def test_X1_reads_are_of_the_input(world: SparkWorld) -> None:
     with world.open() as workspace:
         more = workspace.spark.createDataFrame([(4, 40)], "order int, amount int")
         workspace.write(more, "orders", mode="append", format="json")
@@ -37,7 +37,7 @@ def test_K1_reads_are_of_the_input(world: SparkWorld) -> None:
         assert workspace.prefix == "lake"
 
 
-def test_K2_writes_are_on_staging(world: SparkWorld) -> None:
+def test_X2_writes_are_on_staging(world: SparkWorld) -> None:
     with world.open() as workspace:
         workspace.write(workspace.spark.range(5).repartition(2), "numbers")
         assert numbers(workspace, workspace.output("numbers")) == [0, 1, 2, 3, 4]
@@ -45,7 +45,7 @@ def test_K2_writes_are_on_staging(world: SparkWorld) -> None:
             workspace.table("numbers")
 
 
-def test_K3_overwriting_replaces_the_table(world: SparkWorld) -> None:
+def test_X3_overwriting_replaces_the_table(world: SparkWorld) -> None:
     with world.open() as workspace:
         workspace.write(workspace.spark.range(5), "numbers")
         workspace.write(workspace.spark.range(2), "numbers")
@@ -56,7 +56,7 @@ def test_K3_overwriting_replaces_the_table(world: SparkWorld) -> None:
         assert workspace.read.json("orders").count() == 3
 
 
-def test_K4_partitions_are_directories(world: SparkWorld) -> None:
+def test_X4_partitions_are_directories(world: SparkWorld) -> None:
     with world.open() as workspace:
         split = workspace.spark.range(6).selectExpr("id", "id % 2 as half")
         workspace.write(split, "split", partition_by=["half"])
@@ -66,7 +66,7 @@ def test_K4_partitions_are_directories(world: SparkWorld) -> None:
         assert set(whole.columns) == {"id", "half"}
 
 
-def test_K5_formats_round_trip(world: SparkWorld) -> None:
+def test_X5_formats_round_trip(world: SparkWorld) -> None:
     with world.open() as workspace:
         for name in ("parquet", "csv", "json", "orc"):
             workspace.write(workspace.spark.range(3), name, format=name)
@@ -76,7 +76,7 @@ def test_K5_formats_round_trip(world: SparkWorld) -> None:
         assert workspace.spark.read.text(workspace.uri("notes/a.txt")).count() == 1
 
 
-def test_K6_paths_stay_inside(world: SparkWorld) -> None:
+def test_X6_paths_stay_inside(world: SparkWorld) -> None:
     with world.open() as workspace:
         for path in ("../other", "/lake", "s3a://repo/main/x"):
             with pytest.raises(SparkPathError):
@@ -85,13 +85,13 @@ def test_K6_paths_stay_inside(world: SparkWorld) -> None:
                 workspace.table(path)
 
 
-def test_K7_read_only_has_no_output(world: SparkWorld) -> None:
+def test_X7_read_only_has_no_output(world: SparkWorld) -> None:
     with world.open(read_only=True) as workspace:
         assert workspace.read.json("orders").count() == 3
         with pytest.raises(ReadOnlyWorkspaceError):
             workspace.write(workspace.spark.range(1), "numbers")
 
 
-def test_K8_a_missing_table_is_named(world: SparkWorld) -> None:
+def test_X8_a_missing_table_is_named(world: SparkWorld) -> None:
     with world.open() as workspace, pytest.raises(Exception, match="lake/nowhere"):
         workspace.table("nowhere").count()

@@ -5,6 +5,7 @@ Reads texts only: the docstrings of `perago.ports` and the functions of `tests/c
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,6 +78,11 @@ def test_each_law_is_one_test_and_each_test_one_law(port: Port) -> None:
 def test_laws_are_numbered_without_gaps_under_one_letter(port: Port) -> None:
     numbers = [law.split()[0] for law in port.laws]
     assert numbers == [f"{numbers[0][0]}{number}" for number in range(1, len(numbers) + 1)]
+
+
+def test_each_letter_belongs_to_one_port() -> None:
+    letters = Counter(port.laws[0][0] for port in PORTS)
+    assert [letter for letter, ports in letters.items() if ports > 1] == []
 
 
 PORT_TEXT = '''

@@ -43,15 +43,15 @@ class SparkWorkspace(Protocol):
 
     Laws (tests/contract/test_spark_workspace.py has one test for each, by name):
 
-    K1 reads_are_of_the_input: `read` and `table` see the input commit, whatever the body or
+    X1 reads_are_of_the_input: `read` and `table` see the input commit, whatever the body or
        anybody else has written since.
-    K2 writes_are_on_staging: what was written reads back from `output`, and is not at the input.
-    K3 overwriting_replaces_the_table: mode `overwrite` leaves the new rows only, on staging only.
-    K4 partitions_are_directories: `partition_by` columns are in the paths and read back.
-    K5 formats_round_trip: Parquet, CSV, JSON and ORC by `uri` and `output`.
-    K6 paths_stay_inside: absolute paths, `..` and URIs are refused with SparkPathError.
-    K7 read_only_has_no_output: `output` and `write` raise ReadOnlyWorkspaceError.
-    K8 a_missing_table_is_named: reading a table that is not there raises with its path.
+    X2 writes_are_on_staging: what was written reads back from `output`, and is not at the input.
+    X3 overwriting_replaces_the_table: mode `overwrite` leaves the new rows only, on staging only.
+    X4 partitions_are_directories: `partition_by` columns are in the paths and read back.
+    X5 formats_round_trip: Parquet, CSV, JSON and ORC by `uri` and `output`.
+    X6 paths_stay_inside: absolute paths, `..` and URIs are refused with SparkPathError.
+    X7 read_only_has_no_output: `output` and `write` raise ReadOnlyWorkspaceError.
+    X8 a_missing_table_is_named: reading a table that is not there raises with its path.
     """
 
     @property
