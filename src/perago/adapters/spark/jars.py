@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
@@ -22,39 +22,52 @@ AWS = "software.amazon.awssdk"
 PROTOCOL_JAR = "perago-commit-protocol.jar"
 
 
-def jars_directory(cache: Path | None = None) -> Path:
-    """Where the jars of this pyspark are, whether they have been fetched or not."""
-    facts = read_facts()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    root = cache or Path(base) / "perago" / "spark"
-    return root / f"jars-{facts.pyspark}-{AWS_SDK}-{_fingerprint(SOURCE)}"
-
-
 def found_jars(cache: Path | None = None) -> list[Path]:
     """The jars that are there; empty before `perago spark jars`."""
-    return sorted(jars_directory(cache).glob("*.jar"))
+    return sorted([*_libraries(cache).glob("*.jar"), *_protocol(cache).glob("*.jar")])
 
 
-def fetch_jars(cache: Path | None = None, *, settings: Path | None = None) -> Path:
-    """Resolve once and compile; the directory appears complete or not at all."""
-    directory = jars_directory(cache)
+def fetch_jars(cache: Path | None = None, *, settings: Path | None = None) -> list[Path]:
+    """Resolve once and compile once; each directory appears complete or not at all.
+
+    A new version of the commit protocol needs no network.
+    """
+    _make_once(_libraries(cache), lambda made: _retrieve(made, settings))
+    _make_once(_protocol(cache), lambda made: compile_protocol(made / PROTOCOL_JAR))
+    return found_jars(cache)
+
+
+def _libraries(cache: Path | None) -> Path:
+    return _root(cache) / f"libraries-{read_facts().pyspark}-{AWS_SDK}"
+
+
+def _protocol(cache: Path | None) -> Path:
+    fingerprint = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:8]
+    return _root(cache) / f"protocol-{read_facts().pyspark}-{fingerprint}"
+
+
+def _root(cache: Path | None) -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return cache or Path(base) / "perago" / "spark"
+
+
+def _make_once(directory: Path, make: Callable[[Path], None]) -> None:
     if directory.exists():
-        return directory
+        return
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jars-") as scratch:
-        made = Path(scratch) / "jars"
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".making-") as scratch:
+        made = Path(scratch) / "made"
         made.mkdir()
-        _retrieve(made, Path(scratch), settings)
-        compile_protocol(made / PROTOCOL_JAR)
+        make(made)
         try:
             made.rename(directory)
         except OSError:
             if not directory.exists():  # another process was first
                 raise
-    return directory
 
 
-def _retrieve(directory: Path, scratch: Path, settings: Path | None) -> None:
+def _retrieve(directory: Path, settings: Path | None) -> None:
+    scratch = directory.parent
     java = java_program()
     ivy = next(pyspark_jars().glob("ivy-*.jar"), None)
     if java is None or ivy is None:
@@ -98,7 +111,3 @@ def _ivy_lines(wanted: Iterable[tuple[str, str, str]]) -> Iterable[str]:
             f'rev={quoteattr(revision)} conf="default->default"/>'
         )
     yield f'<exclude org={quoteattr(AWS)} module="bundle"/></dependencies></ivy-module>'
-
-
-def _fingerprint(source: Path) -> str:
-    return hashlib.sha256(source.read_bytes()).hexdigest()[:8]

@@ -130,6 +130,18 @@ public class PrivateBranchCommitProtocol extends SQLHadoopMapReduceCommitProtoco
     }
   }
 
+  /**
+   * S3A tries to leave a marker for the parent of what it has deleted. On the root of an empty
+   * branch there is no such object, and it answers that nothing was deleted.
+   */
+  public boolean deleteWithJob(FileSystem files, Path path, boolean recursive) {
+    try {
+      return files.delete(path, recursive) || !files.exists(path);
+    } catch (java.io.IOException error) {
+      throw new RuntimeException(path + " could not be deleted: " + error.getMessage(), error);
+    }
+  }
+
   private String remember(TaskAttemptContext context, String base, FileNameSpec spec) {
     org.apache.hadoop.mapreduce.TaskAttemptID attempt = context.getTaskAttemptID();
     String number = String.valueOf(attempt.getTaskID().getId());
