@@ -8,15 +8,29 @@ from typing import cast
 
 from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.taskdef import build_taskdef
 from perago.testing.json_values import as_object
 
 WORKSPACE_OF_INPUT = "${workflow.input.workspace}"
+BUILT_MAX = 256
+# A task is immutable and so is its TaskDef; the task is kept so that its id stays its own.
+_BUILT: dict[int, tuple[TaskDefinition, Mapping[str, object]]] = {}
 TaskFunction = Callable[..., object]
 
 
 def definition_of(task: TaskDefinition | TaskFunction) -> TaskDefinition:
     """The definition of a decorated function, or the definition itself."""
     return task if isinstance(task, TaskDefinition) else task_of(task)
+
+
+def taskdef_of(task: TaskDefinition) -> Mapping[str, object]:
+    """The TaskDef of a task, built once: its schemas are most of what a short test costs."""
+    known = _BUILT.get(id(task))
+    if known is None or known[0] is not task:
+        if len(_BUILT) == BUILT_MAX:
+            _BUILT.clear()
+        known = _BUILT[id(task)] = (task, build_taskdef(task))
+    return known[1]
 
 
 def sequence(name: str, *tasks: TaskDefinition | TaskFunction) -> dict[str, object]:

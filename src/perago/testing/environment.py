@@ -10,7 +10,6 @@ from typing import Self, final
 
 from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.taskdef import build_taskdef
 from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import BranchName, RepositoryId
@@ -24,6 +23,7 @@ from perago.testing.definitions import (
     reference_of,
     renamed,
     sequence,
+    taskdef_of,
 )
 from perago.testing.faults import Fault
 from perago.testing.ground import Ground
@@ -116,7 +116,7 @@ class PeragoEnvironment:
     async def register(self, *tasks: TaskDefinition | TaskFunction) -> None:
         """Put the TaskDefs on Conductor; workers of this environment poll these tasks."""
         for task in map(definition_of, tasks):
-            definition = self.ground.task_definition(build_taskdef(task))
+            definition = self.ground.task_definition(taskdef_of(task))
             await self.ground.conductor.definitions.put(definition)
             self._crew.tasks[task.name] = task
 

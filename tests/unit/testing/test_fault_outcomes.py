@@ -1,0 +1,135 @@
+"""What comes of each fault, under each policy; and of a crash or a lost call at every moment."""
+
+import pytest
+from tests.kit_cases import CASES, LEASE_SECONDS, Case, counting_task, outcome_of
+
+from perago.testing import (
+    POINTS,
+    Fault,
+    PeragoEnvironment,
+    crash,
+    expire_lease,
+    foreign_commit,
+    lose_answer,
+    lose_request,
+    unavailable,
+    zombie,
+)
+
+REMOTE = [name for name, point in POINTS.items() if point.is_remote]
+POLICIES = ("settled", "head-parent", "lineage")
+
+
+@pytest.mark.perago(policy="settled")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+async def test_settled(perago_env: PeragoEnvironment, case: Case) -> None:
+    assert await outcome_of(perago_env, case.faults) == case.settled, await perago_env.told()
+
+
+@pytest.mark.perago(policy="head-parent")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+async def test_head_parent(perago_env: PeragoEnvironment, case: Case) -> None:
+    assert await outcome_of(perago_env, case.faults) == case.head_parent, await perago_env.told()
+
+
+async def _survives(env: PeragoEnvironment, policy: str, fault: Fault) -> None:
+    """One task completes with one fault planned, and nothing accepted or foreign is lost."""
+    env.use_policy(policy)
+    clean, _ = counting_task()
+    repository = await env.repository("repo", {"data/in.txt": "in"})
+    env.plan(fault)
+    run = await env.run(clean, repository)
+    await env.assert_completed(run)
+    result = await run.result("clean")
+    await env.assert_files(
+        repository, {"data/in.txt": "in", "data/out.txt": f"run {result['run']}"}
+    )
+    assert await env.check_invariants(settled=policy == "settled") == []
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_crash_before_any_moment(
+    perago_env: PeragoEnvironment, policy: str, point: str
+) -> None:
+    await _survives(perago_env, policy, crash(before=point))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_crash_after_any_moment(
+    perago_env: PeragoEnvironment, policy: str, point: str
+) -> None:
+    await _survives(perago_env, policy, crash(after=point))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("point", REMOTE)
+async def test_a_lost_answer_at_any_moment(
+    perago_env: PeragoEnvironment, policy: str, point: str
+) -> None:
+    await _survives(perago_env, policy, lose_answer(point))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("point", REMOTE)
+async def test_a_lost_request_at_any_moment(
+    perago_env: PeragoEnvironment, policy: str, point: str
+) -> None:
+    await _survives(perago_env, policy, lose_request(point))
+
+
+@pytest.mark.parametrize("until", ["retried", "published", "accepted", "idle"])
+@pytest.mark.parametrize("point", ["download", "body", "stage", "merge", "complete"])
+async def test_a_zombie_that_stops_anywhere(
+    perago_env: PeragoEnvironment, point: str, until: str
+) -> None:
+    await _survives(perago_env, "settled", zombie(before=point, until=until))
+
+
+@pytest.mark.parametrize("point", ["download", "body", "stage", "decide", "merge", "complete"])
+async def test_a_lease_that_runs_out_anywhere(perago_env: PeragoEnvironment, point: str) -> None:
+    await _survives(perago_env, "settled", expire_lease(before=point))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("point", ["head", "fence", "complete"])
+async def test_a_server_that_is_unavailable_once(
+    perago_env: PeragoEnvironment, policy: str, point: str
+) -> None:
+    await _survives(perago_env, policy, unavailable(point))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+async def test_two_zombies_and_a_crash(perago_env: PeragoEnvironment, policy: str) -> None:
+    perago_env.plan(zombie(attempt=1), zombie(attempt=2))
+    await _survives(perago_env, policy, crash(before="complete", attempt=3))
+
+
+async def test_a_zombie_lets_its_lease_pass_and_no_more(perago_env: PeragoEnvironment) -> None:
+    await _survives(perago_env, "settled", zombie())
+    assert LEASE_SECONDS <= perago_env.seconds < LEASE_SECONDS + 2
+
+
+@pytest.mark.parametrize("policy", ["settled", "lineage"])
+async def test_a_foreign_commit_is_never_published_over(
+    perago_env: PeragoEnvironment, policy: str
+) -> None:
+    perago_env.use_policy(policy)
+    clean, _ = counting_task()
+    repository = await perago_env.repository("repo", {"data/in.txt": "in"})
+    perago_env.plan(foreign_commit(after="stage", files={"data/in.txt": b"theirs"}))
+    run = await perago_env.run(clean, repository)
+    assert await run.status() == "FAILED"
+    assert await repository.files() == {"data/in.txt": b"theirs"}
+    await perago_env.assert_sound()
+
+
+@pytest.mark.perago(policy="settled", faults=[crash(before="merge")])
+async def test_faults_can_stand_on_the_marker(perago_env: PeragoEnvironment) -> None:
+    assert perago_env.pending_faults == (crash(before="merge"),)
+    clean, _ = counting_task()
+    run = await perago_env.run(clean, await perago_env.repository())
+    await perago_env.assert_completed(run)
+    assert perago_env.attempts[0].status == "DIED"
+    assert perago_env.pending_faults == ()

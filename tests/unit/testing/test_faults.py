@@ -1,0 +1,119 @@
+"""Faults are values that say when they strike, and refuse moments that never come."""
+
+from collections.abc import Callable
+
+import pytest
+
+from perago.testing import (
+    POINTS,
+    Crash,
+    ExpireLease,
+    Fault,
+    ForeignCommit,
+    LoseAnswer,
+    LoseRequest,
+    Moment,
+    Unavailable,
+    Zombie,
+    crash,
+    expire_lease,
+    foreign_commit,
+    lose_answer,
+    lose_request,
+    unavailable,
+    zombie,
+)
+from perago.testing.faults import FOREIGN_FILES, Side, Until
+from perago.testing.points import LOCAL_PORTS, OPERATIONS, Call, find_point
+
+BEFORE_MERGE = Moment("merge", Side.BEFORE)
+
+
+@pytest.mark.parametrize(
+    ("fault", "expected"),
+    [
+        (crash(before="merge"), Crash(BEFORE_MERGE)),
+        (crash(after="body", task="clean"), Crash(Moment("body", Side.AFTER, task="clean"))),
+        (crash(before="merge", nth=3), Crash(Moment("merge", Side.BEFORE, nth=3))),
+        (lose_answer("merge", nth=2), LoseAnswer(Moment("merge", Side.AFTER, nth=2))),
+        (lose_request("merge"), LoseRequest(BEFORE_MERGE)),
+        (unavailable("head"), Unavailable(Moment("head", Side.BEFORE))),
+        (zombie(), Zombie(Moment("publish", Side.BEFORE), Until.ACCEPTED)),
+        (
+            zombie(attempt=2, until="retried", after="stage"),
+            Zombie(Moment("stage", Side.AFTER, attempt=2), Until.RETRIED),
+        ),
+        (expire_lease(), ExpireLease(Moment("publish", Side.BEFORE))),
+        (
+            foreign_commit(after="stage"),
+            ForeignCommit(Moment("stage", Side.AFTER), FOREIGN_FILES),
+        ),
+        (
+            foreign_commit(before="merge", files={"a": None}),
+            ForeignCommit(BEFORE_MERGE, {"a": None}),
+        ),
+    ],
+    ids=str,
+)
+def test_a_fault_is_a_value(fault: Fault, expected: Fault) -> None:
+    assert fault == expected
+
+
+@pytest.mark.parametrize("name", [*POINTS, *sorted(OPERATIONS)])
+def test_every_moment_and_every_call_of_a_port_can_be_struck(name: str) -> None:
+    assert crash(before=name).moment.point == name
+    point = find_point(name)
+    assert point.is_remote is not any(
+        operation.partition(".")[0] in LOCAL_PORTS for operation in point.operations
+    )
+
+
+@pytest.mark.parametrize("name", ["merg", "branches", "branches.push", "", "queue."])
+def test_a_moment_that_does_not_exist_is_refused_with_the_list(name: str) -> None:
+    with pytest.raises(ValueError, match=r"expected one of download, body, .*branches\.merge"):
+        crash(before=name)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        crash,
+        foreign_commit,
+        lambda: crash(before="merge", after="merge"),
+        lambda: zombie(before="merge", after="merge"),
+    ],
+    ids=["crash nowhere", "foreign commit nowhere", "crash twice", "zombie twice"],
+)
+def test_a_fault_needs_one_side_of_one_moment(make: Callable[[], Fault]) -> None:
+    with pytest.raises(ValueError, match="one of before= and after="):
+        make()
+
+
+@pytest.mark.parametrize("point", ["body", "download", "compare", "upload"])
+@pytest.mark.parametrize("make", [lose_answer, lose_request, unavailable])
+def test_what_sends_nothing_has_no_answer_to_lose(make: Callable[[str], Fault], point: str) -> None:
+    with pytest.raises(ValueError, match="sends no request"):
+        make(point)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_counts_begin_at_one(number: int) -> None:
+    with pytest.raises(ValueError, match="counts from 1"):
+        crash(before="merge", nth=number)
+    with pytest.raises(ValueError, match="counts from 1"):
+        crash(before="merge", attempt=number)
+
+
+def test_a_zombie_waits_for_something_that_can_happen() -> None:
+    with pytest.raises(ValueError, match="tomorrow"):
+        zombie(until="tomorrow")
+
+
+def test_a_moment_reads_as_a_sentence() -> None:
+    assert str(BEFORE_MERGE) == "before merge"
+    assert str(Moment("merge", Side.AFTER, nth=2)) == "after merge (call 2)"
+
+
+def test_a_call_is_the_moment_of_its_own_operation_only() -> None:
+    assert find_point("head").is_reached_by(Call("branches.head", (), {}))
+    assert not find_point("head").is_reached_by(Call("branches.merge", (), {}))
