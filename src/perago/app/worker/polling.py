@@ -16,7 +16,7 @@ from perago.app.worker.slot_budget import SlotBudget
 from perago.domain.attempt import AttemptRecord
 from perago.ports.clock import Clock
 from perago.ports.errors import WorldError
-from perago.ports.task_queue import PollRequest, TaskQueue
+from perago.ports.task_queue import PollRequest
 
 # The server answers early only when the batch is full, so a waiting poll asks for one.
 IDLE_WAIT_MS = 1000
@@ -25,6 +25,14 @@ BUSY_WAIT_MS = 5
 BATCH_MAX = 100
 EMPTY_PAUSE_FIRST_SECONDS = 0.001
 EMPTY_PAUSE_SECONDS_MAX = 0.5
+
+
+class Polls(Protocol):
+    """The one question a poller asks; every task queue answers it."""
+
+    async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
+        """Take up to `count` scheduled tasks."""
+        ...
 
 
 class Gate(Protocol):
@@ -48,7 +56,7 @@ class PolledType:
 class PollTools:
     """What every poller of a worker shares."""
 
-    queue: TaskQueue
+    queue: Polls
     clock: Clock
     budget: SlotBudget
     breaker: CircuitBreaker

@@ -1,0 +1,111 @@
+"""Pauses of a circuit breaker, and what a gate makes of them."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from perago.adapters.memory.clock import VirtualClock
+from perago.app.worker.circuit_breaker import PAUSE_SECONDS_MAX, CircuitBreaker
+from perago.app.worker.gates import DISK_PAUSE_SECONDS, DiskGate, DiskSpace, ServiceGate
+from perago.ports.errors import (
+    OutcomeUnknownError,
+    RepositoryMissingError,
+    UnavailableError,
+    WorldError,
+)
+
+
+@dataclass
+class Service:
+    """Answers with the next of what was planned; no plan left is an answer."""
+
+    plan: list[WorldError] = field(default_factory=list[WorldError])
+    looks: int = 0
+
+    async def look(self) -> None:
+        """Answer once."""
+        self.looks += 1
+        if self.plan:
+            raise self.plan.pop(0)
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+def breaker(clock: VirtualClock, fraction: float = 1.0) -> CircuitBreaker:
+    return CircuitBreaker("lakefs", now=clock.monotonic, fraction=lambda: fraction)
+
+
+async def test_pauses_double_up_to_a_limit(clock: VirtualClock) -> None:
+    opened = breaker(clock)
+    pauses: list[float] = []
+    for _ in range(9):
+        pauses.append(opened.failed("refused"))
+        clock.advance(opened.seconds_left)
+    assert pauses[:4] == [0.5, 1.0, 2.0, 4.0]
+    assert pauses[-1] == PAUSE_SECONDS_MAX
+
+
+def test_chance_takes_up_to_half_of_a_pause(clock: VirtualClock) -> None:
+    assert breaker(clock, fraction=0.0).failed("refused") == 0.25
+    assert breaker(clock, fraction=0.5).failed("refused") == 0.375
+
+
+def test_failures_of_one_outage_count_once(clock: VirtualClock) -> None:
+    opened = breaker(clock)
+    assert [opened.failed("refused") for _ in range(3)] == [0.5, 0.5, 0.5]
+
+
+async def test_a_success_closes(clock: VirtualClock) -> None:
+    opened = breaker(clock)
+    opened.failed("refused")
+    opened.succeeded()
+    assert (opened.closed, opened.seconds_left) == (True, 0.0)
+    assert opened.failed("refused") == 0.5
+
+
+async def test_a_failed_service_is_looked_at_before_anything_is_polled(clock: VirtualClock) -> None:
+    service = Service([UnavailableError("refused"), OutcomeUnknownError("silent")])
+    gate = ServiceGate(breaker(clock), service.look)
+    assert (await gate.pause(), service.looks) == (0.0, 0)
+    gate.breaker.failed("an attempt could not reach it")
+    assert (await gate.pause(), service.looks) == (0.5, 0)
+    clock.advance(0.5)
+    assert (await gate.pause(), service.looks) == (1.0, 1)
+    clock.advance(1.0)
+    assert (await gate.pause(), service.looks) == (2.0, 2)
+    clock.advance(2.0)
+    assert (await gate.pause(), service.looks) == (0.0, 3)
+    assert gate.breaker.closed
+
+
+async def test_a_refusal_is_an_answer(clock: VirtualClock) -> None:
+    gate = ServiceGate(breaker(clock), Service([RepositoryMissingError("no such")]).look)
+    gate.breaker.failed("refused")
+    clock.advance(1)
+    assert await gate.pause() == 0.0
+
+
+@pytest.mark.parametrize(
+    ("total", "free", "is_nearly_full"),
+    [
+        (100 * 1024**3, 511 * 1024**2, True),
+        (100 * 1024**3, 513 * 1024**2, False),
+        (1024**3, 20 * 1024**2, True),
+        (1024**3, 22 * 1024**2, False),
+    ],
+    ids=["large full", "large", "small full", "small"],
+)
+def test_when_a_disk_is_nearly_full(total: int, free: int, is_nearly_full: bool) -> None:  # noqa: FBT001
+    assert DiskSpace(total, free).is_nearly_full is is_nearly_full
+
+
+async def test_a_full_disk_holds_polling_back_and_warns_once_an_episode() -> None:
+    free = [10, 10, 10**12, 10]
+    warned: list[DiskSpace] = []
+    gate = DiskGate(lambda: DiskSpace(10**12, free.pop(0)), warned.append)
+    pauses = [await gate.pause() for _ in range(4)]
+    assert pauses == [DISK_PAUSE_SECONDS, DISK_PAUSE_SECONDS, 0.0, DISK_PAUSE_SECONDS]
+    assert len(warned) == 2

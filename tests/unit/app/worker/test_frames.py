@@ -1,0 +1,63 @@
+"""Messages between parent and executor: what goes in comes out, what is not ours is refused."""
+
+import json
+import math
+
+import pytest
+
+from perago.app.worker import frames
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus
+
+ATTEMPT = AttemptSnapshot("w", "t", "r", "task", AttemptStatus.IN_PROGRESS, retry_count=2)
+FRAMES: list[frames.Frame] = [
+    frames.RunBody("e1", "task", ATTEMPT, {"a": [1, {"b": None}]}, "/tmp/x"),  # noqa: S108
+    frames.Ready(("a", "b")),
+    frames.ImportFailed("no module"),
+    frames.Returned("e1", {"ü": 1.5}),
+    frames.Raised("e1", "why", terminal=True, traceback="where"),
+    frames.Cancelled("e1"),
+    frames.Logged(20, "team", "text"),
+    frames.Sampled("gauge", "app.x", 1.0, {"a": "b"}),
+    frames.Progressed("half", {"rows": "3"}),
+]
+
+
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_messages_survive_a_stream_that_is_cut_anywhere(size: int) -> None:
+    stream = b"".join(map(frames.encode, FRAMES))
+    buffer = frames.FrameBuffer()
+    came = [
+        frame
+        for start in range(0, len(stream), size)
+        for frame in buffer.feed(stream[start : start + size])
+    ]
+    assert came == FRAMES
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, object(), {1, 2}], ids=str)
+def test_what_json_cannot_say_is_refused_by_the_sender(value: object) -> None:
+    with pytest.raises(frames.FrameError, match="not JSON"):
+        frames.encode(frames.Returned("e1", {"value": value}))
+
+
+def test_a_message_has_a_largest_size_on_both_sides() -> None:
+    with pytest.raises(frames.FrameError, match="at most"):
+        frames.encode(frames.Returned("e1", {"text": "x" * frames.FRAME_BYTES_MAX}))
+    header = frames.HEADER.pack(frames.FRAME_BYTES_MAX + 1)
+    with pytest.raises(frames.FrameError, match="at most"):
+        list(frames.FrameBuffer().feed(header))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"kind": "surprise"},
+        {"kind": "returned", "execution_id": "e1"},
+        {"kind": "returned", "execution_id": 1, "result": []},
+        [],
+    ],
+    ids=["kind", "field", "type", "list"],
+)
+def test_what_is_not_one_of_ours_is_refused_by_the_receiver(body: object) -> None:
+    with pytest.raises(frames.FrameError, match="not a message of ours"):
+        frames.decode(json.dumps(body).encode())

@@ -1,0 +1,175 @@
+"""How many attempts a poller asks for, how long it lets the server wait, and when it is silent."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import final
+
+import pytest
+
+from perago.app.worker.circuit_breaker import CircuitBreaker
+from perago.app.worker.gates import DISK_PAUSE_SECONDS, DiskGate, DiskSpace
+from perago.app.worker.polling import (
+    BUSY_WAIT_MS,
+    IDLE_WAIT_MS,
+    SHARED_WAIT_MS,
+    Gate,
+    PolledType,
+    Poller,
+    PollTools,
+)
+from perago.app.worker.slot_budget import SlotBudget
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
+from perago.ports.clock import Clock
+from perago.ports.errors import UnavailableError
+from perago.ports.task_queue import PollRequest
+
+
+@final
+class PassingClock(Clock):
+    """Time passes as fast as it is slept."""
+
+    def __init__(self) -> None:
+        self._seconds = 0.0
+
+    def now(self) -> datetime:
+        """Since a fixed day."""
+        return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self._seconds)
+
+    def monotonic(self) -> float:
+        """Since the beginning."""
+        return self._seconds
+
+    async def sleep(self, seconds: float) -> None:
+        """Let others have their turn, and be there."""
+        await asyncio.sleep(0)
+        self._seconds += seconds
+
+
+@dataclass
+class Scene:
+    """A server that answers by plan; the worker drains with the plan's last answer."""
+
+    plan: list[int | Exception]
+    slots: int = 2
+    server_waits: bool = True
+    asked: list[PollRequest] = field(default_factory=list[PollRequest])
+    asked_at: list[float] = field(default_factory=list[float])
+    taken: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
+    clock: PassingClock = field(default_factory=PassingClock)
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+    while_polling: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.budget = SlotBudget(lambda: self.slots)
+        now = self.clock.monotonic
+        self.breaker = CircuitBreaker("conductor", now=now, fraction=lambda: 1.0)
+
+    async def run(self, *gates: Gate, domain: str | None = None) -> None:
+        """Poll until the plan is over."""
+        tools = PollTools(
+            queue=self,
+            clock=self.clock,
+            budget=self.budget,
+            breaker=self.breaker,
+            worker_id="w-1",
+            draining=self.draining,
+            take=self.taken.append,
+        )
+        await Poller(PolledType("t", domain, gates), tools).run()
+
+    async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
+        """The next answer of the plan."""
+        self.asked.append(request)
+        self.asked_at.append(self.clock.monotonic())
+        self.while_polling()
+        planned = self.plan.pop(0)
+        if not self.plan:
+            self.draining.set()
+        if isinstance(planned, Exception):
+            raise planned
+        if self.server_waits and planned < request.count:
+            await self.clock.sleep(request.wait_ms / 1000)
+        row = AttemptSnapshot("w", "t1", "r", "t", AttemptStatus.IN_PROGRESS)
+        return (AttemptRecord(row),) * planned
+
+
+async def test_an_idle_poll_waits_for_one_and_a_busy_one_asks_for_every_free_slot() -> None:
+    scene = Scene([0, 1, 1, 0], slots=4)
+    await scene.run(domain="blue")
+    assert [(each.count, each.wait_ms) for each in scene.asked] == [
+        (1, IDLE_WAIT_MS),
+        (1, IDLE_WAIT_MS),
+        (3, BUSY_WAIT_MS),
+        (2, BUSY_WAIT_MS),
+    ]
+    assert {(each.domain, each.worker_id) for each in scene.asked} == {("blue", "w-1")}
+    assert (len(scene.taken), scene.budget.free) == (2, 2)
+
+
+async def test_nothing_is_polled_without_a_free_slot() -> None:
+    scene = Scene([2, 1, 0], slots=1)
+    scene.plan = [1, 0]
+    polling = asyncio.create_task(scene.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert (len(scene.asked), scene.budget.free) == (1, 0)
+    scene.budget.give_back(1)
+    await polling
+    assert len(scene.asked) == 2
+
+
+async def test_a_drain_ends_the_wait_for_a_slot_and_keeps_what_the_last_poll_brought() -> None:
+    scene = Scene([1, 0], slots=1)
+    polling = asyncio.create_task(scene.run())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    scene.draining.set()
+    await polling
+    assert (len(scene.asked), len(scene.taken), scene.budget.taken) == (1, 1, 1)
+
+
+async def test_a_poll_that_fails_gives_its_slots_back_and_opens_the_breaker() -> None:
+    scene = Scene([UnavailableError("refused"), 0])
+    await scene.run()
+    assert scene.budget.taken == 0
+    assert scene.breaker.closed
+    assert not Scene([0]).breaker.last_error
+    assert scene.breaker.last_error == "refused"
+
+
+async def test_empty_answers_that_come_too_early_are_asked_for_ever_more_rarely() -> None:
+    scene = Scene([0] * 6, server_waits=False)
+    await scene.run()
+    pauses = [
+        after - before for before, after in zip(scene.asked_at, scene.asked_at[1:], strict=False)
+    ]
+    assert pauses == pytest.approx([0.001, 0.002, 0.004, 0.008, 0.016])
+
+
+async def test_a_type_waits_shortly_when_others_wait_for_the_slot() -> None:
+    scene = Scene([0, 0], slots=1)
+    waiting: list[asyncio.Task[int]] = []
+
+    def another_comes() -> None:
+        if not waiting:
+            waiting.append(asyncio.create_task(scene.budget.take(1)))
+
+    scene.while_polling = another_comes
+    polling = asyncio.create_task(scene.run())
+    for _ in range(30):
+        await asyncio.sleep(0)
+    assert waiting[0].done(), "who came later is served later, but served"
+    again = asyncio.create_task(scene.budget.take(1))
+    scene.budget.give_back(1)
+    await polling
+    assert [each.wait_ms for each in scene.asked] == [IDLE_WAIT_MS, SHARED_WAIT_MS]
+    await again
+
+
+async def test_nothing_is_polled_while_the_disk_is_full() -> None:
+    scene = Scene([0])
+    free = [0, 0, 10**12]
+    await scene.run(DiskGate(lambda: DiskSpace(10**12, free.pop(0)), lambda _: None))
+    assert scene.asked_at == [2 * DISK_PAUSE_SECONDS]
