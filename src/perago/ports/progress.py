@@ -18,6 +18,7 @@ class Phase(StrEnum):
     POST_CHECKED = "post-checked"
     COMPARED = "compared"
     FENCED = "fenced"
+    STAGING = "staging"
     STAGED = "staged"
     DECIDED = "decided"
     PUBLISHED = "published"

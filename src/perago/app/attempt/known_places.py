@@ -8,6 +8,7 @@ from perago.domain.errors import InputPlaceError, PublicationRefusedError
 from perago.domain.references import BranchName, RepositoryId, WorkspaceReference
 from perago.ports.branches import Branches
 from perago.ports.commits import Commits
+from perago.ports.concurrency import Concurrency
 from perago.ports.repositories import Repositories, RepositoryFacts
 
 
@@ -21,19 +22,33 @@ class KnownPlaces:
         self._facts: dict[RepositoryId, RepositoryFacts] = {}
         self._seen: set[tuple[RepositoryId, BranchName]] = set()
 
-    async def check(self, workspace: WorkspaceReference, *, writes: bool) -> None:
-        """Raise with the place's name unless the input can be worked on."""
-        repository, branch = workspace.repository, workspace.branch
-        if repository not in self._facts:
-            self._facts[repository] = await self._repositories.read(repository)
-        if writes and self._facts[repository].read_only:
+    async def check(
+        self, workspace: WorkspaceReference, concurrency: Concurrency, *, writes: bool
+    ) -> None:
+        """Raise with the place's name unless the input can be worked on.
+
+        The three questions are asked side by side; the repository's answer counts first.
+        """
+        repository = workspace.repository
+        facts, _, record = await concurrency.together3(
+            self._read_repository(repository),
+            self._find_branch(repository, workspace.branch),
+            self._commits.read(repository, workspace.ref),
+        )
+        if writes and facts.read_only:
             text = f"repository {repository} is read-only; nothing can be published"
             raise PublicationRefusedError(text, code="PRG-L011")
-        if (repository, branch) not in self._seen:
-            await self._branches.head(repository, branch)
-            self._seen.add((repository, branch))
-        record = await self._commits.read(repository, workspace.ref)
         if record.commit != workspace.ref:  # a branch or half an id names another one tomorrow
             raise InputPlaceError(
                 f"workspace ref {workspace.ref} is not a commit id; it names {record.commit} now"
             )
+
+    async def _read_repository(self, repository: RepositoryId) -> RepositoryFacts:
+        if repository not in self._facts:
+            self._facts[repository] = await self._repositories.read(repository)
+        return self._facts[repository]
+
+    async def _find_branch(self, repository: RepositoryId, branch: BranchName) -> None:
+        if (repository, branch) not in self._seen:
+            await self._branches.head(repository, branch)
+            self._seen.add((repository, branch))

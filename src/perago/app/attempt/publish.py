@@ -23,7 +23,7 @@ from perago.domain.publication_plan import (
     build_workspace_publication_plan,
 )
 from perago.domain.publication_policy import Policy
-from perago.domain.references import NO_METADATA, CommitId, StagedReference
+from perago.domain.references import NO_METADATA, CommitId, FirstParentWalk, StagedReference
 from perago.domain.settling import ROUNDS_MAX, LookAgain, Unanswered
 from perago.ports.errors import WorldError
 from perago.ports.progress import Phase
@@ -49,16 +49,22 @@ class Pending:
     reason: str
 
 
-async def publish(world: World, scope: Scope, staged: StagedReference | None) -> Publication:
+async def publish(
+    world: World,
+    scope: Scope,
+    staged: StagedReference | None,
+    walk: FirstParentWalk | None = None,
+) -> Publication:
     """Bring the staged commit (or a no-op) to its end on the target branch.
 
+    `walk` is a first look that was made before; later rounds look for themselves.
     Raises PublishFenceError when the head cannot be explained, StaleAttemptError when the
     attempt no longer counts, OutcomeUnknownAtDeadlineError when nobody can tell.
     """
     deadline = world.clock.monotonic() + scope.effect_seconds
     seen, pending = "no round was finished", None
     for number in range(ROUNDS_MAX):
-        ended = await _turn(world, scope, staged, pending)
+        ended = await _turn(world, scope, staged, pending, walk if number == 0 else None)
         if isinstance(ended, Publication):
             facts = {"ref": ended.ref, "effect": ended.effect, "rounds": number + 1}
             world.progress.phase(Phase.PUBLISHED, facts)
@@ -79,7 +85,11 @@ async def publish(world: World, scope: Scope, staged: StagedReference | None) ->
 
 
 async def _turn(
-    world: World, scope: Scope, staged: StagedReference | None, pending: Pending | None
+    world: World,
+    scope: Scope,
+    staged: StagedReference | None,
+    pending: Pending | None,
+    walk: FirstParentWalk | None,
 ) -> Publication | LookAgain | Pending:
     """One round; under prefix isolation one publisher of this process at a time.
 
@@ -88,9 +98,9 @@ async def _turn(
     place = scope.ground.workspace
     try:
         if scope.ground.isolation is not Isolation.PREFIX:
-            return await _round(world, scope, staged)
+            return await _round(world, scope, staged, walk)
         async with world.concurrency.turn(f"{place.repository}/{place.branch}"):
-            return await _round(world, scope, staged)
+            return await _round(world, scope, staged, walk)
     except WorldError as error:
         if pending is None:
             raise
@@ -98,10 +108,10 @@ async def _turn(
 
 
 async def _round(
-    world: World, scope: Scope, staged: StagedReference | None
+    world: World, scope: Scope, staged: StagedReference | None, walk: FirstParentWalk | None
 ) -> Publication | LookAgain | Pending:
     """One look, one decision, one effect."""
-    facts = await read_facts(world, scope, staged)
+    facts = await read_facts(world, scope, staged, walk)
     plan = build_workspace_publication_plan(scope.ground.level, facts, scope.identity)
     match plan.effect:
         case Adopt(record):

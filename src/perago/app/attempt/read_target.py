@@ -10,11 +10,14 @@ from perago.domain.reserved_paths import ACTIONS_PREFIX
 
 
 async def read_facts(
-    world: World, scope: Scope, staged: StagedReference | None
+    world: World,
+    scope: Scope,
+    staged: StagedReference | None,
+    walk: FirstParentWalk | None = None,
 ) -> PublicationFacts:
     """Read the head, its history down to the input, and under prefix isolation what moved."""
     ground = scope.ground
-    walk = await read_walk(world, scope)
+    walk = walk or await read_walk(world, scope)
     moved = walk.reached and walk.head.commit != ground.workspace.ref
     untouched = False
     if ground.isolation is Isolation.PREFIX and moved:
@@ -29,6 +32,16 @@ async def read_facts(
         untouched=untouched,
         require_ownership=scope.dispatch.settings.require_ownership,
     )
+
+
+async def read_first_walk(world: World, scope: Scope) -> FirstParentWalk | None:
+    """The look that can be made beside the decision: the fence compares its head in the server.
+
+    Under prefix isolation the publishers of one branch take turns, and each looks in its own.
+    """
+    if scope.ground.isolation is Isolation.PREFIX:
+        return None
+    return await read_walk(world, scope)
 
 
 async def read_walk(world: World, scope: Scope) -> FirstParentWalk:

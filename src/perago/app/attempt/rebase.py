@@ -98,4 +98,4 @@ async def _refuse_differences(
 
 def _lost(names: str) -> PublicationRefusedError:
     text = f"lakeFS's merge would change objects it must not: {names}; nothing was published"
-    return PublicationRefusedError(text, code="PRG-F024")
+    return PublicationRefusedError(text, code="PRG-F015")

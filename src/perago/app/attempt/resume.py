@@ -16,7 +16,7 @@ from perago.domain.commit_metadata import (
 from perago.domain.errors import DecidedOnOtherInputError
 from perago.domain.logical_execution import decision_tag, decision_tags_of_chain
 from perago.domain.publication_facts import Isolation, PublicationFacts
-from perago.domain.references import CommitId, WorkspaceReference
+from perago.domain.references import CommitId, FirstParentWalk, WorkspaceReference
 from perago.ports.progress import Phase
 
 
@@ -28,9 +28,15 @@ class Finished:
     result: Mapping[str, object]
 
 
-async def finish_decision(world: World, scope: Scope, decision: SettledDecision) -> Finished:
-    """Publish the decision, or adopt the publication that is already there."""
-    publication = await publish(world, scope, None if decision.noop else decision.staged)
+async def finish_decision(
+    world: World, scope: Scope, decision: SettledDecision, walk: FirstParentWalk | None = None
+) -> Finished:
+    """Publish the decision, or adopt the publication that is already there.
+
+    `walk` is the target as it was read beside the decision, if it was.
+    """
+    staged = None if decision.noop else decision.staged
+    publication = await publish(world, scope, staged, walk)
     return Finished(publication.ref, await _result(world, scope, decision, publication))
 
 

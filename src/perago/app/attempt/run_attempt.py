@@ -15,6 +15,7 @@ from perago.app.attempt.dispatch import Dispatch, Scope, Traces
 from perago.app.attempt.find_ground import find_ground
 from perago.app.attempt.local_steps import call_body
 from perago.app.attempt.publish import publish
+from perago.app.attempt.read_target import read_first_walk
 from perago.app.attempt.resume import (
     Finished,
     find_decision_on_other_input,
@@ -88,13 +89,13 @@ async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> M
         result = await call_body(world, dispatch, given.params, None)
         return free_output(result)
     if dispatch.task.workspace.read_only:
-        await world.lakefs.places.check(given.reference, writes=False)
+        await world.lakefs.places.check(given.reference, world.concurrency, writes=False)
         handling = handle_workspace(world, dispatch, traces, given.reference, None)
         result = await _body_between_guardrails(handling, given.params)
         await handling.drop_writes()
         return workspace_output(given, Finished(given.reference.ref, result))
     _, footing = await world.concurrency.together(
-        world.lakefs.places.check(given.reference, writes=True),
+        world.lakefs.places.check(given.reference, world.concurrency, writes=True),
         find_ground(world, dispatch, given.reference, dispatch.task.workspace),
     )
     scope = Scope(dispatch, footing.ground, traces)
@@ -119,7 +120,10 @@ async def _produce_publication(
     if ground.level is Level.SETTLED:
         stage = handling.stage_changes if changed else handling.stage_nothing
         mine = SettledDecision(await stage(result), noop=not changed, result=result)
-        return await finish_decision(world, scope, await decide(world, scope, mine))
+        decision, walk = await world.concurrency.together(
+            decide(world, scope, mine), read_first_walk(world, scope)
+        )
+        return await finish_decision(world, scope, decision, walk)
     staged = await handling.stage_changes(result) if changed else None
     publication = await publish(world, scope, staged)
     return Finished(publication.ref, result)

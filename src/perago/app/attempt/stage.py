@@ -84,6 +84,7 @@ async def open_staging(world: World, scope: Scope) -> BranchName:
     if scope.traces.directory is not None:
         await world.directories.record_staging(scope.traces.directory, place.repository, branch)
     scope.traces.staging = (place.repository, branch)
+    world.progress.phase(Phase.STAGING, {"repository": place.repository, "branch": branch})
     await world.lakefs.branches.create(place.repository, branch, place.ref)
     return branch
 

@@ -1,0 +1,123 @@
+"""What an attempt tells before it acts: names that garbage collection and people look for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params, Result
+
+from perago.adapters.memory.planned_faults import CrashAfter, CrashBefore, Meanwhile, When
+from perago.app.authoring.task_controls import PublishBudget, TaskControls
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.commit_metadata import LEVEL, POLICY
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.staging_branch_name import STAGING_BRANCH_PREFIX
+from perago.ports.progress import Phase
+
+CREATE = "branches.create"
+# Two branches of the canary come first where there is a fence.
+STAGING, SCRATCH = 3, 4
+
+
+def _told(worker: AttemptWorker, phase: Phase) -> list[Mapping[str, object]]:
+    return [facts for told, facts in worker.progress.events if told is phase]
+
+
+@pytest.mark.parametrize("strike", [CrashBefore, CrashAfter], ids=lambda strike: strike.__name__)
+async def test_the_staging_branch_is_named_before_it_is_there(
+    tmp_path: Path, strike: type[CrashBefore | CrashAfter]
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    worker = world.worker([strike(CREATE, STAGING)])
+
+    await world.attempt(worker)
+
+    (named,) = _told(worker, Phase.STAGING)
+    assert named["repository"] == "repo"
+    (marker,) = world.root.rglob(".perago-attempt.json")
+    assert str(named["branch"]) in marker.read_text(encoding="utf-8")
+    left = {str(named["branch"])} if strike is CrashAfter else set[str]()
+    assert world.repository.branch_names() - {"main"} == left
+
+
+async def test_a_scratch_branch_is_found_by_the_name_of_its_staging_branch(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.LINEAGE)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.merge", 3)]))
+    world.clock.advance(61)
+    await world.operator.workflows.decide(world.workflow)
+    worker = world.worker([CrashAfter(CREATE, SCRATCH)])
+
+    await world.attempt(worker)
+
+    (named,) = _told(worker, Phase.STAGING)
+    (scratch,) = (name for name in world.repository.branch_names() if "-onto-" in name)
+    assert scratch.startswith(f"{named['branch']}-onto-")
+    assert scratch.startswith(STAGING_BRANCH_PREFIX)
+
+
+@pytest.mark.parametrize("fenced", [True, False], ids=["fence", "no fence"])
+async def test_the_level_in_force_is_in_the_log_and_on_both_commits(
+    tmp_path: Path,
+    fenced: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced)
+    await world.start()
+    levels: list[str] = []
+
+    def look() -> None:
+        (staging,) = world.repository.branch_names() - {"main"}
+        levels.append(world.repository.head(staging).metadata[LEVEL])
+
+    nth = 3 if fenced else 1
+    worker = world.worker([Meanwhile("branches.merge", When.BEFORE_EFFECT, look, nth)])
+
+    await world.attempt(worker)
+
+    level = "head-parent+fence" if fenced else "head-parent"
+    assert levels == [level]
+    assert world.repository.head().metadata[LEVEL] == level
+    assert world.repository.head().metadata[POLICY] == "head-parent"
+    (policy,) = _told(worker, Phase.POLICY)
+    assert policy["level"] == level
+
+
+@pytest.mark.parametrize(("seconds", "warned"), [(14, True), (15, False)])
+@pytest.mark.parametrize("isolation", ["branch", "prefix"])
+async def test_a_short_budget_under_prefix_isolation_is_warned_of(
+    tmp_path: Path,
+    isolation: str,
+    seconds: int,
+    warned: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec)
+    budget = PublishBudget(
+        observed_merge_p99_seconds=1,
+        safety_margin_seconds=1,
+        lakefs_merge_timeout_seconds=seconds,
+        conductor_completion_timeout_seconds=10,
+        worker_shutdown_grace_seconds=1,
+        heartbeat_interval_seconds=1,
+    )
+
+    @task(
+        name=TASK,
+        owner_email="data@example.com",
+        workspace=spec,
+        controls=TaskControls(publish_budget=budget),
+    )
+    def edit(workspace: Path, params: Params) -> Result:
+        (workspace / "out.txt").write_text(params.text)
+        return Result(run=1)
+
+    world.task = vars(edit)["__perago_task__"]
+    await world.start()
+    worker = world.worker()
+
+    await world.attempt(worker)
+
+    assert bool(_told(worker, Phase.WARNED)) is (warned and isolation == "prefix")

@@ -1,0 +1,54 @@
+"""Which questions of a changed first attempt wait for each other, and which do not."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted
+
+from perago.adapters.memory.planned_faults import Pause, When
+from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.domain.publication_policy import PolicySetting
+
+TURNS_MAX = 2_000
+BESIDE = [
+    ("repositories.read", "branches.head"),
+    ("repositories.read", "commits.read"),
+    ("repositories.read", "objects.read"),
+    ("repositories.read", "tags.read"),
+    ("objects.read", "tags.read"),
+    ("tags.create", "commits.first_parents"),
+]
+
+
+@pytest.fixture
+def concurrency() -> Iterator[AsyncioConcurrency]:
+    loops_own = AsyncioConcurrency()
+    yield loops_own
+    loops_own.close()
+
+
+@pytest.mark.parametrize(("unanswered", "asked"), BESIDE)
+async def test_a_question_is_asked_while_another_is_unanswered(
+    tmp_path: Path, concurrency: AsyncioConcurrency, unanswered: str, asked: str
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    worker = world.worker([Pause(unanswered, When.BEFORE_EFFECT)])
+    worker = replace(worker, world=replace(worker.world, concurrency=concurrency))
+    handle = world.workers[0]
+    record = await worker.poll(TASK)
+    assert record is not None
+    running = asyncio.ensure_future(worker.run(record))
+    while not (handle.paused or running.done()):  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    for _ in range(TURNS_MAX):
+        await asyncio.sleep(0)
+
+    assert handle.calls[asked] > 0
+
+    handle.resume()
+    await world.drive(running)
+    await assert_accepted(world)
