@@ -17,17 +17,17 @@ from perago.app.callbacks.callback_attempt import CallbackAttempt
 from perago.app.callbacks.directory_snapshot import snapshot
 from perago.domain.attempt import AttemptRecord
 from perago.domain.outcome import MergeAnswer, Merged
-from perago.domain.publication_policy import FenceState
 from perago.domain.references import (
     BranchName,
     CommitId,
     CommitRecord,
     RepositoryId,
-    WorkspaceReference,
 )
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
 from perago.ports.branches import MergeRequest
 from perago.ports.commits import CommitRequest
+from perago.ports.errors import ObjectMissingError
+from perago.ports.repositories import RepositoryFacts
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, TaskBody
 from perago.ports.task_queue import TerminalUpdate
 from perago.ports.workspace_pipeline import (
@@ -109,10 +109,15 @@ class CallbackBranches:
 
 
 class CallbackCommits:
-    """The one commit there is: what the stage callback returned."""
+    """The commits there are: the input, and what the stage callback returned."""
 
     def __init__(self, run: CallbackAttempt) -> None:
         self._run = run
+
+    async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
+        """Take a reference for the commit it names."""
+        del repository
+        return CommitRecord(CommitId(ref), ())
 
     async def commit(self, request: CommitRequest) -> CommitId:
         """Name the staged commit."""
@@ -143,16 +148,20 @@ class CallbackQueue:
         self._ended = AttemptRecord(ended)
 
 
-class CallbackGround:
-    """No fence is known here, and every place is taken for granted."""
+class CallbackPlaces:
+    """Every repository is there and writable: the download callback knows better."""
 
-    async def state(self, repository: RepositoryId, commit: CommitId) -> FenceState:
-        """Say that there is no fence."""
-        del repository, commit
-        return FenceState.ABSENT
+    async def read(self, repository: RepositoryId) -> RepositoryFacts:
+        """Accept a repository."""
+        return RepositoryFacts(repository, BranchName(""), "", read_only=False)
 
-    async def check(self, workspace: WorkspaceReference, *, writes: bool) -> None:
-        """Accept: the download callback knows the place."""
+
+class CallbackObjects:
+    """No object is known, so there is no fence."""
+
+    async def read(self, repository: RepositoryId, ref: str, path: str) -> NoReturn:
+        """Say that there is no such object."""
+        raise ObjectMissingError(f"{path} of {repository}@{ref} is not looked for")
 
 
 @final

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.known_places import KnownPlaces
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.attempt.world import AttemptSettings, LakeFS, World
 from perago.app.authoring.failure import RuntimeTaskResult, result_for_exception
@@ -18,14 +19,16 @@ from perago.app.callbacks.callback_attempt import CallbackAttempt
 from perago.app.callbacks.callback_ports import (
     CallbackBranches,
     CallbackCommits,
-    CallbackGround,
+    CallbackObjects,
     CallbackPipeline,
+    CallbackPlaces,
     CallbackQueue,
     DirectBody,
     NoLease,
 )
 from perago.app.connections import Connections
 from perago.app.container import Container
+from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptRecord, ExecutionId
 from perago.domain.attempt_fence import FenceWidth
 from perago.domain.publication_policy import PolicySetting
@@ -70,7 +73,8 @@ def _world(
     container = Container(connections=Connections(workspace_root=workspace_root))
     # What a plain attempt does not ask is not there; asking would be a defect and shows as one.
     partial: Any = cast("Any", {})
-    ground: Any = CallbackGround()
+    objects: Any = CallbackObjects()
+    repositories: Any = CallbackPlaces()
     branches: Any = CallbackBranches(run)
     commits: Any = CallbackCommits(run)
     queue: Any = CallbackQueue(run, record)
@@ -79,11 +83,11 @@ def _world(
             branches=branches,
             commits=commits,
             tags=partial,
-            objects=partial,
-            repositories=partial,
+            objects=objects,
+            repositories=repositories,
             pipeline=CallbackPipeline(run),
-            trust=ground,
-            places=ground,
+            trust=FenceTrust(objects=objects, canary=partial, concurrency=container.concurrency()),
+            places=KnownPlaces(repositories, branches, commits),
         ),
         queue=queue,
         body=body,
