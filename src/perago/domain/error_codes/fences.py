@@ -107,7 +107,8 @@ FENCE_CODES = (
         "The staged prefix does not merge onto the present head.",
         _RESTART,
         "Under prefix isolation the staged commit is brought onto the head first; lakeFS saw a"
-        " conflict there. Nothing was changed.",
+        " conflict there, or its merge would have changed objects it must not. Nothing was"
+        " changed.",
     ),
     ErrorCode(
         "PRG-F020",
