@@ -79,6 +79,9 @@ async def _agree(world: World, scope: Scope, proposal: CommitId) -> CommitId:
         if found is not None:
             return found
         await world.clock.sleep(0.05 * (look + 1))
+    evidence = {"tag": tag, "staged": proposal, "staging_branch": scope.staging_branch}
+    told = {"warning": "publication outcome unknown", "seen": seen, **evidence}
+    world.progress.phase(Phase.WARNED, told)
     raise OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}")
 
 

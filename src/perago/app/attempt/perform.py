@@ -1,4 +1,4 @@
-"""The effects, one function each: what has to be there first, the one request, the check after.
+"""The effects, one function each: what has to be there first, and the one request.
 
 Each returns what followed from lakeFS's answer; which effect it is was decided before.
 """
@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import assert_never
 
 from perago.app.attempt.dispatch import Scope
-from perago.app.attempt.rebase import check_tree, rebase
+from perago.app.attempt.rebase import rebase
 from perago.app.attempt.world import World
-from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import (
     NoAnswer,
     NotPublished,
@@ -18,7 +18,6 @@ from perago.domain.outcome import (
     RelocationRefused,
 )
 from perago.domain.publication_effects import MergeExactTree, MergeStaged, Relocate
-from perago.domain.publication_facts import Isolation
 from perago.domain.publication_plan import WorkspacePublicationPlan
 from perago.domain.references import BranchName, CommitId, TagName
 from perago.domain.settling import AfterMerge, LookAgain, Unanswered, after_merge
@@ -80,30 +79,6 @@ async def send_merge(
         timeout_seconds=timeout_seconds,
     )
     return after_merge(await world.lakefs.branches.merge(request))
-
-
-async def check_publication(
-    world: World,
-    scope: Scope,
-    plan: WorkspacePublicationPlan,
-    ref: CommitId,
-    *,
-    prepared: CommitId,
-) -> None:
-    """After a merge under the fence: its parent must be the expected head.
-
-    Anything else means that the server did not run the fence: the publication stands, the
-    attempt fails, and the repository counts as unfenced from now on.
-    """
-    if isinstance(plan.effect, Relocate) or not plan.level.fenced:
-        return
-    record = await world.lakefs.commits.read(plan.repository, ref)
-    if record.parents != (plan.base,):
-        world.lakefs.trust.distrust(plan.repository)
-        text = f"fence did not run: {ref} stands on {record.parents}, expected {plan.base}"
-        raise FenceNotTrustedError(text, code="PRG-F023")
-    if scope.ground.isolation is Isolation.PREFIX:
-        await check_tree(world, plan, prepared, record)
 
 
 async def refuse_dirty_target(world: World, plan: WorkspacePublicationPlan) -> None:

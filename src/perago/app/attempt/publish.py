@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from perago.app.attempt.check_attempt import check_attempt
+from perago.app.attempt.check_publication import check_publication
 from perago.app.attempt.dispatch import Scope
-from perago.app.attempt.perform import check_publication, perform, prepare
+from perago.app.attempt.perform import perform, prepare
 from perago.app.attempt.read_target import read_facts
 from perago.app.attempt.settle import settle, unknown_outcome
 from perago.app.attempt.world import World

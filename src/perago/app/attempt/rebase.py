@@ -9,10 +9,10 @@ for, which lakeFS takes over as it is.
 from perago.app.attempt.dispatch import Scope
 from perago.app.attempt.read_target import object_prefix
 from perago.app.attempt.world import World
-from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import Merged, NoAnswer, TooManyTries
 from perago.domain.publication_plan import WorkspacePublicationPlan
-from perago.domain.references import BranchName, CommitId, CommitRecord, StagedReference
+from perago.domain.references import BranchName, CommitId, StagedReference
 from perago.domain.settling import LookAgain
 from perago.ports.branches import MergeRequest
 
@@ -48,16 +48,6 @@ async def rebase(
     await _check_inside(world, scope, staged.commit, answer.commit)
     await _check_outside(world, scope, plan.base, answer.commit)
     return answer.commit
-
-
-async def check_tree(
-    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, published: CommitRecord
-) -> None:
-    """The published tree is exactly the prepared one: the two metaranges are equal."""
-    expected = await world.lakefs.commits.read(plan.repository, prepared)
-    if expected.metarange != published.metarange:
-        text = f"{published.commit} differs from {prepared}, which was to be published"
-        raise FenceNotTrustedError(text, code="PRG-F024")
 
 
 async def _check_inside(world: World, scope: Scope, staged: CommitId, merged: CommitId) -> None:

@@ -186,6 +186,40 @@ async def test_an_unanswered_merge_stays_unknown_though_later_ones_are_answered(
     assert len(_evidence(worker)) == 1
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_publication_is_not_failed_by_one_lost_look_at_its_parents(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    """The first commit that is read is the input, the second one the publication."""
+    world = FaultWorld(tmp_path, policy)
+    _, report = await _run(world, [LoseAnswer("commits.read", 2)])
+    assert report.error is None, report.error
+    assert world.workers[0].calls["commits.read"] == 3
+    await assert_accepted(world)
+
+
+async def test_parents_that_cannot_be_read_fail_the_attempt_in_the_end(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    faults = [LoseAnswer("commits.read", nth) for nth in range(2, 100)]
+    _, report = await _run(world, faults)
+    assert "PRG-L008" in _reason(report)
+    await world.finish()
+    await assert_accepted(world)
+    assert world.runs == 1
+
+
+async def test_a_decision_that_is_never_answered_leaves_its_evidence(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    lost = [LoseRequest("tags.create", nth) for nth in range(1, LOOKS_MAX + 1)]
+    worker, report = await _run(world, lost)
+    assert "PRG-U001" in _reason(report)
+    (evidence,) = _evidence(worker)
+    assert str(evidence["tag"]).startswith("perago-settled-")
+    assert {str(evidence["staging_branch"])} == _staging_branches(world)
+    await world.finish()
+    await assert_accepted(world)
+
+
 async def test_a_relocation_is_never_sent_again(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     world.human("data/abandoned.txt")

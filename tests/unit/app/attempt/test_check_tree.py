@@ -1,0 +1,39 @@
+"""A tree that is not the one that was to be published is named by what differs."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld
+
+from perago.app.attempt.check_publication import check_tree
+from perago.domain.errors import FenceNotTrustedError
+from perago.domain.publication_effects import Keep
+from perago.domain.publication_plan import WorkspacePublicationPlan
+from perago.domain.publication_policy import Level, PolicySetting
+from perago.domain.references import NO_METADATA, BranchName
+
+
+async def test_a_tree_that_differs_says_in_what(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    world.repository.commit({"data/other.txt": b"other"})
+    published, place = world.repository.head(), world.input
+    plan = WorkspacePublicationPlan(
+        policy=Level.SETTLED.policy,
+        level=Level.SETTLED,
+        repository=world.repository.id,
+        branch=BranchName("main"),
+        input_ref=place,
+        base=place,
+        staged=None,
+        effect=Keep(place),
+        supersedes=None,
+        metadata=NO_METADATA,
+        message="",
+    )
+    attempt = world.worker().world
+
+    await check_tree(attempt, plan, published.commit, published)
+    with pytest.raises(FenceNotTrustedError, match=r"in: data/other\.txt$") as refused:
+        await check_tree(attempt, plan, place, published)
+
+    assert refused.value.code == "PRG-F024"
