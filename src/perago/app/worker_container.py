@@ -3,8 +3,8 @@
 Beside `container`, which names the adapters of attempts. Each is imported when it is asked for.
 """
 
-from collections.abc import Collection
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
 from perago.app.settings.settings import Settings
@@ -42,3 +42,15 @@ def notify_service(text: str) -> None:
     from perago.adapters.system import systemd  # noqa: PLC0415 - lazy
 
     systemd.notify_service(text)
+
+
+def open_probe_server(
+    host: str, port: int, probes: Mapping[str, Callable[[], bool]], metrics: Callable[[], str]
+) -> AbstractAsyncContextManager[int]:
+    """Answer probes and metrics, for a block."""
+    from perago.adapters.observability.probe_server import (  # noqa: PLC0415 - lazy
+        ProbeAnswers,
+        probe_server,
+    )
+
+    return probe_server(host, port, ProbeAnswers(probes, metrics))

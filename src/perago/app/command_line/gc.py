@@ -5,7 +5,6 @@ With `--dry-run` everything is judged and nothing is removed.
 
 import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated
 
 import typer
@@ -19,6 +18,7 @@ from perago.app.command_line.reporting import (
 )
 from perago.app.gc.local_pass import LocalPass, sweep_directories
 from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
+from perago.app.gc.retention_settings import retention_times
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import Settings, load_settings
@@ -61,16 +61,6 @@ def gc(
         _print(done, dry_run=dry_run)
     if failed or done.local.failed:
         raise typer.Exit(INCOMPLETE)
-
-
-def retention_times(settings: Settings) -> RetentionTimes:
-    """How long each kind is kept."""
-    return RetentionTimes(
-        attempt_directory=settings.workspace_gc_ttl,
-        staging_branch=settings.gc_staging_ttl,
-        decision=settings.gc_tag_ttl,
-        canary=min(timedelta(hours=1), settings.gc_staging_ttl),
-    )
 
 
 async def _collect(

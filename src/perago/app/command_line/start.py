@@ -63,7 +63,8 @@ def _start(
     with python_warnings():
         load_tasks(targets)
 
-    from perago.app.start_worker import StartOrder, start_worker  # noqa: PLC0415  # heavy
+    from perago.app.start_worker import start_worker  # noqa: PLC0415  # heavy
+    from perago.app.worker_assembly import StartOrder  # noqa: PLC0415  # heavy
 
     order = StartOrder(settings, targets, tasks, slots, strict_taskdef=strict, domain=domain)
     try:

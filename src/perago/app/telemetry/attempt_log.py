@@ -19,6 +19,7 @@ from perago.ports.progress import Phase
 from perago.ports.task_body import BodyCall
 
 LOGGER = logging.getLogger("perago.attempt")
+WORKER_LOGGER = logging.getLogger("perago.worker")
 TASK_LOGGER = logging.getLogger("perago.task")
 EXECUTOR_LOGGER = logging.getLogger("perago.executor")
 TOLD_AT_THE_END = frozenset({Phase.ENDED, Phase.COMPLETED})
@@ -95,6 +96,12 @@ class BodyLog(BodyObserver):
         """An executor comes or goes."""
         level = logging.INFO if event == "executor started" else logging.WARNING
         write(EXECUTOR_LOGGER, level, event, {"slot": slot, **facts})
+
+
+def warn_of_disk(total: int, free: int) -> None:
+    """Polling stops for lack of room."""
+    facts = {"free_bytes": free, "total_bytes": total}
+    write(WORKER_LOGGER, logging.WARNING, "disk nearly full; polling no workspace tasks", facts)
 
 
 def _traceback(error: Exception) -> str:

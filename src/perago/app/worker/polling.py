@@ -6,10 +6,12 @@ nobody reads is lost until its response time-out.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, final
 
+from perago.app.telemetry.listeners import write
 from perago.app.worker.circuit_breaker import CircuitBreaker
 from perago.app.worker.first_of import first_of
 from perago.app.worker.slot_budget import SlotBudget
@@ -18,6 +20,7 @@ from perago.ports.clock import Clock
 from perago.ports.errors import WorldError
 from perago.ports.task_queue import PollRequest
 
+LOGGER = logging.getLogger("perago.worker")
 # The server answers early only when the batch is full, so a waiting poll asks for one.
 IDLE_WAIT_MS = 1000
 SHARED_WAIT_MS = 100
@@ -102,7 +105,11 @@ class Poller:
         try:
             records = await tools.queue.poll(request)
         except WorldError as error:
-            tools.breaker.failed(str(error))
+            was_closed = tools.breaker.closed
+            pause = tools.breaker.failed(str(error))
+            if was_closed:
+                facts = {"error": str(error), "pause_seconds": round(pause, 3)}
+                write(LOGGER, logging.WARNING, f"circuit open: {tools.breaker.name}", facts)
             self._busy = False
             return 0
         tools.breaker.succeeded()

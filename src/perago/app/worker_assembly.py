@@ -1,0 +1,164 @@
+"""The parts of one worker, put together from settings and tasks.
+
+Decides which part gets which; what the parts do is theirs.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from perago.app.attempt.world import AttemptSettings, World
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.container import Container
+from perago.app.settings.settings import Settings
+from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk
+from perago.app.telemetry.attempt_metrics import BUSY_SLOTS, AttemptMetrics, BodyMetrics
+from perago.app.telemetry.body_observers import BodyObservers
+from perago.app.telemetry.listeners import Listeners
+from perago.app.telemetry.metrics import Metrics
+from perago.app.telemetry.seen_repositories import SeenRepositories
+from perago.app.worker.bodies import Bodies
+from perago.app.worker.circuit_breaker import CircuitBreaker
+from perago.app.worker.executor import ExecutorProgram
+from perago.app.worker.executor_environment import executor_environment
+from perago.app.worker.gates import DiskGate, DiskSpace, ServiceGate
+from perago.app.worker.polling import Gate, PolledType
+from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
+from perago.app.worker.thread_body import ThreadBody
+from perago.app.worker.worker_name import domain_of
+from perago.app.worker.worker_parts import WorkerParts
+from perago.app.worker_container import notify_service
+from perago.app.worker_upkeep import Upkeep
+from perago.domain.attempt_fence import FenceWidth
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import RepositoryId
+
+PROBE_REPOSITORY = RepositoryId("perago-probe")
+
+
+@dataclass(frozen=True, slots=True)
+class StartOrder:
+    """What `perago start` was asked for."""
+
+    settings: Settings
+    targets: Sequence[str]
+    tasks: Sequence[TaskDefinition]
+    slots: int = 1
+    strict_taskdef: bool = False
+    domain: str | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """A worker's parts, and what is asked of it from outside."""
+
+    parts: WorkerParts
+    upkeep: Upkeep
+    metrics: Metrics
+
+
+def assemble(
+    order: StartOrder, container: Container, worker_id: str, secrets: set[str]
+) -> Assembled:
+    """Make every part; called in the worker's loop."""
+    metrics, seen = Metrics(), SeenRepositories()
+    bodies = _bodies(order, container, worker_id, secrets, metrics)
+    world = container.world(body=bodies)
+    gates = _gates(order, world)
+    upkeep = Upkeep(
+        order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
+    )
+    forced = order.settings.shutdown_force_kill_after
+
+    def beat() -> None:
+        notify_service("WATCHDOG=1")
+        busy = sum(slot.execution_id is not None for slot in bodies.facts())
+        labels = {"perago_instance_id": order.settings.instance_id or worker_id}
+        for task in order.tasks:
+            metrics.gauge(BUSY_SLOTS, labels | {"task_name": task.name}, busy)
+
+    parts = WorkerParts(
+        world=world,
+        bodies=bodies,
+        tasks={task.name: task for task in order.tasks},
+        types=[_polled(order, task, gates) for task in order.tasks],
+        settings=_attempt_settings(order.settings, worker_id),
+        listener=Listeners([AttemptLog(), AttemptMetrics(metrics), seen]),
+        conductor_gate=gates.conductor,
+        lakefs_gate=gates.lakefs,
+        before_polling=[upkeep.check_services, upkeep.sweep_at_start],
+        periodic=[upkeep.sweep_periodically],
+        force_kill_seconds=None if forced is None else forced.total_seconds(),
+        started=lambda: notify_service("READY=1"),
+        beat=beat,
+    )
+    return Assembled(parts, upkeep, metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gates:
+    """What polling depends on."""
+
+    conductor: ServiceGate
+    lakefs: ServiceGate | None
+    disk: DiskGate
+
+
+def _gates(order: StartOrder, world: World) -> _Gates:
+    now, fraction = world.clock.monotonic, world.identities.fraction
+    conductor = CircuitBreaker("conductor", now=now, fraction=fraction)
+    lakefs = None
+    if any(task.has_workspace for task in order.tasks):
+        lakefs = ServiceGate(
+            CircuitBreaker("lakefs", now=now, fraction=fraction),
+            lambda: world.lakefs.repositories.read(PROBE_REPOSITORY),
+        )
+
+    def warn(disk: DiskSpace) -> None:
+        warn_of_disk(disk.total, disk.free)
+
+    disk = DiskGate(lambda: _disk_space(order.settings), warn)
+    return _Gates(ServiceGate(conductor, world.queue.check), lakefs, disk)
+
+
+def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledType:
+    needed: list[Gate] = [gates.conductor]
+    if task.has_workspace and gates.lakefs is not None:
+        needed += [gates.lakefs, gates.disk]
+    return PolledType(task.name, order.domain or domain_of(task.name, order.environment), needed)
+
+
+def _bodies(
+    order: StartOrder, container: Container, worker_id: str, secrets: set[str], metrics: Metrics
+) -> Bodies:
+    observer = BodyObservers([BodyLog(), BodyMetrics(metrics)])
+    if order.settings.execution_mode == "thread":
+        tasks = {task.name: task for task in order.tasks}
+        return ThreadBody(tasks, observer=observer, worker_id=worker_id, slots=order.slots)
+    environment = executor_environment(order.environment, secrets)
+    settings = ProcessBodySettings(
+        ExecutorProgram(order.targets, environment),
+        slots=order.slots,
+        worker_id=worker_id,
+        observer=observer,
+    )
+    return ProcessBody(settings, container.clock())
+
+
+def _attempt_settings(settings: Settings, worker_id: str) -> AttemptSettings:
+    return AttemptSettings(
+        worker_id=worker_id,
+        publication=PolicySetting(settings.publication_policy),
+        fence_width=FenceWidth(settings.attempt_fence),
+        require_ownership=settings.require_ownership,
+        strict_input=settings.strict_input,
+        failure_reason_max_length=settings.failure_reason_max_length,
+        body_seconds=float(settings.body_seconds),
+    )
+
+
+def _disk_space(settings: Settings) -> DiskSpace:
+    usage = shutil.disk_usage(settings.workspace_root)
+    return DiskSpace(usage.total, usage.free)
