@@ -1,7 +1,6 @@
 """Before anything moves: which policy applies here, and was this execution decided already?"""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from perago.app.attempt.dispatch import Dispatch, Ground
@@ -30,10 +29,12 @@ from perago.domain.publication_policy import (
 )
 from perago.domain.publish_budget import merge_timeout_seconds
 from perago.domain.references import CommitId, WorkspaceReference
-from perago.ports.errors import TagExistsError
+from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
 from perago.ports.progress import Phase
 
 MARK_PAGES_MAX = 100
+MARK_TRIES_MAX = 5
+MARK_PAUSE_SECONDS = 0.1
 PREFIX_BUDGET_SECONDS_MIN = 15.0
 """Across processes the losers of 32 publishers at 20 ms waited up to 5.4 s."""
 
@@ -102,14 +103,29 @@ async def _look_for_decision(
     return key, await world.lakefs.tags.read(workspace.repository, decision_tag(key))
 
 
+async def _leave_mark(world: World, dispatch: Dispatch, workspace: WorkspaceReference) -> None:
+    """Put the mark of this attempt, until it is surely there: nothing may go on without it."""
+    mark = attempt_mark_tag(dispatch.attempt)
+    for number in range(1, MARK_TRIES_MAX + 1):
+        try:
+            await world.lakefs.tags.create(workspace.repository, mark, workspace.ref)
+        except TagExistsError:  # an earlier try, or an earlier dispatch of this very attempt
+            return
+        except (OutcomeUnknownError, UnavailableError):
+            if number == MARK_TRIES_MAX:
+                raise
+            await world.clock.sleep(MARK_PAUSE_SECONDS * number)
+        else:
+            return
+
+
 async def _find_epoch(world: World, dispatch: Dispatch, workspace: WorkspaceReference) -> Epoch:
     """First attempts are their own epoch; later ones leave a mark and read the chain."""
     attempt = dispatch.attempt
     if attempt.retry_count == 0:
         return Epoch(attempt.task_id, attempt.scheduled_time)
     tags = world.lakefs.tags
-    with suppress(TagExistsError):  # an earlier dispatch of this very attempt left it
-        await tags.create(workspace.repository, attempt_mark_tag(attempt), workspace.ref)
+    await _leave_mark(world, dispatch, workspace)
     workflow = await world.queue.read_workflow(attempt.workflow_id)
     # A retry of an older chain must not take the rows of a rerun for its own.
     verdict = compare_wide(attempt, workflow)
