@@ -110,5 +110,10 @@ async def _tell_repository(ground: Ground, repository: Repository) -> Repository
     tags: dict[str, list[str]] = {}
     for tag, commit in (await ground.tags(repository.id)).items():
         tags.setdefault(commit, []).append(tag)
+    shown = {commit.commit for branch in branches for commit in branch.commits}
+    for tagged in [commit for commit in tags if commit not in shown]:
+        # Decisions and relocated heads outlive their branches.
+        history = await ground.history(repository.id, tagged)
+        branches.append(BranchStory(f"(tag) {tags[tagged][0]}", tuple(history)))
     files = {"main": await ground.files(repository.id, "main")}
     return RepositoryStory(repository.id, repository.name, tuple(branches), tags, files)

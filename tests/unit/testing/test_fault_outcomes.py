@@ -127,9 +127,9 @@ async def test_a_foreign_commit_is_never_published_over(
 
 @pytest.mark.perago(policy="settled", faults=[crash(before="merge")])
 async def test_faults_can_stand_on_the_marker(perago_env: PeragoEnvironment) -> None:
-    assert perago_env.pending_faults == (crash(before="merge"),)
+    assert list(perago_env.pending_faults) == [crash(before="merge")]
     clean, _ = counting_task()
     run = await perago_env.run(clean, await perago_env.repository())
     await perago_env.assert_completed(run)
     assert perago_env.attempts[0].status == "DIED"
-    assert perago_env.pending_faults == ()
+    assert not perago_env.pending_faults

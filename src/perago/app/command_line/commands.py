@@ -20,6 +20,9 @@ class CommandRow:
 
 COMMANDS = (
     CommandRow("demo", "perago.testing.demo.command:demo", "Show what happens when things fail."),
+    CommandRow(
+        "dev", "perago.testing.dev.command:dev", "Run a workflow here and show it on a page."
+    ),
     CommandRow("run", "run:run", "Run one task on a directory, without a server."),
     CommandRow("check", "check:check", "Validate task modules and local runtime config."),
     CommandRow("extract", "extract:extract", "Write the Conductor TaskDef of one task module."),
@@ -28,6 +31,9 @@ COMMANDS = (
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
     CommandRow("gc", "gc:gc", "Remove what crashed attempts left."),
     CommandRow("forget", "forget:forget", "Remove the decisions of a task."),
+    CommandRow("verify", "verify:verify", "Read every object of a commit and find damage."),
+    CommandRow("report", "report:app", "Count publications of a branch."),
+    CommandRow("spark", "spark:app", "Fetch the jars that Spark tasks need."),
     CommandRow("config", "config:app", "Show settings and where they come from."),
     CommandRow("explain", "explain:explain", "Explain an error code."),
     CommandRow("version", "version:version", "Print the version."),

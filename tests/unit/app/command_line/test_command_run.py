@@ -1,0 +1,83 @@
+"""`perago run`: one task on a copy of a directory, shown and written back only when told to."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.app.command_line.command_run import Run
+
+MODULE = """
+from pathlib import Path
+from pydantic import BaseModel
+from perago import WorkspaceSpec, task
+
+
+class Params(BaseModel):
+    text: str
+
+
+class Done(BaseModel):
+    size: int
+
+
+@task(name="cli.write", owner_email="data@example.com", workspace=WorkspaceSpec(prefix="x"))
+def write(workspace: Path, params: Params) -> Done:
+    print("writing")
+    (workspace / "new.txt").write_text(params.text)
+    return Done(size=len(params.text))
+"""
+
+
+@pytest.fixture
+def target(project: Path) -> str:
+    (project / "trial_task.py").write_text(MODULE)
+    (project / "ws").mkdir()
+    (project / "ws/old.txt").write_text("old")
+    return "trial_task"
+
+
+def test_run_shows_the_change_and_leaves_the_directory_alone(run: Run, target: str) -> None:
+    options = ["run", target, "--workspace", "ws", "--params", '{"text": "hi"}', "--diff"]
+    ran = run(*options)
+    assert ran.code == 0, ran.err
+    assert "+ new.txt\n" in ran.out
+    assert "+hi\n" in ran.out
+    assert 'result: {"size": 2}' in ran.out
+    assert "| writing" in ran.err
+    assert not Path("ws/new.txt").exists()
+
+
+def test_run_writes_back_when_told_to(run: Run, target: str) -> None:
+    Path("params.json").write_text('{"text": "hi"}')
+    options = ["run", target, "--workspace", "ws", "--params", "params.json", "--write"]
+    assert run(*options).code == 0
+    assert Path("ws/new.txt").read_text() == "hi"
+    assert Path("ws/old.txt").read_text() == "old"
+
+
+def test_run_prints_json(run: Run, target: str) -> None:
+    options = ["run", target, "--workspace", "ws", "--params", '{"text": "hi"}', "--json"]
+    document = run(*options).document
+    assert document["schema"] == "perago.run/1"
+    assert document["status"] == "COMPLETED"
+    assert document["changes"] == {"added": ["new.txt"], "changed": [], "removed": []}
+    assert document["lines"] == ["writing"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--params", "{}"], "takes one of --workspace and --repo"),
+        (["--workspace", "ws", "--repo", "lakefs://a/b"], "takes one of --workspace and --repo"),
+        (["--workspace", "nowhere"], "is no directory"),
+        (["--repo", "lakefs://a/main", "--write"], "--write needs --workspace"),
+        (["--repo", "s3://a/b"], "expected lakefs://repository/ref"),
+        (["--workspace", "ws", "--params", "{"], "--params"),
+        (["--workspace", "ws", "--params", "absent.json"], "absent.json"),
+        (["--workspace", "ws", "--params", '{"text": 1}'], "FAILED"),
+    ],
+    ids=str,
+)
+def test_run_refuses_with_a_reason(run: Run, target: str, options: list[str], text: str) -> None:
+    ran = run("run", target, *options)
+    assert ran.code == 1
+    assert text in ran.out + ran.err

@@ -1,0 +1,84 @@
+"""The demonstration: every scene, under every policy, and what the command prints and returns."""
+
+import json
+
+import pytest
+
+from perago.app.command_line.main import main
+from perago.testing.demo.narration import closing, narrate, opening
+from perago.testing.demo.pipeline import RAW_EVENTS, aggregate, clean, report
+from perago.testing.demo.scenes import EXPECTED_REPORT, SCENES, Scene, play
+from perago.testing.task_environment import TaskEnvironment
+
+LINES_MAX = 45
+KEPT_BY_SOFT_RULES = SCENES[:-1]
+
+
+@pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.title)
+async def test_settled_keeps_every_promise(scene: Scene) -> None:
+    played = await play(scene, "settled")
+    assert played.as_expected, list(narrate(1, played))
+    assert played.broken == ()
+    assert played.status == scene.expected.get("settled", "COMPLETED")
+
+
+@pytest.mark.parametrize("policy", ["head-parent", "lineage"])
+@pytest.mark.parametrize("scene", KEPT_BY_SOFT_RULES, ids=lambda scene: scene.title)
+async def test_the_documents_policies_survive_our_own_accidents(scene: Scene, policy: str) -> None:
+    played = await play(scene, policy)
+    assert played.as_expected, list(narrate(1, played))
+    assert played.report == EXPECTED_REPORT
+
+
+async def test_head_parent_loses_a_foreign_commit_and_the_demonstration_says_so() -> None:
+    played = await play(SCENES[-1], "head-parent")
+    assert [broken.partition(":")[0] for broken in played.broken] == ["lost"]
+    assert "head-parent does not promise more" in "\n".join(narrate(4, played))
+
+
+async def test_a_crash_after_the_merge_costs_a_run_of_the_body_only_without_a_decision() -> None:
+    crash = SCENES[1]
+    assert (await play(crash, "settled")).bodies == 3
+    assert (await play(crash, "head-parent")).bodies == 4
+
+
+async def test_the_story_fits_a_screen() -> None:
+    played = [await play(scene, "settled") for scene in SCENES]
+    lines = [*opening("settled"), *closing(played)]
+    for number, scene in enumerate(played, start=1):
+        lines += narrate(number, scene)
+    assert len(lines) <= LINES_MAX
+
+
+def test_the_tasks_alone_give_the_report() -> None:
+    files: dict[str, bytes | str] = {"raw/events.csv": RAW_EVENTS}
+    for step in (clean, aggregate, report):
+        run = TaskEnvironment().run(step, files)
+        TaskEnvironment().assert_completed(run)
+        files = dict(run.files)
+    assert files["report.json"] == EXPECTED_REPORT.encode()
+
+
+@pytest.mark.parametrize(
+    ("policy", "kept"), [("settled", 4), ("head-parent", 3), ("lineage", 4), ("all", 4)]
+)
+def test_the_command_succeeds_as_long_as_promises_hold(
+    policy: str, kept: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["perago", "demo", "--policy", policy])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert f"{kept} of 4 scenes lost nothing" in capsys.readouterr().out
+
+
+def test_the_command_prints_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["perago", "demo", "--json"])
+    with pytest.raises(SystemExit):
+        main()
+    document = json.loads(capsys.readouterr().out)
+    assert document["schema"] == "perago.demo/1"
+    assert [scene["as_expected"] for scene in document["scenes"]] == [True] * len(SCENES)
+    assert document["scenes"][0]["story"]["schema"] == "perago.story/1"

@@ -1,0 +1,256 @@
+"""The environment: workflows, retries on virtual time, tasks without workspaces, failures told."""
+
+import asyncio
+import logging
+from pathlib import Path
+from statistics import median
+from time import process_time
+
+import pytest
+from pydantic import BaseModel
+from tests.kit_cases import Params, counting_task
+
+from perago import (
+    RetryPolicy,
+    TaskControls,
+    TaskDefinition,
+    TaskTerminalError,
+    WorkspaceSpec,
+    require_file,
+    task,
+)
+from perago.testing import PeragoEnvironment, crash, sequence
+from perago.testing.definitions import definition_of, renamed
+
+LOGGER = logging.getLogger("team")
+ENV_MILLISECONDS_MAX = 5
+LONG_WAIT_MILLISECONDS_MAX = 50
+
+
+class Amount(BaseModel):
+    """One number."""
+
+    amount: int = 1
+
+
+@task(name="double", owner_email="data@example.com")
+def double(params: Amount) -> Amount:
+    """A task without a workspace."""
+    print(f"doubling {params.amount}")  # noqa: T201 - what the test looks for
+    LOGGER.warning("that is %d", params.amount * 2)
+    return Amount(amount=params.amount * 2)
+
+
+@task(name="team.write-a", owner_email="data@example.com", workspace=WorkspaceSpec(prefix="a"))
+def write_a(workspace: Path, params: Amount) -> Amount:
+    """The first of two tasks on one workspace."""
+    (workspace / "a.txt").write_text("a" * params.amount)
+    return params
+
+
+@task(
+    name="team.write-b",
+    owner_email="data@example.com",
+    workspace=WorkspaceSpec(prefix="/", pre=[require_file("a/a.txt")]),
+)
+def write_b(workspace: Path, params: Amount) -> Amount:
+    """The second sees what the first published."""
+    (workspace / "b.txt").write_text((workspace / "a/a.txt").read_text() * 2)
+    return params
+
+
+def failing(times: int, *, delay_seconds: int = 1000, terminal: bool = False) -> TaskDefinition:
+    """A task whose first runs fail."""
+    controls = TaskControls(retry=RetryPolicy(count=10, delay_seconds=delay_seconds))
+    left = [None] * times
+
+    @task(name="failing", owner_email="data@example.com", controls=controls)
+    def fail(params: Params) -> Params:
+        if left:
+            left.pop()
+            raise TaskTerminalError("no use") if terminal else RuntimeError("not yet")
+        return params
+
+    return definition_of(fail)
+
+
+async def test_two_tasks_in_a_row_share_the_workspace(perago_env: PeragoEnvironment) -> None:
+    repository = await perago_env.repository("repo")
+    await perago_env.register(write_a, write_b)
+    given = {"team_write_a": {"amount": 2}, "team_write_b": {}}
+    run = await perago_env.start(
+        sequence("both", write_a, write_b),
+        {"workspace": await repository.workspace(), "params": given},
+    )
+    await perago_env.until_idle()
+    await perago_env.assert_completed(run)
+    await perago_env.assert_files(repository, {"a/a.txt": "aa", "b.txt": "aaaa"})
+    assert await run.published("team_write_b") == (await repository.head()).commit
+    assert [story.reference for story in perago_env.attempts] == ["team_write_a", "team_write_b"]
+    await perago_env.assert_sound()
+
+
+async def test_a_task_without_workspace_runs_and_its_lines_are_kept(
+    perago_env: PeragoEnvironment,
+) -> None:
+    run = await perago_env.run(double, params={"amount": 4})
+    assert await run.result("double") == {"amount": 8}
+    told = await perago_env.told()
+    assert "| doubling 4" in told
+    assert "WARNING team: that is 8" in told
+
+
+async def test_retries_wait_on_virtual_time(perago_env: PeragoEnvironment) -> None:
+    run = await perago_env.run(failing(3))
+    await perago_env.assert_completed(run)
+    assert [story.status for story in perago_env.attempts] == ["FAILED"] * 3 + ["COMPLETED"]
+    assert perago_env.seconds == pytest.approx(3000, abs=1)
+
+
+async def test_a_terminal_error_is_not_retried(perago_env: PeragoEnvironment) -> None:
+    run = await perago_env.run(failing(3, terminal=True))
+    assert await run.status() == "FAILED"
+    assert [story.status for story in perago_env.attempts] == ["FAILED_WITH_TERMINAL_ERROR"]
+
+
+async def test_tasks_that_nobody_registered_leave_the_environment_idle(
+    perago_env: PeragoEnvironment,
+) -> None:
+    run = await perago_env.start(sequence("waiting", write_a), {"workspace": None})
+    await perago_env.until_idle()
+    assert await run.status() == "RUNNING"
+
+
+async def test_another_branch_is_published_to(perago_env: PeragoEnvironment) -> None:
+    repository = await perago_env.repository("repo", {"x": "x"})
+    await repository.create_branch("side")
+    await perago_env.assert_completed(await perago_env.run(write_a, repository, branch="side"))
+    await perago_env.assert_files(repository, {"x": "x"})
+    await perago_env.assert_files(repository, {"x": "x", "a/a.txt": "a"}, branch="side")
+
+
+async def test_environments_share_nothing() -> None:
+    with PeragoEnvironment() as first, PeragoEnvironment() as second:
+        one = await first.repository("same", {"who": "first"})
+        other = await second.repository("same", {"who": "second"})
+        assert await one.text("who") == "first"
+        assert await other.text("who") == "second"
+
+
+async def test_the_same_environment_tells_the_same_story_twice() -> None:
+    told: list[str] = []
+    for _ in range(2):
+        clean, _ = counting_task()
+        with PeragoEnvironment() as env:
+            env.plan(crash(after="stage"))
+            await env.run(clean, await env.repository())
+            told.append(await env.told())
+    assert told[0] == told[1]
+
+
+async def test_without_a_fence_settled_refuses_and_says_how_to_get_one() -> None:
+    clean, _ = counting_task()
+    with PeragoEnvironment(fence=False) as env:
+        run = await env.run(clean, await env.repository())
+        assert await run.status() == "FAILED"
+        assert "perago fence install" in await env.told()
+
+
+async def test_without_a_fence_head_parent_publishes() -> None:
+    clean, _ = counting_task()
+    with PeragoEnvironment(fence=False, policy="head-parent") as env:
+        await env.assert_completed(await env.run(clean, await env.repository()))
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(ValueError, match="hopeful"):
+        PeragoEnvironment(policy="hopeful")
+
+
+async def test_a_failed_workflow_is_told_with_its_attempts(perago_env: PeragoEnvironment) -> None:
+    run = await perago_env.run(failing(1, terminal=True))
+    with pytest.raises(AssertionError) as failure:
+        await perago_env.assert_completed(run)
+    text = str(failure.value)
+    assert text.startswith("workflow failing: expected COMPLETED, found FAILED: ")
+    assert "failing attempt 1 (worker-1): FAILED_WITH_TERMINAL_ERROR recorded" in text
+    assert "reason: " in text
+
+
+async def test_files_that_differ_are_told_by_path(perago_env: PeragoEnvironment) -> None:
+    repository = await perago_env.repository("repo", {"same": "1", "other": "2", "more": "3"})
+    with pytest.raises(AssertionError) as failure:
+        await perago_env.assert_files(repository, {"same": "1", "other": "x", "gone": ""})
+    lines = str(failure.value).splitlines()
+    assert lines[:4] == [
+        "repo@main differs:",
+        "  gone: expected b'', found None",
+        "  more: expected None, found b'3'",
+        "  other: expected b'x', found b'2'",
+    ]
+    assert "repo main" in lines
+
+
+async def test_a_missing_file_is_told_with_those_that_are_there(
+    perago_env: PeragoEnvironment,
+) -> None:
+    repository = await perago_env.repository("repo", {"here": "1"})
+    with pytest.raises(AssertionError, match=r"repo@main has no there; it has \['here'\]"):
+        await repository.text("there")
+
+
+async def test_a_result_that_never_came_is_told_with_the_attempts(
+    perago_env: PeragoEnvironment,
+) -> None:
+    run = await perago_env.run(failing(1, terminal=True))
+    with pytest.raises(AssertionError, match=r"no attempt of failing completed: .*TERMINAL"):
+        await run.result("failing")
+
+
+async def test_closing_leaves_nothing_on_the_disk() -> None:
+    clean, _ = counting_task()
+    with PeragoEnvironment() as env:
+        env.plan(crash(before="stage"))
+        await env.run(clean, await env.repository())
+        root = env.ground.worker_root(1).parent
+        assert list(root.glob("*/task_id=*")), "a dead process tidies nothing up"
+    assert not root.exists()
+
+
+def test_names_in_a_definition_are_made_unique() -> None:
+    child = {"type": "SUB_WORKFLOW", "subWorkflowParam": {"name": "inner", "version": 1}}
+    fork = {"type": "FORK_JOIN", "forkTasks": [[child]]}
+    found = renamed({"name": "outer", "tasks": [fork]}, lambda name: f"{name}-1")
+    inner = {"type": "SUB_WORKFLOW", "subWorkflowParam": {"name": "inner-1", "version": 1}}
+    expected = {"type": "FORK_JOIN", "forkTasks": [[inner]]}
+    assert found == {"name": "outer-1", "tasks": [expected]}
+
+
+def test_one_environment_costs_less_than_five_milliseconds() -> None:
+    clean, _ = counting_task()
+
+    async def one() -> None:
+        with PeragoEnvironment() as env:
+            await env.run(clean, await env.repository("repo", {"data/in.txt": "in"}))
+
+    def cost() -> float:
+        start = process_time()
+        asyncio.run(one())
+        return (process_time() - start) * 1000
+
+    cost()
+    assert min(median(cost() for _ in range(9)) for _ in range(5)) < ENV_MILLISECONDS_MAX
+
+
+def test_ten_thousand_virtual_seconds_pass_in_less_than_fifty_milliseconds() -> None:
+    async def ten_retries() -> float:
+        with PeragoEnvironment() as env:
+            await env.run(failing(10))
+            return env.seconds
+
+    costs: list[float] = []
+    for _ in range(3):
+        start = process_time()
+        assert asyncio.run(ten_retries()) >= 10_000
+        costs.append((process_time() - start) * 1000)
+    assert min(costs) < LONG_WAIT_MILLISECONDS_MAX
