@@ -26,18 +26,20 @@ CANDIDATES = {
 }
 CASES = (
     Case("1,000 x 64 KiB", 1_000, 64 * KIB, ("cold",), ()),
-    Case("8 x 64 MiB", 8, 64 * MIB, ("cold",), ()),
+    Case("8 x 32 MiB", 8, 32 * MIB, ("cold",), ()),
 )
 LANES = {0: 16, 20: 48}
 
 
 def main() -> None:
     """Measure all candidates in turns and print medians."""
-    seconds: dict[tuple[str, int, str, str], list[float]] = {}
+    print("| case | round trip | client | down s (CPU s) | up s (CPU s) |")
+    print("|---|---|---|---|---|")
     with ground((0, 20), {"local"}) as stage:
         for case in CASES:
             seeded = seed(stage.servers["local"], case, stage.place)
             for rtt, lanes in LANES.items():
+                seconds: dict[tuple[str, str], list[float]] = {}
                 for name in [name for _ in range(ROUNDS) for name in CANDIDATES]:
                     directory = stage.place / "work"
                     shutil.rmtree(directory, ignore_errors=True)
@@ -55,16 +57,19 @@ def main() -> None:
                         "BENCH_LANES": str(lanes),
                     }
                     for step, value in told(name, environment):
-                        seconds.setdefault((case.name, rtt, name, step), []).append(value)
-    print("| case | round trip | client | down s (CPU s) | up s (CPU s) |")
-    print("|---|---|---|---|---|")
-    for case_name, rtt, name in dict.fromkeys(key[:3] for key in seconds):
+                        seconds.setdefault((name, step), []).append(value)
+                show(case.name, rtt, seconds)
+
+
+def show(case: str, rtt: int, seconds: dict[tuple[str, str], list[float]]) -> None:
+    """One block of the table, as soon as it is measured."""
+    for name in CANDIDATES:
         cells = [
-            f"{statistics.median(seconds[case_name, rtt, name, step]):.2f}"
-            f" ({statistics.median(seconds[case_name, rtt, name, f'{step} cpu']):.2f})"
+            f"{statistics.median(seconds[name, step]):.2f}"
+            f" ({statistics.median(seconds[name, f'{step} cpu']):.2f})"
             for step in ("down", "up")
         ]
-        print(f"| {case_name} | {rtt} ms | {name} | {cells[0]} | {cells[1]} |")
+        print(f"| {case} | {rtt} ms | {name} | {cells[0]} | {cells[1]} |", flush=True)
 
 
 def told(name: str, environment: dict[str, str]) -> list[tuple[str, float]]:
