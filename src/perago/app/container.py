@@ -6,7 +6,6 @@ is asked for, so that a command pays only for what it uses. Every provider can b
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
 from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
@@ -15,7 +14,6 @@ from dependency_injector import containers, providers
 
 from perago.app.attempt.known_places import KnownPlaces
 from perago.app.attempt.world import LakeFS, World
-from perago.app.authoring.current_attempt import CurrentAttempt
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.app.fence.canary import Canary
 from perago.app.fence.forget import ForgetTools
@@ -28,7 +26,7 @@ from perago.ports.concurrency import Concurrency
 from perago.ports.identities import Identities
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.progress import Progress
-from perago.ports.spark_workspace import SparkGateway, SparkPlace, SparkWorkspace
+from perago.ports.spark_workspace import SparkGateway
 from perago.ports.task_body import TaskBody
 from perago.ports.workspace_pipeline import WorkspacePipeline
 
@@ -212,25 +210,6 @@ def spark_gateway(connections: Connections) -> SparkGateway | None:
     if connection is None or urlsplit(connection.url).scheme not in {"http", "https"}:
         return None
     return SparkGateway(connection.url, connection.access_key_id, connection.secret_access_key)
-
-
-def open_spark_workspace(
-    place: SparkPlace, attempt: CurrentAttempt
-) -> AbstractContextManager[SparkWorkspace]:
-    """Open a workspace in this process's Spark session, for the time of a body."""
-    from perago.adapters.spark.configuration import SparkConfiguration  # noqa: PLC0415 - lazy
-    from perago.adapters.spark.workspace import SparkCall, open_workspace  # noqa: PLC0415 - lazy
-    from perago.app.settings.settings import load_settings  # noqa: PLC0415 - lazy
-
-    settings = load_settings()
-    configuration = SparkConfiguration(master=settings.spark_master, options=settings.spark_conf)
-    call = SparkCall(
-        execution_id=attempt.execution_id,
-        description=f"{attempt.task_name} {attempt.workflow_id} {attempt.task_id}",
-        cancelled=attempt.cancel.is_set,
-        report=attempt.report,
-    )
-    return open_workspace(configuration, place, call)
 
 
 def _queue(conductor: ConductorInstallation) -> Any:  # noqa: ANN401 - a provider's value

@@ -5,6 +5,8 @@ are not seen by another. Knows no workspace.
 """
 
 import atexit
+import os
+import sys
 import threading
 from typing import Any
 
@@ -21,14 +23,16 @@ _starting = threading.Lock()
 
 def attempt_session(configuration: SparkConfiguration, place: SparkPlace) -> Any:  # noqa: ANN401
     """A session for one attempt, with the keys of its repository in Hadoop's configuration."""
-    with _starting:
-        root = _active_session() or start_session(
-            configuration, needs_s3a=place.gateway is not None
-        )
-    session = root.newSession()
+    session = process_session(configuration, needs_s3a=place.gateway is not None).newSession()
     if place.gateway is not None:
         _set_keys(session, repository_options(place.repository, place.gateway))
     return session
+
+
+def process_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:  # noqa: ANN401
+    """The session of this process, started when there is none."""
+    with _starting:
+        return _active_session() or start_session(configuration, needs_s3a=needs_s3a)
 
 
 def _active_session() -> Any:  # noqa: ANN401 - pyspark stays inside this package
@@ -61,6 +65,9 @@ def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:
         has_commit_protocol=PROTOCOL_JAR in names,
     )
     master = configuration.master or DEFAULT_MASTER
+    if master.startswith("local"):
+        # Python workers of this machine must be this Python, or UDFs miss their modules.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder.master(master).appName("perago")
     for name, value in options.items():
         builder = builder.config(name, value)

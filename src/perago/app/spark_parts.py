@@ -1,0 +1,70 @@
+"""The part of the composition root for Spark: workspaces of bodies, and jobs over commits.
+
+Starts nothing that is not asked for; pyspark is imported by the first session.
+"""
+
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+
+from perago.adapters.spark import jars
+from perago.adapters.spark.configuration import SparkConfiguration
+from perago.adapters.spark.publication_report import ReportedPublications, report_publications
+from perago.adapters.spark.verification import Target, Verified, verify_objects
+from perago.adapters.spark.workspace import SparkCall, open_workspace
+from perago.app.authoring.current_attempt import CurrentAttempt
+from perago.app.connections import LakeFSConnection
+from perago.app.settings.settings import Settings, load_settings
+from perago.domain.prefix_projection import listing_prefix
+from perago.domain.references import CommitId, RepositoryId
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.spark_workspace import SparkPlace, SparkWorkspace
+
+
+def open_spark_workspace(
+    place: SparkPlace, attempt: CurrentAttempt
+) -> AbstractContextManager[SparkWorkspace]:
+    """Open a workspace in this process's Spark session, for the time of a body."""
+    call = SparkCall(
+        execution_id=attempt.execution_id,
+        description=f"{attempt.task_name} {attempt.workflow_id} {attempt.task_id}",
+        cancelled=attempt.cancel.is_set,
+        report=attempt.report,
+    )
+    return open_workspace(spark_configuration(load_settings()), place, call)
+
+
+def spark_configuration(settings: Settings) -> SparkConfiguration:
+    """What the operator says about Spark."""
+    return SparkConfiguration(master=settings.spark_master, options=settings.spark_conf)
+
+
+def fetch_spark_jars(ivy_settings: Path | None) -> list[Path]:
+    """Fetch what is missing; offline once it is there."""
+    return jars.fetch_jars(settings=ivy_settings)
+
+
+def job_target(repository: RepositoryId, commit: CommitId, prefix: str) -> Target:
+    """Which objects or commits a job is about."""
+    return Target(repository, commit, listing_prefix(prefix.strip("/") or "/"))
+
+
+def verify(
+    configuration: SparkConfiguration, lakefs: LakeFSConnection | None, target: Target, report: str
+) -> Verified:
+    """Read every object of a commit on the executors."""
+    return verify_objects(configuration, partial(_open_lakefs, lakefs), target, report)
+
+
+def publications(
+    configuration: SparkConfiguration, lakefs: LakeFSConnection | None, target: Target
+) -> ReportedPublications:
+    """Count the publications in the history of a branch."""
+    return report_publications(configuration, partial(_open_lakefs, lakefs), target)
+
+
+def _open_lakefs(connection: LakeFSConnection | None) -> LakeFSInstallation:
+    """Runs on executors: the container is imported where the work is done."""
+    from perago.app.container import open_lakefs  # noqa: PLC0415 - on the executor
+
+    return open_lakefs(connection)
