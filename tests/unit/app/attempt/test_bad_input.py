@@ -26,6 +26,17 @@ ROWS: list[tuple[str, Callable[[FaultWorld], object], str]] = [
 ]
 
 
+async def test_a_read_only_repository_is_refused_before_the_body(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    world.repository.make_read_only()
+    report = await world.attempt(world.worker())
+    assert report is not None
+    assert report.update is not None
+    assert "PRG-L011" in str(report.update.reason)
+    assert world.runs == 0
+
+
 @pytest.mark.parametrize(
     ("given", "reason"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS]
 )

@@ -89,6 +89,23 @@ async def test_head_parent_takes_an_unowned_child_for_abandoned_and_warns(tmp_pa
     assert human in world.repository.tags().values()
 
 
+async def test_a_dirty_target_is_never_relocated(tmp_path: Path) -> None:
+    """The server would do it, and leave the objects of somebody else on the new head."""
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.merge")]))
+    abandoned = world.repository.head().commit
+    world.repository.write("elsewhere/forgotten.txt", b"uncommitted")
+
+    workflow = await world.finish(attempts_max=2)
+
+    assert "elsewhere/forgotten.txt" in str([row.reason for row in workflow.attempts])
+    assert world.repository.head().commit == abandoned
+    world.repository.discard_uncommitted()
+    await world.finish()
+    await assert_accepted(world)
+
+
 async def test_a_dirty_target_is_named_with_the_command_that_resets_it(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     await world.start()

@@ -184,6 +184,51 @@ async def test_a_mark_without_an_answer_is_put_again(tmp_path: Path, trouble: Fa
     assert len(marks) == 1
 
 
+async def test_a_publication_of_a_removed_decision_is_adopted_with_its_own_result(
+    tmp_path: Path,
+) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([CrashAfter("branches.merge", 3)]))
+    published = world.repository.head().commit
+    (tag,) = world.repository.tags()
+    world.repository.delete_tag(tag)
+
+    workflow = await world.finish()
+
+    assert world.runs == 2, "without the decision nobody knows that there is a result"
+    output = workflow.attempts[-1].output_data
+    assert output == {
+        "workspace": world.workspace(ref=published),
+        "result": {"run": 1, "text": ""},
+    }
+    await assert_accepted(world)
+
+
+async def test_a_decision_of_another_input_under_our_name_is_refused(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    (tag,) = world.repository.tags()
+    world.repository.delete_tag(tag)
+    world.repository.tag(tag, world.input)
+    await _next_attempt(world)
+    report = await world.attempt(world.worker())
+    assert report is not None
+    assert "PRG-F006" in str(report.update.reason if report.update else "")
+    assert world.repository.head().commit == world.input
+
+
+async def test_an_adoption_asks_for_no_attempt_fence(tmp_path: Path) -> None:
+    """It writes nothing, and Conductor ignores the completion of a stale attempt."""
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([CrashAfter("branches.merge", 3)]))
+    await _next_attempt(world)
+    report = await world.attempt(world.worker())
+    assert report is not None
+    assert report.error is None
+    # The one look is for the chain of retries that the key is made of.
+    assert world.workers[-1].calls["queue.read_workflow"] == 1
+
+
 async def test_a_refused_decision_cleans_its_proposal(tmp_path: Path) -> None:
     world = await _started(tmp_path)
     report = await world.attempt(world.worker([Refuse(CREATE_TAG, AccessDeniedError("no tags"))]))
