@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo unit lint check servers test soak mutate bench-start bench-publish bench-transfer clean
+.PHONY: help demo unit lint check servers test soak mutate bench-start bench-publish bench-transfer bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench-publish: servers  ## Measures requests and time of one publication by poli
 
 bench-transfer: servers  ## Measures workspaces down and up beside other clients; QUICK=1 is short.
 	$(BIN)/python -m benchmarks.transfer $(if $(QUICK),--quick)
+
+bench-spark: servers  ## Measures Spark's commit protocols on lakeFS, beside a local write; QUICK=1 is short.
+	$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)
 
 clean:  ## Removes the virtual environment and what the tools left; keeps the cache of servers.
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -132,7 +132,7 @@ def _with_stager(
 
 
 async def _adopted(lakefs: LakeFSInstallation, target: Target, row: tuple[Any, ...]) -> bool:
-    execution, staged = row[-2], row[-1]
+    execution, staged = str(row[-2]), str(row[-1])
     if not staged:
         return False
     try:
