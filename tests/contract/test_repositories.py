@@ -1,25 +1,3 @@
-"""Laws of perago.ports.repositories."""
+"""Laws of perago.ports.repositories: the public suite of the testing kit."""
 
-import pytest
-from tests.contract.lakefs_world import MAIN, LakeFSWorld
-
-from perago.domain.references import RepositoryId
-from perago.ports.errors import RepositoryMissingError
-
-
-async def test_R1_read_names_the_default_branch(lakefs_world: LakeFSWorld) -> None:
-    repository = await lakefs_world.create_repository()
-    facts = await lakefs_world.repositories.read(repository)
-    assert (facts.repository, facts.default_branch) == (repository, MAIN)
-    assert facts.storage_namespace
-
-
-async def test_R2_unknown_repository(lakefs_world: LakeFSWorld) -> None:
-    with pytest.raises(RepositoryMissingError):
-        await lakefs_world.repositories.read(RepositoryId("nowhere"))
-
-
-async def test_R3_read_only_is_said(lakefs_world: LakeFSWorld) -> None:
-    for read_only in (True, False):
-        repository = await lakefs_world.create_repository(read_only=read_only)
-        assert (await lakefs_world.repositories.read(repository)).read_only is read_only
+from perago.testing.contract.repositories import *

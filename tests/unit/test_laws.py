@@ -46,12 +46,15 @@ def ports_in(source: str) -> Iterator[Port]:
 
 
 def suite_in(source: str) -> list[str]:
-    return [
-        node.name
-        for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-    ]
+    """The tests of a module, those of the public suites it takes over included."""
+    tests: list[str] = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            tests += [node.name] if node.name.startswith("test_") else []
+        elif isinstance(node, ast.ImportFrom) and [name.name for name in node.names] == ["*"]:
+            path = ROOT / "src" / f"{str(node.module).replace('.', '/')}.py"
+            tests += suite_in(path.read_text(encoding="utf-8"))
+    return tests
 
 
 def law_of(test: str) -> str | None:

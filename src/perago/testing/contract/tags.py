@@ -1,0 +1,120 @@
+"""Laws of perago.ports.tags."""
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
+from perago.ports.errors import (
+    BrokenActionsError,
+    ExistsError,
+    ReferenceMissingError,
+    TagExistsError,
+)
+from perago.ports.tags import TagRecord
+from perago.testing.contract.lakefs_world import MAIN, LakeFSWorld
+
+TAG = TagName("perago-settled-1a2b.3")
+UNKNOWN = CommitId("f" * 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A repository with two commits on main."""
+
+    world: LakeFSWorld
+    repository: RepositoryId
+    first: CommitId
+    second: CommitId
+
+    async def create(self, commit: CommitId, tag: TagName = TAG) -> None:
+        """Create a tag."""
+        await self.world.tags.create(self.repository, tag, commit)
+
+    async def read(self, tag: TagName = TAG) -> CommitId | None:
+        """Read a tag."""
+        return await self.world.tags.read(self.repository, tag)
+
+
+@pytest.fixture
+async def scene(lakefs_world: LakeFSWorld) -> Scene:
+    repository = await lakefs_world.create_repository()
+    first = await lakefs_world.commit_files(repository, MAIN, {"a": b"1"})
+    second = await lakefs_world.commit_files(repository, MAIN, {"a": b"2"})
+    return Scene(lakefs_world, repository, first, second)
+
+
+async def test_T1_create_puts_if_absent(scene: Scene) -> None:
+    await scene.create(scene.first)
+    assert await scene.read() == scene.first
+
+
+async def test_T2_create_refuses_existing(scene: Scene) -> None:
+    await scene.create(scene.first)
+    for commit in (scene.second, scene.first):
+        with pytest.raises(TagExistsError):
+            await scene.create(commit)
+    assert await scene.read() == scene.first
+
+
+async def test_T3_race_has_one_winner(scene: Scene) -> None:
+    commits = [scene.first, scene.second] * 4
+    answers = await asyncio.gather(
+        *(scene.create(commit) for commit in commits), return_exceptions=True
+    )
+    winners = [commit for commit, answer in zip(commits, answers, strict=True) if answer is None]
+    assert [type(answer) for answer in answers if answer is not None] == [TagExistsError] * 7
+    assert winners == [await scene.read()]
+
+
+async def test_T4_absent_tag_reads_as_none(scene: Scene) -> None:
+    assert await scene.read() is None
+
+
+async def test_T5_delete_is_idempotent(scene: Scene) -> None:
+    await scene.create(scene.first)
+    for _ in range(2):
+        await scene.world.tags.delete(scene.repository, TAG)
+    assert await scene.read() is None
+    await scene.create(scene.second)
+    assert await scene.read() == scene.second
+
+
+async def test_T6_list_is_paged_by_prefix(scene: Scene) -> None:
+    wanted = [TagRecord(TagName(f"run-{number}"), scene.first) for number in range(5)]
+    for name in (*(record.name for record in wanted), TagName("running"), TagName("rum")):
+        await scene.create(scene.first, name)
+    found: list[TagRecord] = []
+    more = True
+    while more:
+        after = found[-1].name if found else ""
+        page = await scene.world.tags.list_page(scene.repository, "run-", after, 2)
+        assert 0 < len(page.tags) <= 2
+        found.extend(page.tags)
+        more = page.more
+    assert found == wanted
+
+
+async def test_T7_unknown_commit(scene: Scene) -> None:
+    with pytest.raises(ReferenceMissingError):
+        await scene.create(UNKNOWN)
+    assert await scene.read() is None
+
+
+async def test_T8_broken_actions_block_creation(scene: Scene) -> None:
+    branch = BranchName("broken")
+    await scene.world.branches.create(scene.repository, branch, scene.first)
+    files = {"_lakefs_actions/README.md": b"not an action"}
+    broken = await scene.world.commit_unchecked(scene.repository, branch, files)
+    with pytest.raises(BrokenActionsError):
+        await scene.create(broken)
+    assert await scene.read() is None
+
+
+async def test_T9_tags_share_names_with_branches(scene: Scene) -> None:
+    branch = BranchName("branch")
+    await scene.world.branches.create(scene.repository, branch, scene.first)
+    with pytest.raises(ExistsError):
+        await scene.create(scene.second, TagName(branch))
+    assert await scene.world.tags.read(scene.repository, TagName(branch)) is None
