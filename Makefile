@@ -16,7 +16,7 @@ demo: .venv/.perago  ## Runs a workflow with a crash in the middle, in memory, a
 	@$(BIN)/perago demo
 
 unit: .venv/.gate  ## Runs the unit tests: seconds, no server, no Java, no network.
-	$(PYTEST) tests/unit -m "not (scale or simulation or soak or lakefs or conductor or spark)"
+	$(PYTEST) tests/unit examples -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 lint: .venv/.gate  ## Checks style, types, the architecture contracts, dependencies and dead code.
 	$(BIN)/ruff check

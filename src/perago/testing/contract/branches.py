@@ -24,7 +24,11 @@ from perago.testing.contract.branch_scene import (
     STAGING,
     UNKNOWN,
     Scene,
+)
+from perago.testing.contract.branch_scene import (
     fenced as fenced,
+)
+from perago.testing.contract.branch_scene import (
     scene as scene,
 )
 from perago.testing.contract.lakefs_world import MAIN

@@ -26,7 +26,11 @@ from perago.testing.contract.branch_scene import (
     REFUSING_FILE,
     STAGING,
     Scene,
+)
+from perago.testing.contract.branch_scene import (
     fenced as fenced,
+)
+from perago.testing.contract.branch_scene import (
     scene as scene,
 )
 from perago.testing.contract.lakefs_world import MAIN
