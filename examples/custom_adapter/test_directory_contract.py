@@ -9,7 +9,11 @@ from examples.custom_adapter.directory_lakefs import DirectoryStore, installatio
 
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
-from perago.ports.objects import DEFAULT_CONTENT_TYPE
+from perago.ports.branches import Branches
+from perago.ports.commits import Commits
+from perago.ports.objects import DEFAULT_CONTENT_TYPE, Objects
+from perago.ports.repositories import Repositories
+from perago.ports.tags import Tags
 from perago.testing.contract.branches import *  # noqa: F403 - every law of the port
 from perago.testing.contract.lakefs_world import LakeFSWorld
 from perago.testing.contract.merges import *  # noqa: F403 - as above
@@ -24,11 +28,30 @@ class DirectoryWorld(LakeFSWorld):
         self._builders: dict[RepositoryId, RepositoryBuilder] = {}
         self._numbers = count(1)
 
-    branches = property(lambda self: self._ports.branches)
-    commits = property(lambda self: self._ports.commits)
-    tags = property(lambda self: self._ports.tags)
-    objects = property(lambda self: self._ports.objects)
-    repositories = property(lambda self: self._ports.repositories)
+    @property
+    def branches(self) -> Branches:
+        """The branches under test."""
+        return self._ports.branches
+
+    @property
+    def commits(self) -> Commits:
+        """The commits under test."""
+        return self._ports.commits
+
+    @property
+    def tags(self) -> Tags:
+        """The tags under test."""
+        return self._ports.tags
+
+    @property
+    def objects(self) -> Objects:
+        """The objects under test."""
+        return self._ports.objects
+
+    @property
+    def repositories(self) -> Repositories:
+        """The repositories under test."""
+        return self._ports.repositories
 
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
         """Create one."""

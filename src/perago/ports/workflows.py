@@ -48,6 +48,11 @@ class Workflows(Protocol):
     W15 sub_workflow: a child's end is its task's end; a retry starts another child.
     W16 output_parameters: the workflow's output is what its definition names.
     W17 optional_task_may_fail: without retries left the workflow goes on.
+    W18 variables: what SET_VARIABLE sets is read as a variable of the workflow.
+    W19 terminate_task: TERMINATE ends the workflow with the status, reason and output it names;
+        open branches are cancelled.
+    W20 wait: WAIT lets pass when its duration is over, and not before.
+    W21 dynamic_fork: branches come from the input, each with its own; the join has all outputs.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:

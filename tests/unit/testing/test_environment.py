@@ -5,6 +5,7 @@ import logging
 from pathlib import Path
 from statistics import median
 from time import process_time
+from typing import cast
 
 import pytest
 from pydantic import BaseModel
@@ -19,6 +20,7 @@ from perago import (
     require_file,
     task,
 )
+from perago.ports.errors import RequestRefusedError
 from perago.testing import PeragoEnvironment, crash, sequence
 from perago.testing.definitions import definition_of, renamed
 
@@ -254,3 +256,37 @@ def test_ten_thousand_virtual_seconds_pass_in_less_than_fifty_milliseconds() -> 
         assert asyncio.run(ten_retries()) >= 10_000
         costs.append((process_time() - start) * 1000)
     assert min(costs) < LONG_WAIT_MILLISECONDS_MAX
+
+
+async def test_scripts_are_refused_with_a_way_out(perago_env: PeragoEnvironment) -> None:
+    inline: dict[str, object] = {"name": "i", "taskReferenceName": "i", "type": "INLINE"}
+    with pytest.raises(RequestRefusedError, match="found INLINE; run it on a real server"):
+        await perago_env.define({"name": "scripted", "version": 1, "tasks": [inline]})
+
+
+async def test_an_optional_task_may_fail(perago_env: PeragoEnvironment) -> None:
+    definition = sequence("optional", failing(1, terminal=True), double)
+    tasks = cast("list[dict[str, object]]", definition["tasks"])
+    tasks[0]["optional"] = True
+    await perago_env.register(failing(1, terminal=True), double)
+    run = await perago_env.start(definition, {"params": {"failing": {}, "double": {}}})
+    await perago_env.until_idle()
+    await perago_env.assert_completed(run)
+    assert await run.result("double") == {"amount": 2}
+
+
+async def test_a_wait_costs_virtual_time_only(perago_env: PeragoEnvironment) -> None:
+    wait: dict[str, object] = {"name": "w", "taskReferenceName": "w", "type": "WAIT"}
+    wait["inputParameters"] = {"duration": "1 hour 2 minutes"}
+    run = await perago_env.start({"name": "waiting", "version": 1, "tasks": [wait]})
+    await perago_env.until_idle()
+    await perago_env.assert_completed(run)
+    assert perago_env.seconds == pytest.approx(3720, abs=1)
+
+
+@pytest.mark.parametrize("duration", ["", "soon", "5 parsecs", "5"])
+async def test_a_wait_for_no_time_is_refused(perago_env: PeragoEnvironment, duration: str) -> None:
+    wait: dict[str, object] = {"name": "w", "taskReferenceName": "w", "type": "WAIT"}
+    wait["inputParameters"] = {"duration": duration}
+    with pytest.raises(RequestRefusedError, match="is no duration"):
+        await perago_env.start({"name": "waiting", "version": 1, "tasks": [wait]})
