@@ -23,6 +23,7 @@ from perago.app.worker.circuit_breaker import CircuitBreaker
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.executor_environment import executor_environment
 from perago.app.worker.gates import DiskGate, DiskSpace, ServiceGate
+from perago.app.worker.join_task import JOIN, JOIN_TASK, JoiningBody
 from perago.app.worker.polling import Gate, PolledType
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.thread_body import ThreadBody
@@ -65,7 +66,15 @@ def assemble(
     """Make every part; called in the worker's loop."""
     metrics, seen = Metrics(), SeenRepositories()
     bodies = _bodies(order, container, worker_id, secrets, metrics)
-    world = container.world(body=bodies)
+    # Attempts without a workspace never ask for lakeFS, which may not even be configured.
+    has_lakefs = any(task.has_workspace for task in order.tasks)
+    tasks = {task.name: task for task in order.tasks}
+    if has_lakefs:
+        body = JoiningBody(bodies, container.lakefs().commits)
+        world: World = container.world(body=body)
+        tasks.setdefault(JOIN, JOIN_TASK)
+    else:
+        world = container.world(body=bodies, lakefs=None)
     gates = _gates(order, world)
     upkeep = Upkeep(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
@@ -82,8 +91,8 @@ def assemble(
     parts = WorkerParts(
         world=world,
         bodies=bodies,
-        tasks={task.name: task for task in order.tasks},
-        types=[_polled(order, task, gates) for task in order.tasks],
+        tasks=tasks,
+        types=[_polled(order, task, gates) for task in tasks.values()],
         settings=_attempt_settings(order.settings, worker_id),
         listener=Listeners([AttemptLog(), AttemptMetrics(metrics), seen]),
         conductor_gate=gates.conductor,
@@ -125,7 +134,7 @@ def _gates(order: StartOrder, world: World) -> _Gates:
 
 def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledType:
     needed: list[Gate] = [gates.conductor]
-    if task.has_workspace and gates.lakefs is not None:
+    if gates.lakefs is not None and (task.has_workspace or task.name == JOIN):
         needed += [gates.lakefs, gates.disk]
     return PolledType(task.name, order.domain or domain_of(task.name, order.environment), needed)
 
