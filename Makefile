@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help demo unit lint check servers test soak mutate bench-start bench-publish bench-transfer bench-spark clean
+.PHONY: browser help demo unit lint check servers test soak mutate bench-start bench-publish bench-transfer bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test:  ## Runs the whole gate: check, and the contract and integration tests on 
 
 soak: servers  ## Runs the full form of the long tests: chaos, races, simulation.
 	$(PYTEST) -m soak
+
+browser: .venv/.gate  ## Opens the page of `perago dev` in headless Chromium (apt-get install chromium).
+	$(PYTEST) -m browser
 
 mutate: .venv/.gate  ## Changes the domain in small wrong ways; its tests must notice each of them.
 	$(BIN)/python -m tools.mutate $(MODULES)
