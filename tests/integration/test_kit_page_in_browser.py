@@ -38,7 +38,7 @@ def _document(output: str) -> dict[str, object]:
             faults=[crash(after="merge"), foreign_commit(after="complete", attempt=2)],
         )
         scenes.append(asyncio.run(run_world(request, policy)))
-    event = {"kind": "output", "text": output, "seconds": 0, "facts": {}}
+    event: dict[str, object] = {"kind": "output", "text": output, "seconds": 0}
     attempts = [{"reference": "hostile", "number": 1, "events": [event]}]
     if output:
         scenes.append({"title": output, "policy": "any", "story": {"attempts": attempts}})

@@ -13,6 +13,8 @@ import typer
 from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json
 from perago.testing.demo.narration import closing, narrate, opening
 from perago.testing.demo.scenes import SCENES, Played, play
+from perago.testing.dev.page_server import Shown
+from perago.testing.dev.serving import serve_until_interrupted
 from perago.testing.story_document import story_document
 
 
@@ -31,6 +33,7 @@ def demo(
     policy: Annotated[
         PolicyChoice, typer.Option(help="Show what this policy does with the same accidents.")
     ] = PolicyChoice.SETTLED,
+    open_page: Annotated[bool, typer.Option("--open", help="Show it on a page.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a workflow through a crash, a zombie and a foreign commit, and tell the story."""
@@ -45,6 +48,11 @@ def demo(
             _print(name, played)
     if as_json:
         say_json("demo/1", {"scenes": [_document(played) for played in told]})
+    if open_page:
+        scenes = [_document(played) for played in told]
+        serve_until_interrupted(
+            Shown({"title": "perago demo", "scenes": scenes}), 0, open_page=True
+        )
     if not all(played.as_expected for played in told if played.is_promised):
         raise typer.Exit(code=1)
 

@@ -8,7 +8,7 @@ from html import escape
 
 from perago.testing.json_values import as_list, as_object
 
-STEP, ROW, RADIUS, LEFT, TOP = 120, 56, 9, 30, 30
+STEP, ROW, RADIUS, LEFT, TOP = 120, 64, 9, 60, 30
 SHORT = 8
 Place = tuple[int, int]
 

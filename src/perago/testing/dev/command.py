@@ -8,8 +8,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import threading
-import webbrowser
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,11 +28,11 @@ from perago.app.command_line.run import read_params
 from perago.app.trial.file_tree import read_tree
 from perago.domain.authoring_errors import TaskInputError
 from perago.testing.dev.fault_text import parse_fault
-from perago.testing.dev.page_server import LOOPBACK, Shown, page_server
+from perago.testing.dev.page_server import Shown
+from perago.testing.dev.serving import serve_until_interrupted
 from perago.testing.dev.world import DevRequest, run_world
 from perago.testing.json_values import as_list, as_object
 
-LOOK_SECONDS = 0.5
 SETTLED, HEAD_PARENT = "settled", "head-parent"
 
 
@@ -119,26 +117,16 @@ def _serve(
     """Show the newest run until interrupted."""
     shown = Shown(_run_aside(arguments))
     _print(shown.document, as_json=False)
-    server = page_server(shown, port)
-    url = f"http://{LOOPBACK}:{server.server_port}/"
-    note(f"{url} (Ctrl-C ends)")
-    if open_page:
-        webbrowser.open(url)
-    serving = threading.Thread(target=server.serve_forever, daemon=True)
-    serving.start()
     stamps = _stamps(watched)
-    try:
-        while True:
-            serving.join(LOOK_SECONDS)
-            if reload and (now := _stamps(watched)) != stamps:
-                stamps = now
-                shown.update(_run_aside(arguments))
-                _print(shown.document, as_json=False)
-    except KeyboardInterrupt:
-        note("stopped")
-    finally:
-        server.shutdown()
-        server.server_close()
+
+    def look() -> None:
+        nonlocal stamps
+        if reload and (now := _stamps(watched)) != stamps:
+            stamps = now
+            shown.update(_run_aside(arguments))
+            _print(shown.document, as_json=False)
+
+    serve_until_interrupted(shown, port, look, open_page=open_page)
 
 
 def _run_aside(arguments: Sequence[str]) -> Mapping[str, object]:
