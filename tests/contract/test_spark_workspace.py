@@ -1,7 +1,6 @@
 """Laws of SparkWorkspace, on S3A paths of a real lakeFS and on local files."""
 
 from collections.abc import AsyncIterator
-from dataclasses import replace
 
 import pytest
 import pytest_asyncio

@@ -14,6 +14,7 @@ from perago.adapters.spark.configuration import DEFAULT_MASTER, SparkConfigurati
 from perago.adapters.spark.hadoop_options import repository_options, session_options
 from perago.adapters.spark.installation import read_facts
 from perago.adapters.spark.jars import PROTOCOL_JAR, found_jars
+from perago.adapters.spark.master import check_master
 from perago.adapters.spark.versions import check_versions
 from perago.domain.spark_errors import SparkSessionError
 from perago.ports.spark_workspace import SparkPlace
@@ -51,8 +52,6 @@ def _default_session(kind: Any) -> Any:  # noqa: ANN401 - pyspark stays inside t
 
 def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:  # noqa: ANN401
     """Start the session of this process; raises when the machine or the master cannot."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second
-
     jars = found_jars(configuration.cache)
     given = {
         name.rpartition("/")[2] for name in configuration.options.get("spark.jars", "").split(",")
@@ -65,9 +64,12 @@ def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:
         has_commit_protocol=PROTOCOL_JAR in names,
     )
     master = configuration.master or DEFAULT_MASTER
+    check_master(master)
     if master.startswith("local"):
         # Python workers of this machine must be this Python, or UDFs miss their modules.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second
+
     builder: Any = SparkSession.builder.master(master).appName("perago")
     for name, value in options.items():
         builder = builder.config(name, value)
