@@ -5,7 +5,7 @@ Imports nothing of Perago before a test asks for a fixture. Opens no socket unle
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -98,3 +98,14 @@ def perago_conductor(perago_memory: "MemoryGround") -> "ConductorInstallation":
 def perago_clock(perago_memory: "MemoryGround") -> "VirtualClock":
     """The virtual clock of perago_lakefs and perago_conductor."""
     return perago_memory.virtual_clock
+
+
+@pytest.fixture(scope="session")
+def perago_spark() -> Iterator[Any]:
+    """A local Spark session for the whole run, without a page; needs Java and perago[spark]."""
+    from perago.adapters.spark.configuration import SparkConfiguration  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.session import process_session  # noqa: PLC0415 - lazy
+
+    session = process_session(SparkConfiguration(), needs_s3a=False)
+    yield session
+    session.stop()
