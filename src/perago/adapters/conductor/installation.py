@@ -7,6 +7,7 @@ import asyncio
 
 from perago.adapters.conductor.client import SdkApiClient
 from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.lean_client import LeanApiClient
 from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
 from perago.adapters.conductor.task_queue import ConductorTaskQueue
 from perago.adapters.conductor.workflows import ConductorWorkflows
@@ -14,11 +15,21 @@ from perago.ports.installations import ConductorInstallation
 
 
 def open_conductor(settings: ConductorSettings) -> ConductorInstallation:
-    """The ports of one Conductor; nothing is asked of it yet."""
-    client = SdkApiClient(settings)
+    """The ports of one Conductor; nothing is asked of it yet.
+
+    Keys and proxies are the SDK's business; without them its client would only cost time.
+    """
+    client: SdkApiClient | LeanApiClient
+    if settings.auth_key is None and settings.proxy is None:
+        client = LeanApiClient(settings)
+    else:
+        client = SdkApiClient(settings)
 
     async def close() -> None:
-        await asyncio.to_thread(client.close)  # it waits for requests that have left
+        if isinstance(client, LeanApiClient):
+            await client.close()
+        else:
+            await asyncio.to_thread(client.close)  # it waits for requests that have left
 
     return ConductorInstallation(
         queue=ConductorTaskQueue(client),

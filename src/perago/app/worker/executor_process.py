@@ -229,7 +229,7 @@ def _die_with(parent: int) -> None:
 def _leave_with_parent(channel: Channel) -> None:
     """Where there is no such signal, the end of the connection says the same."""
     channel.wait_for_end()
-    os._exit(1)
+    os._exit(0)
 
 
 if __name__ == "__main__":

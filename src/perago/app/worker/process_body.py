@@ -213,11 +213,11 @@ class ProcessBody(TaskBody):
         """Start the next executor, at once when we ended this one, else after a pause."""
         if slot.executor is executor:
             slot.executor = None
-        facts = {"pid": executor.pid, "how": executor.death()}
-        self._observer.executor(slot.number, "executor ended", facts)
         self._changed()
         if self._closing.is_set():
             return
+        facts = {"pid": executor.pid, "how": executor.death()}
+        self._observer.executor(slot.number, "executor ended", facts)
         if slot.call is None and slot.ended is None and slot.crashes == 0:
             slot.crashes = 1  # it died while idle
         restart = asyncio.get_running_loop().create_task(self._restart(slot))
