@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: browser help demo unit lint check servers test soak mutate bench-start bench-publish bench-transfer bench-spark clean
+.PHONY: browser help demo unit lint check servers test soak mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench-start: .venv/.gate  ## Measures how long `perago --version` and `--help` t
 
 bench-publish: servers  ## Measures requests and time of one publication by policy, beside 0.6.1.
 	$(BIN)/python -m benchmarks.publish
+
+bench-worker: servers  ## Measures `perago start` on a full queue, beside 0.6.1.
+	$(BIN)/python -m benchmarks.worker
 
 bench-transfer: servers  ## Measures workspaces down and up beside other clients; QUICK=1 is short.
 	$(BIN)/python -m benchmarks.transfer $(if $(QUICK),--quick)
