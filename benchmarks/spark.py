@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -140,17 +141,17 @@ def _round(
     for rtt in (0, 20):
         _choose(session, _file("1"))
         local = f"file://{place}/local"
-        yield _row(rtt, "local disk", lambda path=local: _write(frame, path), server)
+        yield _row(rtt, "local disk", partial(_write, frame, local), server)
         for subject in SUBJECTS:
             _choose(session, subject.options)
             path = f"{targets[rtt, subject.tuned]}{subject.name.replace(' ', '-')}"
-            row = _row(rtt, subject.name, lambda path=path: _write(frame, path), server)
+            row = _row(rtt, subject.name, partial(_write, frame, path), server)
             assert session.read.parquet(path).count() == ROWS, subject.name
             print(
                 f"  {rtt:>2} ms  {subject.name:<36} {row.seconds:6.2f} s {row.requests}", flush=True
             )
             yield row
-        yield _row(rtt, "local disk", lambda path=local: _write(frame, path), server)
+        yield _row(rtt, "local disk", partial(_write, frame, local), server)
 
 
 def _row(rtt: int, subject: str, write: Callable[[], None], server: LakefsServer) -> Row:

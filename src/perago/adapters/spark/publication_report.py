@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from perago.adapters.spark.configuration import SparkConfiguration
@@ -58,7 +59,7 @@ def report_publications(
         return ReportedPublications((), len(history))
     slices = session.sparkContext.defaultParallelism
     staged = session.sparkContext.parallelize(rows, slices).mapPartitions(
-        lambda part: _with_stager(open_lakefs, target, part)
+        partial(_with_stager, open_lakefs, target)
     )
     table = session.createDataFrame(staged, f"{SCHEMA}, adopted boolean")
     return ReportedPublications(_counted(table), len(history))

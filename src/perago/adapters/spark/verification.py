@@ -8,6 +8,7 @@ import hashlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def verify_objects(
     cores = session.sparkContext.defaultParallelism
     ranges = asyncio.run(_cut(open_lakefs, target, cores * RANGES_PER_CORE))
     rows = session.sparkContext.parallelize(ranges, len(ranges)).flatMap(
-        lambda part: _check_range(open_lakefs, target, part)
+        partial(_check_range, open_lakefs, target)
     )
     session.createDataFrame(rows, SCHEMA).write.mode("overwrite").parquet(report)
     return _summary(session, report)

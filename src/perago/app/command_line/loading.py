@@ -89,7 +89,12 @@ def _import_failure(target: str, error: Exception) -> TaskDefinitionError:
 def _own_frames(error: Exception) -> list[traceback.FrameSummary]:
     """Frames of the author's code: not ours, not of the import system."""
     frames = traceback.extract_tb(error.__traceback__)
-    return [frame for frame in frames if not _is_machinery(frame.filename)]
+    return [
+        # Without columns: from 3.13 on they would be marked below each line.
+        traceback.FrameSummary(frame.filename, frame.lineno, frame.name, line=frame.line)
+        for frame in frames
+        if not _is_machinery(frame.filename)
+    ]
 
 
 def _is_machinery(filename: str) -> bool:
