@@ -31,8 +31,12 @@ def work(workspace: SparkWorkspace, params: Params) -> Result:
     handle = workspace.spark._jvm.java.lang.ProcessHandle  # noqa: SLF001 - no other way to its pid
     Path(params.tell).write_text(str(handle.current().pid()))
     if params.hang:
+
+        def sleep(seconds: float) -> None:
+            time.sleep(seconds)  # noqa: TID251 - a body of a team has no Clock
+
         sleeper = workspace.spark.sparkContext.parallelize([HANG_SECONDS])
-        sleeper.map(lambda seconds: time.sleep(seconds)).count()  # noqa: PLW0108, TID251
+        sleeper.map(sleep).count()
     workspace.write(workspace.spark.range(5), "numbers")
     written = workspace.spark.read.parquet(workspace.output("numbers"))
     return Result(rows=written.count())

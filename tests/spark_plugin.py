@@ -13,7 +13,7 @@ import pytest
 
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.jars import fetch_jars
-from perago.adapters.spark.session import start_session
+from perago.adapters.spark.session import start_session, stop_session
 
 LOCAL = "local[2,3]"  # two threads; a task may fail twice
 CLUSTER = "local-cluster[2,1,1024]"
@@ -60,6 +60,7 @@ def spark_session(request: pytest.FixtureRequest, spark_events: Path) -> Generat
     """The session that bodies find in this process."""
     fetch_jars()
     options = {**OPTIONS, "spark.eventLog.dir": spark_events.as_uri()}
+    stop_session()  # another fixture's would be taken, whatever its master
     configuration = SparkConfiguration(master=request.param, options=options)
     session = start_session(configuration, needs_s3a=True)
     yield session

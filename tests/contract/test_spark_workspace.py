@@ -1,6 +1,7 @@
 """Laws of SparkWorkspace, on S3A paths of a real lakeFS and on local files."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -54,6 +55,9 @@ def test_X3_overwriting_replaces_the_table(world: SparkWorld) -> None:
         workspace.write(empty, "orders")
         assert numbers(workspace, workspace.output("orders")) == []
         assert workspace.read.json("orders").count() == 3
+    with SparkWorld(replace(world.place, prefix="/")).open() as whole:
+        whole.write(whole.spark.range(3), "lake")
+        assert numbers(whole, whole.output("lake")) == [0, 1, 2]
 
 
 def test_X4_partitions_are_directories(world: SparkWorld) -> None:

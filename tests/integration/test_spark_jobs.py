@@ -1,15 +1,16 @@
 """Jobs over commits, by their command: damage is found and named, publications are counted."""
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from click.testing import CliRunner
 from pydantic import BaseModel
 from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
@@ -56,9 +57,16 @@ async def own(monkeypatch: pytest.MonkeyPatch, spark_session: object) -> AsyncIt
 
 async def told(*arguments: str) -> tuple[int, dict[str, Any]]:
     """Run a command beside the loop of the test and read its JSON."""
-    ran = await asyncio.to_thread(CliRunner().invoke, program(), [*arguments, "--json"])
-    assert ran.stdout, (ran.output, ran.exception)
-    return ran.exit_code, json.loads(ran.stdout)
+    out = io.StringIO()
+    code = await asyncio.to_thread(run_program, [*arguments, "--json"], out)
+    return code, json.loads(out.getvalue())
+
+
+def run_program(arguments: list[str], out: io.StringIO) -> int:
+    """Run the command line as a shell does; its exit code."""
+    with redirect_stdout(out):
+        answer: object = program().main(arguments, standalone_mode=False)
+    return answer if isinstance(answer, int) else 0
 
 
 async def test_damage_is_found_and_named(own: OwnLakeFS, tmp_path: Path) -> None:

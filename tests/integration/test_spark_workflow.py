@@ -163,14 +163,14 @@ def check_tables(session: FromSpark, root: str, rows: int) -> None:
     expected = [
         (number, number * 31 % CUSTOMERS, number * 7919 % 1000) for number in range(0, rows, SAMPLE)
     ]
-    assert sorted(map(tuple, sample)) == expected
+    assert sorted((row[0], row[1], row[2]) for row in sample) == expected
     amounts, counts = Counter[int](), Counter[int]()
     for number in range(rows):
         customer = number * 31 % CUSTOMERS
         amounts[customer] += number * 7919 % 1000
         counts[customer] += 1
     totals = session.read.parquet(f"{root}/totals").select("customer", "sum_amount", "count_id")
-    assert sorted(map(tuple, totals.collect())) == [
+    assert sorted((row[0], row[1], row[2]) for row in totals.collect()) == [
         (customer, amounts[customer], counts[customer]) for customer in sorted(counts)
     ]
 

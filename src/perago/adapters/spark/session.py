@@ -81,6 +81,13 @@ def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:
     return session
 
 
+def stop_session() -> None:
+    """Stop the session of this process, if there is one."""
+    session = _active_session()
+    if session is not None:
+        session.stop()
+
+
 def _set_keys(session: Any, options: dict[str, str]) -> None:  # noqa: ANN401
     """Into Hadoop's configuration, which travels with jobs; over Connect, into the session's."""
     context = getattr(session, "_jsc", None)
