@@ -1,0 +1,79 @@
+"""A crash at any call leaves only litter that a pass finds, and no pass disturbs what runs."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+
+from perago.adapters.memory.planned_faults import ANY, CrashAfter
+from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import RepositoryId
+from perago.domain.retention import RetentionTimes
+
+NOW = timedelta(0)
+AT_ONCE = RetentionTimes(NOW, NOW, NOW, NOW, NOW)
+pytestmark = pytest.mark.scale
+POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
+
+
+async def collect(world: FaultWorld, *, dry_run: bool = False) -> list[Judged]:
+    """One pass over the world's repository, by a worker of its own."""
+    ports = world.worker().world
+    tools = GcTools(
+        ports.lakefs.branches, ports.lakefs.commits, ports.lakefs.tags, ports.queue, ports.clock
+    )
+    repository = RepositoryId(str(world.workspace()["repository"]))
+    one_pass = RemotePass(tools, repository, AT_ONCE, dry_run)
+    return await world.drive(one_pass.run())
+
+
+def litter(world: FaultWorld) -> list[str]:
+    """Every branch and tag of ours."""
+    names = [*world.repository.branch_names(), *world.repository.tags()]
+    return [name for name in names if name.startswith("perago-")]
+
+
+async def calls_of_a_healthy_attempt(world: FaultWorld) -> int:
+    await world.start()
+    await world.attempt(world.worker())
+    return world.workers[0].calls[ANY]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_death_after_any_call_leaves_only_what_a_pass_finds(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    littered = 0
+    for nth in range(1, await calls_of_a_healthy_attempt(FaultWorld(tmp_path / "h", policy)) + 1):
+        world = FaultWorld(tmp_path / str(nth), policy)
+        await world.start()
+        await world.attempt(world.worker([CrashAfter(ANY, nth)]))
+        await world.finish()
+        littered += bool(litter(world))
+        before = litter(world)
+        shown = await collect(world, dry_run=True)
+        assert litter(world) == before, "a dry run removes nothing"
+        removed = await collect(world)
+        assert [each.error for each in removed if each.error] == []
+        assert litter(world) == [], f"death after call {nth}"
+        assert {each.name for each in shown} <= {each.name for each in removed} | set(before)
+        await assert_accepted(world, publications_max=2)
+    assert littered > 0
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_pass_between_a_death_and_its_retry_disturbs_nothing(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    for nth in range(1, await calls_of_a_healthy_attempt(FaultWorld(tmp_path / "h", policy)) + 1):
+        world = FaultWorld(tmp_path / str(nth), policy)
+        await world.start()
+        await world.attempt(world.worker([CrashAfter(ANY, nth)]))
+        await collect(world)
+        runs = world.runs
+        decided = any(name.startswith("perago-settled-") for name in litter(world))
+        await world.finish()
+        await assert_accepted(world, publications_max=2)
+        assert world.runs == runs or not decided, "a decision outlives a pass while its task runs"
