@@ -17,8 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from perago.adapters.conductor.client import SdkApiClient
 from perago.adapters.conductor.connection_settings import ConductorSettings
-from perago.adapters.conductor.installation import open_conductor
+from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
+from perago.adapters.conductor.task_queue import ConductorTaskQueue
+from perago.adapters.conductor.workflows import ConductorWorkflows
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.clock import SystemClock
@@ -91,8 +94,14 @@ class RealGround(Ground):
                 secret_access_key=servers.secret_access_key,
             )
         )
-        self.conductor: ConductorInstallation = open_conductor(
+        # The client with threads: a fixture closes it when the test's event loop is gone.
+        self._client = SdkApiClient(
             ConductorSettings(servers.conductor_url, request_timeout_seconds=40.0)
+        )
+        self.conductor: ConductorInstallation = ConductorInstallation(
+            queue=ConductorTaskQueue(self._client),
+            definitions=ConductorTaskDefinitions(self._client),
+            workflows=ConductorWorkflows(self._client),
         )
 
     def identities(self, number: int) -> SystemIdentities:
@@ -224,7 +233,7 @@ class RealGround(Ground):
 
     async def _close(self) -> None:
         await self.lakefs.close()
-        await self.conductor.close()
+        await asyncio.to_thread(self._client.close)
 
     def _post(self, path: str, body: Mapping[str, object]) -> None:
         keys = f"{self._servers.access_key_id}:{self._servers.secret_access_key}"
