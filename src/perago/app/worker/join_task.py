@@ -42,7 +42,8 @@ class JoinResult(BaseModel):
 )
 def join(params: JoinParams) -> JoinResult:
     """Never called: the parent answers."""
-    raise NotImplementedError(params)
+    text = f"the parent process answers {JOIN}, not a body: {params}"
+    raise AssertionError(text)
 
 
 JOIN_TASK = task_of(join)
