@@ -1,5 +1,6 @@
 """Serves a page until it is interrupted, looking now and then whether there is something new."""
 
+import signal
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -18,6 +19,9 @@ def serve_until_interrupted(
     shown: Shown, port: int, look: Callable[[], None] = nothing_new, *, open_page: bool
 ) -> None:
     """Serve on loopback; `look` may put something else on the page."""
+    # Both are set: who is started in the background of a script inherits an ignored Ctrl-C.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
     server = page_server(shown, port)
     url = f"http://{LOOPBACK}:{server.server_port}/"
     note(f"{url} (Ctrl-C ends)")
