@@ -62,13 +62,16 @@ def page(project: Path) -> Iterator[str]:
     with subprocess.Popen(
         command, cwd=project, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
     ) as process:
-        assert process.stderr is not None
-        line = process.stderr.readline().decode()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", line)
-        assert found, line
-        yield found[0]
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        try:
+            assert process.stderr is not None
+            line = process.stderr.readline().decode()
+            found = re.search(r"http://127\.0\.0\.1:\d+/", line)
+            assert found, line
+            yield found[0]
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
 
 
 def _get(url: str, host: str | None = None, method: str = "GET") -> tuple[int, str]:
