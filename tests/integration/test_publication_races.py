@@ -12,7 +12,7 @@ from tools.servers import LakefsServer
 
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.errors import PublishFenceError
+from perago.domain.errors import PublishFenceError, StaleAttemptError
 from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import CommitId, CommitRecord, RepositoryId
@@ -71,9 +71,11 @@ async def test_settled_publishes_once_a_round(
                 assert isinstance(place, dict)
                 assert place["ref"] == published.commit
             else:
-                assert isinstance(report.error, PublishFenceError), report.error
+                # Refused by the target, or the attempt it shares was completed by a faster one.
+                refused = PublishFenceError if workflows > 1 else StaleAttemptError
+                assert isinstance(report.error, refused), report.error
         answered = sum(report.error is None for report in reports)
-        assert answered == (PUBLISHERS if workflows == 1 else 1)
+        assert answered == 1 or (workflows == 1 and answered > 1)
         head = published.commit
 
 
