@@ -1,21 +1,16 @@
 """Every remote call of an attempt on real lakeFS and real Conductor, struck in every way."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_world import MAIN
-from tests.contract.real_lakefs import RealLakeFS, connected
+from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.struck_ports import ProcessDied, Strike, StrikePlan, struck
-from tools.servers import ConductorServer, LakefsServer
 
-from perago.adapters.conductor.connection_settings import ConductorSettings
-from perago.adapters.conductor.installation import open_conductor
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
@@ -160,23 +155,6 @@ class Case:
         """Whether a decision tag is there."""
         page = await self.lakefs.tags.list_page(self.repository, "perago-settled-")
         return bool(page.tags)
-
-
-@pytest_asyncio.fixture
-async def conductor(conductor_server: ConductorServer) -> AsyncIterator[ConductorInstallation]:
-    """The real Conductor."""
-    installation = open_conductor(
-        ConductorSettings(url=conductor_server.api_url, request_timeout_seconds=60)
-    )
-    yield installation
-    await installation.close()
-
-
-@pytest_asyncio.fixture
-async def lakefs(lakefs_server: LakefsServer) -> AsyncIterator[RealLakeFS]:
-    """The real lakeFS with its set-up verbs."""
-    async with connected(lakefs_server) as world:
-        yield world
 
 
 @pytest.mark.parametrize("strike", list(Strike), ids=[str(strike) for strike in Strike])

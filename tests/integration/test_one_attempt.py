@@ -1,18 +1,13 @@
 """One attempt end to end on real lakeFS and real Conductor, and the next task reads its output."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_world import MAIN
-from tests.contract.real_lakefs import RealLakeFS, connected
-from tools.servers import ConductorServer, LakefsServer
+from tests.contract.real_lakefs import RealLakeFS
 
-from perago.adapters.conductor.connection_settings import ConductorSettings
-from perago.adapters.conductor.installation import open_conductor
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
@@ -50,23 +45,6 @@ def _declare(name: str) -> TaskDefinition:
 
     definition: TaskDefinition = vars(body)["__perago_task__"]
     return definition
-
-
-@pytest_asyncio.fixture
-async def conductor(conductor_server: ConductorServer) -> AsyncIterator[ConductorInstallation]:
-    """The real Conductor."""
-    installation = open_conductor(
-        ConductorSettings(url=conductor_server.api_url, request_timeout_seconds=60)
-    )
-    yield installation
-    await installation.close()
-
-
-@pytest_asyncio.fixture
-async def lakefs(lakefs_server: LakefsServer) -> AsyncIterator[RealLakeFS]:
-    """The real lakeFS with its set-up verbs."""
-    async with connected(lakefs_server) as world:
-        yield world
 
 
 @pytest.mark.parametrize("policy", list(PolicySetting), ids=list(PolicySetting))

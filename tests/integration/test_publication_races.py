@@ -1,14 +1,11 @@
 """Many publishers, one branch, a real lakeFS: how many win, and what the history says."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
-from tests.contract.real_lakefs import RealLakeFS, connected
+from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.racing_attempts import Race
-from tools.servers import LakefsServer
 
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
@@ -24,13 +21,6 @@ pytestmark = [pytest.mark.lakefs, pytest.mark.timeout(900)]
 ROUNDS = 50
 PUBLISHERS = 8
 PREFIX_ROUNDS = 20
-
-
-@pytest_asyncio.fixture
-async def lakefs(lakefs_server: LakefsServer) -> AsyncIterator[RealLakeFS]:
-    """The real lakeFS with its set-up verbs."""
-    async with connected(lakefs_server) as world:
-        yield world
 
 
 def _race(lakefs: RealLakeFS, root: Path, policy: PolicySetting) -> Race:
