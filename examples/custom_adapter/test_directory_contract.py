@@ -1,114 +1,18 @@
 """The adapter proves itself with the public contract suites: one fixture, then every law."""
 
-from collections.abc import Mapping
-from itertools import count
 from pathlib import Path
 
 import pytest
 from examples.custom_adapter.directory_lakefs import DirectoryStore, installation_in
 
-from perago.adapters.memory.repository_builder import RepositoryBuilder
-from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
-from perago.ports.branches import Branches
-from perago.ports.commits import Commits
-from perago.ports.objects import DEFAULT_CONTENT_TYPE, Objects
-from perago.ports.repositories import Repositories
-from perago.ports.tags import Tags
 from perago.testing.contract.branches import *  # noqa: F403 - every law of the port
 from perago.testing.contract.lakefs_world import LakeFSWorld
+from perago.testing.contract.memory_lakefs_world import MemoryLakeFSWorld
 from perago.testing.contract.merges import *  # noqa: F403 - as above
 
 
-class DirectoryWorld(LakeFSWorld):
-    """The ports under test, and set-up by the builder that knows no worker."""
-
-    def __init__(self, directory: Path) -> None:
-        self._store = DirectoryStore(directory)
-        self._ports = installation_in(self._store)
-        self._builders: dict[RepositoryId, RepositoryBuilder] = {}
-        self._numbers = count(1)
-
-    @property
-    def branches(self) -> Branches:
-        """The branches under test."""
-        return self._ports.branches
-
-    @property
-    def commits(self) -> Commits:
-        """The commits under test."""
-        return self._ports.commits
-
-    @property
-    def tags(self) -> Tags:
-        """The tags under test."""
-        return self._ports.tags
-
-    @property
-    def objects(self) -> Objects:
-        """The objects under test."""
-        return self._ports.objects
-
-    @property
-    def repositories(self) -> Repositories:
-        """The repositories under test."""
-        return self._ports.repositories
-
-    async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
-        """Create one."""
-        builder = RepositoryBuilder(self._store.lakefs, self.unique_name("repository"))
-        if read_only:
-            builder.make_read_only()
-        self._builders[builder.id] = builder
-        return builder.id
-
-    async def write(
-        self,
-        repository: RepositoryId,
-        branch: BranchName,
-        path: str,
-        content: bytes,
-        *,
-        content_type: str = DEFAULT_CONTENT_TYPE,
-        metadata: Mapping[str, str] = NO_METADATA,
-    ) -> None:
-        """Write one object."""
-        self._builders[repository].write(
-            path, content, branch, content_type=content_type, metadata=metadata
-        )
-
-    async def commit_files(
-        self,
-        repository: RepositoryId,
-        branch: BranchName,
-        files: Mapping[str, bytes | None],
-        *,
-        metadata: Mapping[str, str] = NO_METADATA,
-    ) -> CommitId:
-        """Write, delete and commit."""
-        return self._builders[repository].commit(files, branch, metadata=metadata)
-
-    async def commit_unchecked(
-        self, repository: RepositoryId, branch: BranchName, files: Mapping[str, bytes]
-    ) -> CommitId:
-        """Commit without hooks."""
-        return self._builders[repository].commit(files, branch, unchecked=True)
-
-    async def protect(self, repository: RepositoryId, pattern: str) -> None:
-        """Protect, in force at once."""
-        self._builders[repository].protect(pattern)
-
-    async def merge_keeping_both_parents(
-        self, repository: RepositoryId, source: str, target: BranchName
-    ) -> CommitId:
-        """Merge as a human does."""
-        return self._builders[repository].merge(source, target)
-
-    def unique_name(self, prefix: str) -> str:
-        """The prefix and a number."""
-        return f"{prefix}-{next(self._numbers)}"
-
-
 @pytest.fixture
-def lakefs_world(tmp_path: Path) -> DirectoryWorld:
-    """A lakeFS in a directory of its own."""
-    return DirectoryWorld(tmp_path)
+def lakefs_world(tmp_path: Path) -> LakeFSWorld:
+    """A lakeFS in a directory of its own; set-up by the kit's world, which asks no worker."""
+    store = DirectoryStore(tmp_path)
+    return MemoryLakeFSWorld(store.lakefs, installation_in(store))

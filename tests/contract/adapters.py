@@ -11,10 +11,10 @@ from typing import Generic, TypeAlias, TypeVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from tests.contract.conductor_world import ConductorWorld
 from tests.contract.lakefs_world import LakeFSWorld
-from tests.contract.memory_conductor import open_memory_conductor
-from tests.contract.memory_lakefs import open_memory_lakefs
+from tests.contract.memory_worlds import open_memory_conductor, open_memory_lakefs
+
+from perago.testing.contract.conductor_world import ConductorWorld
 
 World = TypeVar("World")
 Factory: TypeAlias = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[World]]

@@ -4,9 +4,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 from tests.contract.adapters import CONDUCTOR, LAKEFS, Factory, parameters
-from tests.contract.conductor_world import ConductorWorld
 from tests.contract.execution_key_scene import Application
 from tests.contract.lakefs_world import LakeFSWorld
+
+from perago.testing.contract.conductor_world import ConductorWorld
 
 
 @pytest.fixture(params=parameters(LAKEFS))

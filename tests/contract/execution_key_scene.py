@@ -2,16 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from tests.contract.conductor_scene import (
-    define_task,
-    define_workflow,
-    fail,
-    poll_one,
-    simple,
-    snapshot_of,
-)
-from tests.contract.conductor_world import ConductorWorld
-
 from perago.domain.attempt import AttemptRecord
 from perago.domain.attempt_fence import Current, compare_wide
 from perago.domain.logical_execution import (
@@ -31,6 +21,15 @@ from perago.domain.references import (
     TagName,
     WorkspaceReference,
 )
+from perago.testing.contract.conductor_scene import (
+    define_task,
+    define_workflow,
+    fail,
+    poll_one,
+    simple,
+    snapshot_of,
+)
+from perago.testing.contract.conductor_world import ConductorWorld
 
 INPUT = {"ref": "commit-a"}
 REF = {"ref": "${workflow.input.ref}"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.contract.adapters import Adapter, Factory
 from tests.contract.lakefs_world import LakeFSWorld
-from tests.contract.memory_lakefs import open_memory_lakefs
+from tests.contract.memory_worlds import open_memory_lakefs
 
 from perago.adapters.local.local_cache import open_local_cache
 from perago.adapters.local.port_transport import PortTransport

@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager
 from typing import final
 
 import pytest
-from tests.contract.conductor_world import ConductorWorld
 from tools.servers import ConductorServer
 
 from perago.adapters.conductor.client import SdkApiClient
@@ -19,6 +18,7 @@ from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
 from perago.adapters.conductor.task_queue import ConductorTaskQueue
 from perago.adapters.conductor.workflows import ConductorWorkflows
 from perago.domain.attempt import AttemptStatus
+from perago.testing.contract.conductor_world import ConductorWorld
 
 REQUEST_SECONDS = 40.0  # servers and builds share the machine
 JOIN_LOOKS_MAX = 40

@@ -4,14 +4,14 @@ One logical execution is all retries of one scheduled task on one input. A test 
 the application does: every attempt with a retry count leaves one before it looks for its key.
 """
 
-from tests.contract.conductor_scene import (
+from tests.contract.execution_key_scene import Application, start
+
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.conductor_scene import (
     fail,
     finish,
     reaches,
 )
-from tests.contract.execution_key_scene import Application, start
-
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
 
 
 async def test_an_automatic_retry_is_the_same_execution(application: Application) -> None:

@@ -1,13 +1,13 @@
 """The key rule of the specification, 7.1: what a rerun or a restart does to the key."""
 
-from tests.contract.conductor_scene import (
+from tests.contract.execution_key_scene import Application, retried_once, start
+
+from perago.domain.attempt_fence import Stale, compare_wide
+from perago.testing.contract.conductor_scene import (
     fail,
     finish,
     snapshot_of,
 )
-from tests.contract.execution_key_scene import Application, retried_once, start
-
-from perago.domain.attempt_fence import Stale, compare_wide
 
 
 async def test_a_rerun_from_the_first_attempt_is_another_execution(

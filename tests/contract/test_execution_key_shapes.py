@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping
 
-from tests.contract.conductor_scene import (
+from tests.contract.execution_key_scene import INPUT, REF, Application, OneTask
+
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt_fence import Stale, compare_wide
+from perago.testing.contract.conductor_scene import (
     define_task,
     define_workflow,
     fail,
@@ -13,11 +17,7 @@ from tests.contract.conductor_scene import (
     snapshot_of,
     system,
 )
-from tests.contract.conductor_world import ConductorWorld
-from tests.contract.execution_key_scene import INPUT, REF, Application, OneTask
-
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.attempt_fence import Stale, compare_wide
+from perago.testing.contract.conductor_world import ConductorWorld
 
 
 async def start_tasks(world: ConductorWorld, *tasks: Mapping[str, object]) -> str:

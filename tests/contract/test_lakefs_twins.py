@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.contract.lakefs_twins import Dice, Twin
-from tests.contract.memory_lakefs import MemoryLakeFSWorld
 from tests.contract.real_lakefs import connected
 from tools.servers import LakefsServer
+
+from perago.testing.contract.memory_lakefs_world import memory_lakefs_world
 
 STEPS = 150
 
@@ -20,7 +21,7 @@ STEPS = 150
 async def test_one_history_has_the_same_answers_in_memory_and_on_a_server(
     lakefs_server: LakefsServer, tmp_path: Path, seed: int
 ) -> None:
-    dice, memory = Dice(seed), MemoryLakeFSWorld()
+    dice, memory = Dice(seed), memory_lakefs_world()
     async with connected(lakefs_server) as server:
         fake = Twin(memory, await memory.create_repository(), tmp_path / "fake")
         real = Twin(server, await server.create_repository(), tmp_path / "real")

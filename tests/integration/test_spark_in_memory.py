@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.contract.memory_lakefs import open_memory_lakefs
+from tests.contract.memory_worlds import open_memory_lakefs
 from tests.spark_scene import SparkStage
 
 from perago.adapters.memory.clock import VirtualClock

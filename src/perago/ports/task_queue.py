@@ -38,7 +38,7 @@ class TerminalUpdate:
 class TaskQueue(Protocol):
     """The task queue of one Conductor installation.
 
-    Laws (tests/contract/test_task_queue*.py have one test for each, by name):
+    Laws (tests/contract/test_task_queue.py has one test for each, by name):
 
     Q1 poll_hands_out_once: a scheduled task is handed to one poll; its row is IN_PROGRESS with
        the poller's worker id, poll count 1 and a start time.

@@ -25,7 +25,7 @@ class WorkflowRecord:
 class Workflows(Protocol):
     """Workflows of one Conductor installation; definitions are Conductor's own JSON.
 
-    Laws (tests/contract/test_workflow*.py have one test for each, by name):
+    Laws (tests/contract/test_workflows.py has one test for each, by name):
 
     W1 sequence: tasks of a sequence are scheduled one after the other; the workflow completes
        with the last.

@@ -1,6 +1,7 @@
 """Laws of perago.ports.workflows: what is not a sequence."""
 
-from tests.contract.conductor_scene import (
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.conductor_scene import (
     define_task,
     define_workflow,
     fail,
@@ -12,9 +13,7 @@ from tests.contract.conductor_scene import (
     system,
     workflow_of,
 )
-from tests.contract.conductor_world import ConductorWorld
-
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.conductor_world import ConductorWorld
 
 LOOP_TWICE = "if ($.loop['iteration'] < 2) { true; } else { false; }"
 

@@ -1,67 +1,61 @@
-"""The in-memory lakeFS as the contract suites see it.
+"""A lakeFS whose state is in memory, as the contract suites see it.
 
-Set-up goes past the worker's handle. Must not know any law.
+Set-up goes past the ports under test: whatever stands before the memory is not asked. Must not
+know any law.
 """
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from itertools import count
 from typing import final
 
-import pytest
-from tests.contract.lakefs_world import LakeFSWorld
-
-from perago.adapters.memory.branches import MemoryBranches
-from perago.adapters.memory.commits import MemoryCommits
+from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.objects import MemoryObjects
-from perago.adapters.memory.repositories import MemoryRepositories
 from perago.adapters.memory.repository_builder import RepositoryBuilder
-from perago.adapters.memory.tags import MemoryTags
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
-from perago.ports.objects import DEFAULT_CONTENT_TYPE
+from perago.ports.branches import Branches
+from perago.ports.commits import Commits
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.objects import DEFAULT_CONTENT_TYPE, Objects
+from perago.ports.repositories import Repositories
+from perago.ports.tags import Tags
+from perago.testing.contract.lakefs_world import LakeFSWorld
 
 
 @final
 class MemoryLakeFSWorld(LakeFSWorld):
-    """The adapters under test over one installation, and set-up in the same memory."""
+    """Ports over one memory, and set-up in the same memory."""
 
-    def __init__(self) -> None:
-        handle = WorkerHandle()
-        self._lakefs = MemoryLakeFS()
+    def __init__(self, lakefs: MemoryLakeFS, ports: LakeFSInstallation) -> None:
+        self._lakefs = lakefs
+        self._ports = ports
         self._builders: dict[RepositoryId, RepositoryBuilder] = {}
         self._numbers = count(1)
-        self._branches = MemoryBranches(self._lakefs, handle)
-        self._commits = MemoryCommits(self._lakefs, handle)
-        self._tags = MemoryTags(self._lakefs, handle)
-        self._objects = MemoryObjects(self._lakefs, handle)
-        self._repositories = MemoryRepositories(self._lakefs, handle)
 
     @property
-    def branches(self) -> MemoryBranches:
+    def branches(self) -> Branches:
         """The branches under test."""
-        return self._branches
+        return self._ports.branches
 
     @property
-    def commits(self) -> MemoryCommits:
+    def commits(self) -> Commits:
         """The commits under test."""
-        return self._commits
+        return self._ports.commits
 
     @property
-    def tags(self) -> MemoryTags:
+    def tags(self) -> Tags:
         """The tags under test."""
-        return self._tags
+        return self._ports.tags
 
     @property
-    def objects(self) -> MemoryObjects:
+    def objects(self) -> Objects:
         """The objects under test."""
-        return self._objects
+        return self._ports.objects
 
     @property
-    def repositories(self) -> MemoryRepositories:
+    def repositories(self) -> Repositories:
         """The repositories under test."""
-        return self._repositories
+        return self._ports.repositories
 
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
         """Create one."""
@@ -118,7 +112,7 @@ class MemoryLakeFSWorld(LakeFSWorld):
         return f"{prefix}-{next(self._numbers)}"
 
 
-@asynccontextmanager
-async def open_memory_lakefs(_request: pytest.FixtureRequest) -> AsyncGenerator[MemoryLakeFSWorld]:
-    """Open an installation of its own."""
-    yield MemoryLakeFSWorld()
+def memory_lakefs_world() -> MemoryLakeFSWorld:
+    """The in-memory adapters over an installation of their own."""
+    lakefs = MemoryLakeFS()
+    return MemoryLakeFSWorld(lakefs, lakefs_installation(lakefs, WorkerHandle()))

@@ -1,7 +1,9 @@
 """Laws of perago.ports.workflows: the steps that the server runs itself."""
 
 import pytest
-from tests.contract.conductor_scene import (
+
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.conductor_scene import (
     define_task,
     define_workflow,
     finish,
@@ -12,9 +14,7 @@ from tests.contract.conductor_scene import (
     system,
     workflow_of,
 )
-from tests.contract.conductor_world import ConductorWorld
-
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.conductor_world import ConductorWorld
 
 WAIT_SECONDS = 2
 

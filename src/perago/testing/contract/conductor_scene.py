@@ -6,11 +6,10 @@ No move hides what a test is about: each is one request, or one request repeated
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tests.contract.conductor_world import ConductorWorld
-
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, WorkflowStatus
 from perago.ports.task_queue import PollRequest, TerminalUpdate
 from perago.ports.workflows import WorkflowRecord
+from perago.testing.contract.conductor_world import ConductorWorld
 
 OWNER = "perago@example.org"
 TIMEOUT_SECONDS = 40.0  # the first loop condition of a server starts a script engine

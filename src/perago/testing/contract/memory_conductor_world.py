@@ -1,11 +1,6 @@
-"""The in-memory Conductor as a world of the contract suites: every test has its own."""
+"""The in-memory Conductor as the contract suites see it: time passes when it is told to."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import final
-
-import pytest
-from tests.contract.conductor_world import ConductorWorld
 
 from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -15,6 +10,7 @@ from perago.adapters.memory.workflows import MemoryWorkflows
 from perago.ports.task_definitions import TaskDefinitions
 from perago.ports.task_queue import TaskQueue
 from perago.ports.workflows import Workflows
+from perago.testing.contract.conductor_world import ConductorWorld
 
 CLOCK_STEP_SECONDS = 0.001
 
@@ -59,10 +55,3 @@ class MemoryConductorWorld(ConductorWorld):
     async def let_pass(self, seconds: float) -> None:
         """Move the clock; nobody sleeps in these tests."""
         self._clock.advance(seconds)
-
-
-@asynccontextmanager
-async def open_memory_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[ConductorWorld]:
-    """A server of its own for each test; nothing is left behind."""
-    del request
-    yield MemoryConductorWorld()

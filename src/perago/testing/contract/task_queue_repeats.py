@@ -1,6 +1,7 @@
 """Laws of perago.ports.task_queue: what follows a failure, and what an operator repeats."""
 
-from tests.contract.conductor_scene import (
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.conductor_scene import (
     define_task,
     define_workflow,
     fail,
@@ -13,9 +14,7 @@ from tests.contract.conductor_scene import (
     start_one_task,
     workflow_of,
 )
-from tests.contract.conductor_world import ConductorWorld
-
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.testing.contract.conductor_world import ConductorWorld
 
 
 async def test_Q8_failed_is_retried(conductor_world: ConductorWorld) -> None:

@@ -1,0 +1,111 @@
+"""Laws of perago.ports.task_definitions."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from perago.ports.errors import RequestRefusedError
+from perago.testing.contract.conductor_scene import OWNER
+from perago.testing.contract.conductor_world import ConductorWorld
+
+EVERY_FIELD: Mapping[str, object] = {
+    "description": "counts rows",
+    "retryCount": 7,
+    "retryLogic": "EXPONENTIAL_BACKOFF",
+    "retryDelaySeconds": 5,
+    "maxRetryDelaySeconds": 40,
+    "backoffScaleFactor": 2,
+    "backoffJitterMs": 250,
+    "timeoutPolicy": "RETRY",
+    "timeoutSeconds": 120,
+    "responseTimeoutSeconds": 30,
+    "pollTimeoutSeconds": 900,
+    "concurrentExecLimit": 4,
+    "rateLimitPerFrequency": 10,
+    "rateLimitFrequencyInSeconds": 20,
+    "inputKeys": ["workspace", "params"],
+    "outputKeys": ["workspace", "result"],
+    "inputTemplate": {"params": {"limit": 3}},
+}
+DEFAULTS: Mapping[str, object] = {
+    "retryCount": 3,
+    "retryLogic": "FIXED",
+    "retryDelaySeconds": 60,
+    "timeoutPolicy": "TIME_OUT_WF",
+    "timeoutSeconds": 0,
+    "responseTimeoutSeconds": 3600,
+    "backoffScaleFactor": 1,
+    "maxRetryDelaySeconds": 0,
+    "backoffJitterMs": 0,
+    "rateLimitPerFrequency": 0,
+    "rateLimitFrequencyInSeconds": 1,
+    "inputKeys": [],
+    "outputKeys": [],
+    "inputTemplate": {},
+    "enforceSchema": False,
+}
+
+
+async def read(world: ConductorWorld, name: str) -> Mapping[str, object]:
+    definition = await world.definitions.read(name)
+    assert definition is not None
+    return definition
+
+
+def shown(definition: Mapping[str, object], fields: Mapping[str, object]) -> dict[str, object]:
+    return {field: definition.get(field) for field in fields}
+
+
+async def test_D1_put_then_read(conductor_world: ConductorWorld) -> None:
+    name = conductor_world.unique("task")
+    await conductor_world.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
+    definition = await read(conductor_world, name)
+    assert definition["name"] == name
+    assert shown(definition, EVERY_FIELD) == EVERY_FIELD
+
+
+async def test_D2_put_replaces(conductor_world: ConductorWorld) -> None:
+    name = conductor_world.unique("task")
+    await conductor_world.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
+    await conductor_world.definitions.put({"name": name, "ownerEmail": OWNER, "retryCount": 1})
+    definition = await read(conductor_world, name)
+    assert shown(definition, DEFAULTS) == {**DEFAULTS, "retryCount": 1}
+    assert definition.get("description") is None
+
+
+async def test_D3_absent_definition_is_none(conductor_world: ConductorWorld) -> None:
+    assert await conductor_world.definitions.read(conductor_world.unique("absent")) is None
+
+
+async def test_D4_defaults(conductor_world: ConductorWorld) -> None:
+    name = conductor_world.unique("task")
+    await conductor_world.definitions.put({"name": name, "ownerEmail": OWNER})
+    assert shown(await read(conductor_world, name), DEFAULTS) == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("response", "execution", "refused"),
+    [
+        (11, 10, True),
+        (10, 10, False),
+        (9, 10, False),
+        (3600, 0, False),
+        (0, 0, True),
+        (-1, 0, True),
+        (None, 10, True),
+    ],
+    ids=["above", "equal", "below", "none", "zero", "negative", "default above"],
+)
+async def test_D5_impossible_timeouts_are_refused(
+    conductor_world: ConductorWorld, response: int | None, execution: int, *, refused: bool
+) -> None:
+    name = conductor_world.unique("task")
+    given = {} if response is None else {"responseTimeoutSeconds": response}
+    definition = {"name": name, "ownerEmail": OWNER, "timeoutSeconds": execution, **given}
+    if refused:
+        with pytest.raises(RequestRefusedError):
+            await conductor_world.definitions.put(definition)
+        assert await conductor_world.definitions.read(name) is None
+    else:
+        await conductor_world.definitions.put(definition)
+        assert (await read(conductor_world, name))["timeoutSeconds"] == execution

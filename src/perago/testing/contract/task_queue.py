@@ -1,0 +1,218 @@
+"""Laws of perago.ports.task_queue: polling, reading, updating, heartbeats, logs."""
+
+import pytest
+
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus, WorkflowStatus
+from perago.ports.errors import MissingError, RequestRefusedError
+from perago.ports.task_queue import PollRequest, TerminalUpdate
+from perago.testing.contract.conductor_scene import (
+    define_task,
+    define_workflow,
+    fail,
+    finish,
+    poll_now,
+    poll_one,
+    row_of,
+    simple,
+    snapshot_of,
+    start_one_task,
+    workflow_of,
+)
+from perago.testing.contract.conductor_world import ConductorWorld
+
+NOBODY = AttemptSnapshot("", "no-such-task", "only", "none", AttemptStatus.IN_PROGRESS)
+
+
+async def test_Q1_poll_hands_out_once(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    (taken,) = await poll_now(conductor_world, task_type, "worker-7")
+    assert await poll_now(conductor_world, task_type, "worker-8") == ()
+    row = (await row_of(conductor_world, taken)).snapshot
+    assert row == taken.snapshot
+    assert (row.workflow_id, row.status) == (workflow_id, AttemptStatus.IN_PROGRESS)
+    assert (row.worker_id, row.poll_count) == ("worker-7", 1)
+    assert row.start_time >= row.scheduled_time > 0
+
+
+async def test_Q2_poll_of_nothing_is_empty(conductor_world: ConductorWorld) -> None:
+    known = await define_task(conductor_world)
+    assert await poll_now(conductor_world, known) == ()
+    assert await poll_now(conductor_world, conductor_world.unique("unknown")) == ()
+
+
+async def test_Q3_poll_respects_the_domain(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    name = await define_workflow(conductor_world, simple(task_type, "only"))
+    domain = conductor_world.unique("domain")
+    await conductor_world.workflows.start(name, {}, task_to_domain={task_type: domain})
+    assert await poll_now(conductor_world, task_type) == ()
+    assert len(await poll_now(conductor_world, task_type, domain=domain)) == 1
+    await conductor_world.workflows.start(name, {})
+    assert await poll_now(conductor_world, task_type, domain=domain) == ()
+    assert len(await poll_now(conductor_world, task_type)) == 1
+
+
+async def test_Q4_poll_gives_up_to_count(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    name = await define_workflow(conductor_world, simple(task_type, "only"))
+    started = {await conductor_world.workflows.start(name, {}) for _ in range(3)}
+    two = await conductor_world.queue.poll(PollRequest(task_type, "worker", count=2))
+    rest = await conductor_world.queue.poll(PollRequest(task_type, "worker", count=5))
+    assert (len(two), len(rest)) == (2, 1)
+    assert {taken.snapshot.workflow_id for taken in (*two, *rest)} == started
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.queue.poll(PollRequest(task_type, "worker", wait_ms=5001))
+
+
+async def test_Q5_read_attempt_is_fresh(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    assert (await row_of(conductor_world, taken)).snapshot.status is AttemptStatus.IN_PROGRESS
+    await finish(conductor_world, taken, output={"rows": 3})
+    row = await row_of(conductor_world, taken)
+    assert (row.snapshot.status, row.output_data) == (AttemptStatus.COMPLETED, {"rows": 3})
+    assert await conductor_world.queue.read_attempt(workflow_id, "no-such-task") is None
+
+
+async def test_Q6_read_workflow_has_every_row(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    first = await poll_one(conductor_world, task_type, workflow_id)
+    await fail(conductor_world, first)
+    second = await poll_one(conductor_world, task_type, workflow_id)
+    workflow = await snapshot_of(conductor_world, workflow_id)
+    assert workflow.status is WorkflowStatus.RUNNING
+    assert [row.task_id for row in workflow.tasks] == [
+        first.snapshot.task_id,
+        second.snapshot.task_id,
+    ]
+    assert workflow.tasks[1] == second.snapshot
+    assert await conductor_world.queue.read_workflow("no-such-workflow") is None
+
+
+async def test_Q7_complete_is_recorded(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    name = await define_workflow(
+        conductor_world,
+        simple(task_type, "first"),
+        simple(task_type, "second", {"table": "${first.output.table}"}),
+    )
+    workflow_id = await conductor_world.workflows.start(name, {})
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    output = {"table": {"rows": 3, "names": ["a", "b"], "empty": None}}
+    await finish(conductor_world, taken, output=output)
+    row = await row_of(conductor_world, taken)
+    assert (row.snapshot.status, row.output_data) == (AttemptStatus.COMPLETED, output)
+    behind = await poll_one(conductor_world, task_type, workflow_id)
+    assert behind.snapshot.reference_name == "second"
+    assert behind.input_data == output
+
+
+@pytest.mark.parametrize("status", [AttemptStatus.FAILED, AttemptStatus.COMPLETED])
+async def test_Q10_stale_update_is_accepted_and_ignored(
+    conductor_world: ConductorWorld, status: AttemptStatus
+) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    first = await poll_one(conductor_world, task_type, workflow_id)
+    await fail(conductor_world, first, "superseded")
+    second = await poll_one(conductor_world, task_type, workflow_id)
+    before = await row_of(conductor_world, first)
+    await finish(conductor_world, first, status, {"late": True}, "late")
+    assert await row_of(conductor_world, first) == before
+    await finish(conductor_world, second, output={"in": "time"})
+    await finish(conductor_world, second, status, {"late": True}, "late")
+    row = await row_of(conductor_world, second)
+    assert (row.snapshot.status, row.output_data) == (AttemptStatus.COMPLETED, {"in": "time"})
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert workflow.status is WorkflowStatus.COMPLETED
+    assert len(workflow.attempts) == 2
+
+
+async def test_Q11_update_of_unknown_task(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    for known in (workflow_id, "no-such-workflow"):
+        attempt = AttemptSnapshot(known, NOBODY.task_id, "only", task_type, NOBODY.status)
+        update = TerminalUpdate(attempt, "worker", AttemptStatus.COMPLETED)
+        with pytest.raises(MissingError):
+            await conductor_world.queue.complete(update, timeout_seconds=10)
+    assert await row_of(conductor_world, taken) == taken
+
+
+async def test_Q12_extend_lease_moves_nothing_else(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    for sender in ("worker", "a stranger"):
+        await conductor_world.queue.extend_lease(taken.snapshot, sender)
+    assert await row_of(conductor_world, taken) == taken
+
+
+async def test_Q13_extend_lease_of_a_finished_task_is_ignored(
+    conductor_world: ConductorWorld,
+) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    await finish(conductor_world, taken, output={"rows": 3})
+    before = await row_of(conductor_world, taken)
+    await conductor_world.queue.extend_lease(taken.snapshot, "worker")
+    assert await row_of(conductor_world, taken) == before
+
+
+async def test_Q14_lost_lease_is_retried(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(
+        conductor_world, responseTimeoutSeconds=1, timeoutPolicy="ALERT_ONLY"
+    )
+    first = await poll_one(conductor_world, task_type, workflow_id)
+    await conductor_world.let_pass(1.2)
+    await conductor_world.nudge(workflow_id)
+    row = await row_of(conductor_world, first)
+    assert (row.snapshot.status, row.snapshot.retried) == (AttemptStatus.TIMED_OUT, True)
+    assert (row.reason or "").startswith(
+        f"responseTimeout: 1 exceeded for the taskId: {first.snapshot.task_id}"
+    )
+    second = await poll_one(conductor_world, task_type, workflow_id)
+    assert second.snapshot.retried_task_id == first.snapshot.task_id
+
+
+async def test_Q15_kept_lease_lives(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world, responseTimeoutSeconds=2)
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    for _ in range(4):
+        await conductor_world.let_pass(0.7)
+        await conductor_world.queue.extend_lease(taken.snapshot, "worker")
+    await conductor_world.nudge(workflow_id)
+    assert await row_of(conductor_world, taken) == taken
+
+
+async def test_Q16_terminated_workflow_cancels(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    await conductor_world.workflows.terminate(workflow_id, "by hand")
+    before = await row_of(conductor_world, taken)
+    assert before.snapshot.status is AttemptStatus.CANCELED
+    await finish(conductor_world, taken, output={"late": True})
+    assert await row_of(conductor_world, taken) == before
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "by hand")
+
+
+async def test_Q23_task_log_is_kept(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    task_id = taken.snapshot.task_id
+    assert await conductor_world.queue.read_log(task_id) == ()
+    for line in ("published c1", 'with "quotes" and ünïcode'):
+        await conductor_world.queue.log(task_id, line)
+    assert set(await conductor_world.queue.read_log(task_id)) == {
+        "published c1",
+        'with "quotes" and ünïcode',
+    }
+
+
+async def test_Q24_retry_delay_is_kept(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world, retryDelaySeconds=2)
+    await fail(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
+    assert await poll_now(conductor_world, task_type) == ()
+    await conductor_world.let_pass(0.5)
+    assert await poll_now(conductor_world, task_type) == ()
+    await conductor_world.let_pass(2)
+    assert (await poll_one(conductor_world, task_type, workflow_id)).snapshot.retry_count == 1

@@ -1,0 +1,230 @@
+"""Laws of perago.ports.workflows."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.ports.errors import MissingError, RequestRefusedError
+from perago.testing.contract.conductor_scene import (
+    define_task,
+    define_workflow,
+    fail,
+    finish,
+    poll_now,
+    poll_one,
+    reaches,
+    simple,
+    start_one_task,
+    workflow_of,
+)
+from perago.testing.contract.conductor_world import ConductorWorld
+
+WORKFLOW_INPUT: Mapping[str, object] = {
+    "text": "hello",
+    "number": 3,
+    "fraction": 1.5,
+    "yes": True,
+    "nothing": None,
+    "table": {"rows": [1, {"name": "second"}], "empty": None},
+    "expression": "${workflow.input.text}",
+}
+# Template -> what the task finds in its input.
+EXPRESSIONS: Mapping[str, tuple[object, object]] = {
+    "a text": ("${workflow.input.text}", "hello"),
+    "a number keeps its type": ("${workflow.input.number}", 3),
+    "a boolean keeps its type": ("${workflow.input.yes}", True),
+    "an object keeps its type": ("${workflow.input.table}", WORKFLOW_INPUT["table"]),
+    "the whole input": ("${workflow.input}", WORKFLOW_INPUT),
+    "an element of a list": ("${workflow.input.table.rows[1].name}", "second"),
+    "the last element": ("${workflow.input.table.rows[-1]}", {"name": "second"}),
+    "a key in brackets": ("${workflow.input['text']}", "hello"),
+    "inside a text": ("<${workflow.input.text}>", "<hello>"),
+    "two in a text": ("${workflow.input.number}${workflow.input.text}", "3hello"),
+    "an object in a text": (
+        "${workflow.input.table}",
+        {"rows": [1, {"name": "second"}], "empty": None},
+    ),
+    "an object written into a text": (
+        "= ${workflow.input.table}",
+        "= {rows=[1, {name=second}], empty=null}",
+    ),
+    "other types written into a text": (
+        "${workflow.input.yes} ${workflow.input.fraction} ${workflow.input.nothing}",
+        "true 1.5 null",
+    ),
+    "null": ("${workflow.input.nothing}", None),
+    "missing": ("${workflow.input.absent}", None),
+    "missing below a text": ("${workflow.input.text.deeper}", None),
+    "missing below missing": ("${workflow.input.absent.deeper}", None),
+    "beyond the list": ("${workflow.input.table.rows[9]}", None),
+    "missing inside a text": ("<${workflow.input.absent}>", "<null>"),
+    "escaped": ("$${workflow.input.text}", "${workflow.input.text}"),
+    "a value is not resolved again": ("${workflow.input.expression}", "${workflow.input.text}"),
+    "nested in lists and objects": (
+        {"deep": ["${workflow.input.number}", {"er": "${workflow.input.text}"}]},
+        {"deep": [3, {"er": "hello"}]},
+    ),
+    "no expression": ({"plain": [1, "two", None]}, {"plain": [1, "two", None]}),
+}
+
+
+async def two_tasks(world: ConductorWorld) -> tuple[str, str]:
+    """Start a workflow of two tasks; its id and their type."""
+    task_type = await define_task(world)
+    tasks = simple(task_type, "first"), simple(task_type, "second")
+    return await world.workflows.start(await define_workflow(world, *tasks), {}), task_type
+
+
+async def test_W1_sequence(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await two_tasks(conductor_world)
+    for name in ("first", "second"):
+        (taken,) = await poll_now(conductor_world, task_type)
+        assert taken.snapshot.reference_name == name
+        assert await poll_now(conductor_world, task_type) == ()
+        await finish(conductor_world, taken, output={"done": name})
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert workflow.status is WorkflowStatus.COMPLETED
+    assert workflow.output_data == {"done": "second"}
+    assert [row.snapshot.seq for row in workflow.attempts] == [1, 2]
+
+
+async def test_W2_start_of_unknown_definition(conductor_world: ConductorWorld) -> None:
+    with pytest.raises(MissingError):
+        await conductor_world.workflows.start(conductor_world.unique("unknown"), {})
+    known = await define_workflow(conductor_world, simple("any", "only"))
+    with pytest.raises(MissingError):
+        await conductor_world.workflows.start(known, {}, version=2)
+
+
+async def test_W3_input_expressions(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    templates = {name: template for name, (template, _) in EXPRESSIONS.items()}
+    name = await define_workflow(
+        conductor_world,
+        simple(task_type, "first", templates),
+        simple(
+            task_type,
+            "second",
+            {
+                "output": "${first.output}",
+                "part": "${first.output.table[0]}",
+                "input": "${first.input.missing}",
+                "text": "${first.input['a text']}",
+                "status": "${first.status}",
+                "task": "${first.taskId}",
+                "workflow": "${workflow.workflowId}",
+            },
+        ),
+    )
+    workflow_id = await conductor_world.workflows.start(name, WORKFLOW_INPUT)
+    first = await poll_one(conductor_world, task_type, workflow_id)
+    assert first.input_data == {name: found for name, (_, found) in EXPRESSIONS.items()}
+    await finish(conductor_world, first, output={"table": [{"rows": 3}]})
+    second = await poll_one(conductor_world, task_type, workflow_id)
+    assert second.input_data == {
+        "output": {"table": [{"rows": 3}]},
+        "part": {"rows": 3},
+        "input": None,
+        "text": "hello",
+        "status": "COMPLETED",
+        "task": first.snapshot.task_id,
+        "workflow": workflow_id,
+    }
+
+
+async def test_W4_missing_output_is_null(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world, retryCount=0)
+    name = await define_workflow(
+        conductor_world,
+        simple(task_type, "first", optional=True),
+        simple(task_type, "second", {"workspace": "${first.output.workspace}", "n": 1}),
+    )
+    workflow_id = await conductor_world.workflows.start(name, {})
+    await fail(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
+    second = await poll_one(conductor_world, task_type, workflow_id)
+    assert second.input_data == {"workspace": None, "n": 1}
+    first = (await workflow_of(conductor_world, workflow_id)).attempts[0].snapshot
+    assert first.status is AttemptStatus.COMPLETED_WITH_ERRORS
+
+
+async def test_W5_pause_holds_the_next_task(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await two_tasks(conductor_world)
+    await conductor_world.workflows.pause(workflow_id)
+    # What was scheduled before the pause is handed out all the same.
+    (first,) = await poll_now(conductor_world, task_type)
+    await finish(conductor_world, first)
+    await conductor_world.nudge(workflow_id)
+    assert await poll_now(conductor_world, task_type) == ()
+    paused = await workflow_of(conductor_world, workflow_id)
+    assert (paused.status, len(paused.attempts)) == (WorkflowStatus.PAUSED, 1)
+    await conductor_world.workflows.resume(workflow_id)
+    second = await poll_one(conductor_world, task_type, workflow_id)
+    assert second.snapshot.reference_name == "second"
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.workflows.resume(workflow_id)
+
+
+async def test_W6_terminate_is_idempotent(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    await conductor_world.workflows.terminate(workflow_id, "first reason")
+    await conductor_world.workflows.terminate(workflow_id, "second reason")
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "first reason")
+    assert await poll_now(conductor_world, task_type) == ()
+
+    failed_id, failed_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, failed_type, failed_id)
+    await finish(conductor_world, taken, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    await conductor_world.workflows.terminate(failed_id, "after the fact")
+    workflow = await workflow_of(conductor_world, failed_id)
+    assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "after the fact")
+
+    other_id, other_type = await start_one_task(conductor_world)
+    await finish(conductor_world, await poll_one(conductor_world, other_type, other_id))
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.workflows.terminate(other_id, "too late")
+    assert (await workflow_of(conductor_world, other_id)).status is WorkflowStatus.COMPLETED
+
+
+async def test_W7_retry_needs_a_failed_workflow(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.workflows.retry(workflow_id)
+    await finish(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.workflows.retry(workflow_id)
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert (workflow.status, len(workflow.attempts)) == (WorkflowStatus.COMPLETED, 1)
+
+
+async def test_W8_rerun_needs_a_finished_workflow(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world)
+    taken = await poll_one(conductor_world, task_type, workflow_id)
+    with pytest.raises(RequestRefusedError):
+        await conductor_world.workflows.rerun(workflow_id, taken.snapshot.task_id)
+    assert (await workflow_of(conductor_world, workflow_id)).attempts == (taken,)
+    await finish(conductor_world, taken)
+    await conductor_world.workflows.rerun(workflow_id, taken.snapshot.task_id)
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert workflow.status is WorkflowStatus.RUNNING
+    assert workflow.attempts[0].output_data == {}
+
+
+async def test_W9_restart_starts_from_the_first_task(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await two_tasks(conductor_world)
+    first = await poll_one(conductor_world, task_type, workflow_id)
+    await finish(conductor_world, first)
+    second = await poll_one(conductor_world, task_type, workflow_id)
+    await finish(conductor_world, second, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    assert await reaches(conductor_world, workflow_id, WorkflowStatus.FAILED)
+    await conductor_world.workflows.restart(workflow_id)
+    workflow = await workflow_of(conductor_world, workflow_id)
+    assert (workflow.workflow_id, workflow.status) == (workflow_id, WorkflowStatus.RUNNING)
+    (row,) = workflow.attempts
+    assert (row.snapshot.reference_name, row.snapshot.retry_count) == ("first", 0)
+    assert row.snapshot.task_id != first.snapshot.task_id
+
+
+async def test_W10_unknown_workflow_is_none(conductor_world: ConductorWorld) -> None:
+    assert await conductor_world.workflows.read("no-such-workflow") is None

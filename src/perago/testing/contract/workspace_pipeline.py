@@ -1,0 +1,229 @@
+"""Laws of perago.ports.workspace_pipeline, for pipelines that fill a directory."""
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from perago.domain.errors import ReservedPathError
+from perago.domain.references import CommitId
+from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.ports.errors import (
+    DamagedObjectError,
+    ReferenceMissingError,
+    UnsafeNameError,
+    WorkspaceLostError,
+    WorldError,
+)
+from perago.ports.workspace_pipeline import WorkspaceSource
+from perago.testing.contract.lakefs_world import MAIN
+from perago.testing.contract.workspace_bench import TREE, Bench, below
+
+
+async def test_P1_materialise_is_exact(bench: Bench) -> None:
+    commit = await bench.commit(TREE)
+    materialised = await bench.materialise(commit)
+    assert bench.local() == below("data", TREE)
+    assert materialised.counts.objects == 4
+    assert materialised.counts.bytes == sum(map(len, below("data", TREE).values()))
+    assert not [path for path in bench.directory.iterdir() if path.name.startswith(".perago-p")]
+
+
+async def test_P2_prefix_is_mapped(bench: Bench) -> None:
+    commit = await bench.commit(TREE)
+    source = WorkspaceSource(bench.repository, commit, "data/deep")
+    assert await bench.pipeline.listing(source) == ["er/b.bin"]
+    await bench.materialise(commit, "data/deep")
+    assert bench.local() == {"er/b.bin": bytes(range(256))}
+
+
+async def test_P3_reserved_paths_stay_out(bench: Bench) -> None:
+    hook = b"name: nothing\non: {post-merge: {branches: [none]}}\nhooks: []\n"
+    commit = await bench.commit(
+        {
+            "_lakefs_actions/x.yaml": hook,
+            f"deep/{ATTEMPT_MARKER}": b"{}",
+            ATTEMPT_MARKER: b"{}",
+            "a": b"a",
+        }
+    )
+    materialised = await bench.materialise(commit, "/")
+    assert bench.local() == {"a": b"a"}
+    assert await bench.pipeline.listing(materialised.source) == ["a"]
+    (bench.directory / "a").unlink()
+    _, area = await bench.stage(materialised)
+    assert set(await bench.entries(area.staged.branch)) == {
+        "_lakefs_actions/x.yaml",
+        f"deep/{ATTEMPT_MARKER}",
+        ATTEMPT_MARKER,
+    }
+
+
+@pytest.mark.parametrize(
+    "names",
+    [["a\\b"], ["c:x"], ["a//b"], ["./a"], ["a/../b"], ["x" * 256], ["a", "a/b"]],
+    ids=lambda names: " and ".join(names)[:20],
+)
+async def test_P4_unsafe_names_are_refused_before_anything_moves(
+    bench: Bench, names: list[str]
+) -> None:
+    files = {f"data/{name}": b"x" for name in names}
+    commit = await bench.commit({**TREE, **files})
+    with pytest.raises(UnsafeNameError) as raised:
+        await bench.materialise(commit)
+    assert all(repr(name) in str(raised.value) for name in names)
+    assert bench.local() == {}
+
+
+async def test_P5_untouched_workspace_has_no_changes(bench: Bench) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    (bench.directory / "empty-directory").mkdir()
+    os.mkfifo(bench.directory / "pipe")
+    (bench.directory / "a.csv").chmod(0o600)
+    assert (await bench.pipeline.plan(materialised)).is_empty
+
+
+async def test_P6_plan_names_additions_changes_deletions(bench: Bench) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    (bench.directory / "deep/er/b.bin").rename(bench.directory / "moved.bin")
+    (bench.directory / "empty").unlink()
+    bench.write("a.csv", b"two,one\n")
+    bench.write("new/file", b"new")
+    plan = await bench.pipeline.plan(materialised)
+    assert [(facts.path, facts.size) for facts in plan.upload] == [("a.csv", 8), ("new/file", 3)]
+    assert [(facts.path, source) for facts, source in plan.copy] == [("moved.bin", "deep/er/b.bin")]
+    assert plan.delete == ("deep/er/b.bin", "empty")
+
+
+async def test_P7_same_bytes_are_no_change(bench: Bench) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    (bench.directory / "a.csv").unlink()
+    bench.write("a.csv", TREE["data/a.csv"])
+    os.utime(bench.directory / "empty", (1, 1))
+    assert (await bench.pipeline.plan(materialised)).is_empty
+
+
+@pytest.mark.parametrize("target", ["a.csv", "deep", "nowhere"])
+async def test_P8_symlinks_are_refused(bench: Bench, target: str) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    (bench.directory / "deep/link").symlink_to(bench.directory / target)
+    refusal = "workspace publication does not support symlinks: deep/link"
+    with pytest.raises(WorldError, match=refusal):
+        await bench.pipeline.plan(materialised)
+
+
+async def test_P9_transfer_makes_the_tree(bench: Bench) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    (bench.directory / "deep/er/b.bin").rename(bench.directory / "moved.bin")
+    (bench.directory / "empty").unlink()
+    bench.write("empty/now-a-directory", b"")
+    bench.write("a.csv", b"two,one\n")
+    bench.write("odd %41+ name?#.txt", b"odd")
+    _, area = await bench.stage(materialised)
+    expected = {path: content for path, content in TREE.items() if not path.startswith("data/")}
+    expected.update({f"data/{path}": content for path, content in bench.local().items()})
+    assert await bench.tree(area.staged.branch) == expected
+
+
+async def described(bench: Bench) -> CommitId:
+    for name in ("kept", "changed", "moved"):
+        await bench.world.write(
+            bench.repository,
+            MAIN,
+            f"data/{name}",
+            name.encode(),
+            content_type="text/x-perago",
+            metadata={"owner": f"{name} team"},
+        )
+    return await bench.commit({"data/other": b"other"})
+
+
+async def test_P10_untouched_objects_keep_their_metadata(bench: Bench) -> None:
+    commit = await described(bench)
+    materialised = await bench.materialise(commit)
+    bench.write("other", b"changed")
+    _, area = await bench.stage(materialised)
+    before, after = await bench.entries(commit), await bench.entries(area.staged.branch)
+    for path in ("data/kept", "data/changed", "data/moved"):
+        assert after[path] == before[path]
+
+
+async def test_P11_changed_objects_keep_their_metadata(bench: Bench) -> None:
+    commit = await described(bench)
+    materialised = await bench.materialise(commit)
+    bench.write("changed", b"now changed")
+    (bench.directory / "moved").rename(bench.directory / "moved-to")
+    _, area = await bench.stage(materialised)
+    before, after = await bench.entries(commit), await bench.entries(area.staged.branch)
+    for old, new in [("data/changed", "data/changed"), ("data/moved", "data/moved-to")]:
+        assert (after[new].content_type, dict(after[new].metadata)) == (
+            before[old].content_type,
+            dict(before[old].metadata),
+        )
+
+
+async def test_P12_a_lost_directory_is_an_error(bench: Bench) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    bench.directory.rename(bench.directory.with_name("elsewhere"))
+    with pytest.raises(WorkspaceLostError):
+        await bench.pipeline.plan(materialised)
+    bench.directory.mkdir()
+    with pytest.raises(WorkspaceLostError):
+        await bench.pipeline.plan(materialised)
+
+
+async def test_P13_verify_accepts_the_transfer(bench: Bench) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    (bench.directory / "deep/er/b.bin").rename(bench.directory / "moved.bin")
+    bench.write("a.csv", b"two,one\n")
+    bench.write("new", b"new")
+    plan, area = await bench.stage(materialised)
+    await bench.pipeline.verify(materialised, plan, area)
+
+
+@pytest.mark.parametrize(
+    "path", ["data/a.csv", "data/empty", "data/unplanned", "outside", "data/moved.bin"]
+)
+async def test_P14_verify_finds_a_difference(bench: Bench, path: str) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    (bench.directory / "deep/er/b.bin").rename(bench.directory / "moved.bin")
+    bench.write("a.csv", b"two,one\n")
+    plan, area = await bench.stage(materialised)
+    await bench.world.write(bench.repository, area.staged.branch, path, b"behind")
+    with pytest.raises(DamagedObjectError, match=path):
+        await bench.pipeline.verify(materialised, plan, area)
+
+
+async def test_P15_reserved_writes_are_refused(bench: Bench) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE), "/")
+    bench.write("_lakefs_actions/mine.yaml", b"name: mine")
+    with pytest.raises(ReservedPathError, match=r"_lakefs_actions/mine\.yaml"):
+        await bench.pipeline.plan(materialised)
+
+
+async def test_P16_directory_markers_are_ignored(bench: Bench) -> None:
+    commit = await bench.commit({"data/": b"", "data/deep/": b"", "data/deep/a": b"a", "b/": b""})
+    materialised = await bench.materialise(commit)
+    assert bench.local() == {"deep/a": b"a"}
+    (bench.directory / "deep/a").unlink()
+    plan, area = await bench.stage(materialised)
+    assert plan.delete == ("deep/a",)
+    assert set(await bench.entries(area.staged.branch)) == {"data/", "data/deep/", "b/"}
+
+
+async def test_P17_unknown_commit(bench: Bench) -> None:
+    with pytest.raises(ReferenceMissingError):
+        await bench.materialise(CommitId("0" * 64))
+
+
+async def test_P18_empty_prefix_is_empty(bench: Bench) -> None:
+    commit = await bench.commit(TREE)
+    materialised = await bench.materialise(commit, "nothing/here")
+    assert bench.local() == {}
+    bench.write("first", b"first")
+    _, area = await bench.stage(materialised)
+    entries = await bench.entries(area.staged.branch)
+    assert set(entries) == {*TREE, "nothing/here/first"}
+    assert replace(entries["top.txt"], modified_at=0) == replace(
+        (await bench.entries(commit))["top.txt"], modified_at=0
+    )
