@@ -81,6 +81,7 @@ class ApiRoute:
     """Objects through the server."""
 
     name = "api"
+    asks_before = False
 
     def __init__(self, api: LakeFSApi) -> None:
         self._api = api

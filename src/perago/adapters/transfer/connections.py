@@ -4,6 +4,7 @@ Knows requests and answers; what they are for, and whether to try again, is deci
 """
 
 import http.client
+import select
 import ssl
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -41,6 +42,12 @@ class Request:
     headers: Mapping[str, str]
     body: Body | None = None
 
+    def head(self) -> bytes:
+        """A request without a body as it stands on the wire."""
+        host = self.origin.partition("://")[2]
+        headers = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
+        return f"{self.method} {self.target} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n".encode()
+
 
 @dataclass(frozen=True, slots=True)
 class Inline:
@@ -68,6 +75,11 @@ class Connections:
         self._lock = Lock()
         self._tls: ssl.SSLContext | None = None
 
+    @property
+    def answer_seconds(self) -> float:
+        """How long a connection may stay silent."""
+        return self._configuration.answer_seconds
+
     @contextmanager
     def exchange(self, request: Request) -> Generator[http.client.HTTPResponse]:
         """Send a request and give its successful answer; the body is read inside the block."""
@@ -86,6 +98,33 @@ class Connections:
             raise
         self._give_back(request.origin, connection, answer)
 
+    def open(self, origin: str) -> http.client.HTTPConnection:
+        """A fresh connection; nothing was sent when it fails."""
+        fresh = self._new(origin)
+        try:
+            fresh.connect()
+        except NETWORK_ERRORS as error:
+            fresh.close()
+            raise BrokenError(_reason(error), sent=False) from error
+        fresh.sock.settimeout(self._configuration.answer_seconds)
+        return fresh
+
+    def take(self, origin: str) -> http.client.HTTPConnection | None:
+        """A kept connection that the server has not closed, as far as can be seen."""
+        while (kept := self._take_any(origin)) is not None:
+            readable = select.poll()
+            readable.register(kept.sock, select.POLLIN)
+            if not readable.poll(0):
+                return kept
+            kept.close()
+        return None
+
+    def keep(self, origin: str, connection: http.client.HTTPConnection) -> None:
+        """Keep a connection on which nothing is under way."""
+        connection.sock.settimeout(self._configuration.answer_seconds)
+        with self._lock:
+            self._idle.setdefault(origin, []).append(connection)
+
     def close(self) -> None:
         """Close what is idle."""
         with self._lock:
@@ -96,7 +135,7 @@ class Connections:
 
     def _ask(self, request: Request) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         """A kept connection may have been closed by the server meanwhile: then a fresh one."""
-        kept = self._take(request.origin)
+        kept = self._take_any(request.origin)
         if kept is not None:
             try:
                 return kept, _sent(kept, request)
@@ -108,14 +147,8 @@ class Connections:
             except BaseException:
                 kept.close()
                 raise
-        fresh = self._new(request.origin)
+        fresh = self.open(request.origin)
         try:
-            fresh.connect()
-        except NETWORK_ERRORS as error:
-            fresh.close()
-            raise BrokenError(_reason(error), sent=False) from error
-        try:
-            fresh.sock.settimeout(self._configuration.answer_seconds)
             return fresh, _sent(fresh, request)
         except NETWORK_ERRORS as error:
             fresh.close()
@@ -133,7 +166,7 @@ class Connections:
             return http.client.HTTPSConnection(parts.netloc, timeout=seconds, context=self._tls)
         return http.client.HTTPConnection(parts.netloc, timeout=seconds)
 
-    def _take(self, origin: str) -> http.client.HTTPConnection | None:
+    def _take_any(self, origin: str) -> http.client.HTTPConnection | None:
         with self._lock:
             idle = self._idle.get(origin)
             return idle.pop() if idle else None

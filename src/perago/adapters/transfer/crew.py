@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from threading import Condition, Event, Thread
 from typing import Generic, TypeVar, final
 
-from perago.adapters.transfer.adaptive_limit import AdaptiveLimit
 from perago.adapters.transfer.configuration import TransferConfiguration
 from perago.adapters.transfer.failures import AnsweredError, BrokenError
+from perago.adapters.transfer.pace import Pace
 from perago.ports.errors import WorldError
 from perago.ports.object_transport import Moved, nobody_counts
 
@@ -29,15 +29,16 @@ class Job(Generic[Result]):
     size: int
     give_up: Callable[[AnsweredError | BrokenError], WorldError]
     may_repeat: bool = True
+    cancel: Callable[[], None] | None = None
 
 
 @final
 class Crew:
-    """Runs lists of jobs; the limit is learned over all of them."""
+    """Runs lists of jobs; the pace is learned over all of them."""
 
-    def __init__(self, configuration: TransferConfiguration) -> None:
+    def __init__(self, configuration: TransferConfiguration, pace: Pace | None = None) -> None:
         self._configuration = configuration
-        self._limit = AdaptiveLimit(configuration.requests_concurrent_max)
+        self._limit = pace or Pace(configuration.requests_concurrent_max)
 
     @property
     def limit(self) -> int:
@@ -57,7 +58,7 @@ class _Shift(Generic[Result]):
     def __init__(
         self,
         jobs: Sequence[Job[Result]],
-        limit: AdaptiveLimit,
+        limit: Pace,
         configuration: TransferConfiguration,
         moved: Moved,
     ) -> None:
@@ -99,6 +100,9 @@ class _Shift(Generic[Result]):
             with self._changed:
                 self._failure = self._failure or failure
                 self._stop.set()
+            for job in self._jobs:
+                if job.cancel is not None:
+                    job.cancel()
         finally:
             with self._changed:
                 self._working -= 1
@@ -131,8 +135,7 @@ class _Shift(Generic[Result]):
                 return job.do()
             except AnsweredError as failure:
                 if failure.is_throttling:
-                    with self._changed:
-                        self._limit.throttled()
+                    self._limit.throttled()
                 if not failure.is_passing or not tries_left or self._stop.is_set():
                     raise job.give_up(failure) from failure
             except BrokenError as failure:

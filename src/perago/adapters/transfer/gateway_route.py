@@ -22,6 +22,7 @@ class GatewayRoute:
     """Objects through the gateway."""
 
     name = "gateway"
+    asks_before = False
 
     def __init__(
         self, configuration: TransferConfiguration, connections: Connections, api: ApiRoute

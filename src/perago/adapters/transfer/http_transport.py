@@ -5,16 +5,18 @@ Knows sizes and capabilities; requests, retries and files are its neighbours'.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol, cast, final
+from typing import cast, final
 
 from perago.adapters.transfer.api_route import ApiRoute, LakeFSApi, Place, branch_place
+from perago.adapters.transfer.bulk_fetch import BulkFetch
 from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
-from perago.adapters.transfer.connections import Connections, Request
+from perago.adapters.transfer.connections import Connections
 from perago.adapters.transfer.crew import Crew, Job
 from perago.adapters.transfer.failures import read_failure, write_failure
 from perago.adapters.transfer.gateway_route import GatewayRoute
+from perago.adapters.transfer.pace import Pace
 from perago.adapters.transfer.presigned_route import PresignedRoute
-from perago.adapters.transfer.ranges import SPLIT_BYTES_MIN, RangedFetch
+from perago.adapters.transfer.route import Route
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import RequestRefusedError
@@ -27,26 +29,6 @@ from perago.ports.object_transport import (
 )
 from perago.ports.objects import ObjectEntry, ObjectUpload
 
-LARGE_STREAMS_ENOUGH = 8
-
-
-class Route(Protocol):
-    """One way for the bytes of one object."""
-
-    name: str
-
-    def fetch(self, place: Place, order: FetchOrder) -> str:
-        """Bring one object down; gives its MD5."""
-        ...
-
-    def part_request(self, place: Place, order: FetchOrder) -> Request:
-        """The request that parts of an object are asked with."""
-        ...
-
-    def store(self, place: Place, upload: ObjectUpload) -> ObjectEntry:
-        """Write one object."""
-        ...
-
 
 @final
 class HttpTransport(ObjectTransport):
@@ -57,9 +39,11 @@ class HttpTransport(ObjectTransport):
         self._concurrency = concurrency
         self._connections = Connections(configuration)
         self._api = LakeFSApi(configuration, self._connections)
-        self._crew = Crew(configuration)
+        pace = Pace(configuration.requests_concurrent_max)
+        self._crew = Crew(configuration, pace)
         self._small: Route = ApiRoute(self._api)
         self._large: Route | None = None
+        self._fetching = BulkFetch(self._connections, self._crew, pace, self._route_for)
 
     @property
     def route(self) -> str:
@@ -80,7 +64,7 @@ class HttpTransport(ObjectTransport):
         if not orders:
             return []
         return await self._concurrency.blocking(
-            lambda: self._fetch(Place(repository, ref), orders, moved)
+            lambda: list(self._fetching.run(Place(repository, ref), orders, moved))
         )
 
     async def store(
@@ -98,34 +82,6 @@ class HttpTransport(ObjectTransport):
     def close(self) -> None:
         """Close the idle connections."""
         self._connections.close()
-
-    def _fetch(self, place: Place, orders: Sequence[FetchOrder], moved: Moved) -> list[Fetched]:
-        split = _worth_splitting(orders)
-        jobs: list[Job[str]] = []
-        owners: list[int] = []
-        ranged: list[RangedFetch] = []
-        for position, order in enumerate(orders):
-            route = self._route_for(order.entry.size)
-            give_up = partial(read_failure, f"{place.repository}/{place.ref}/{order.entry.path}")
-            if order.entry.size >= SPLIT_BYTES_MIN and split:
-                ask = partial(route.part_request, place, order)
-                fetch = RangedFetch(order, self._connections, ask)
-                ranged.append(fetch)
-                jobs.extend(
-                    Job(partial(fetch.fetch, start), fetch.stretch_size(start), give_up)
-                    for start in fetch.starts
-                )
-                owners.extend([position] * len(fetch.starts))
-            else:
-                jobs.append(Job(partial(route.fetch, place, order), order.entry.size, give_up))
-                owners.append(position)
-        try:
-            digests = self._crew.run(jobs, moved)
-        finally:
-            for fetch in ranged:
-                fetch.clean_up()
-        found = {owner: md5 for owner, md5 in zip(owners, digests, strict=True) if md5}
-        return [Fetched(order, found[position]) for position, order in enumerate(orders)]
 
     def _store(
         self, place: Place, uploads: Sequence[ObjectUpload], moved: Moved
@@ -175,12 +131,6 @@ class HttpTransport(ObjectTransport):
 
         give_up = partial(read_failure, "the server's configuration")
         return self._crew.run([Job(ask, 0, give_up)])[0]
-
-
-def _worth_splitting(orders: Sequence[FetchOrder]) -> bool:
-    """Whether there are too few large objects to keep the line busy with whole ones."""
-    large = sum(order.entry.size >= SPLIT_BYTES_MIN for order in orders)
-    return 0 < large < LARGE_STREAMS_ENOUGH
 
 
 def _size(upload: ObjectUpload) -> int:

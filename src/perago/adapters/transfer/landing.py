@@ -29,10 +29,15 @@ def local_disk(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        remedy = "; free space or move PERAGO_WORKSPACE_ROOT to a larger disk" if full else ""
-        raise LocalDiskError(f"{path}: {reason}{remedy}") from error
+        raise disk_refusal(path, error) from error
+
+
+def disk_refusal(path: Path, error: OSError) -> LocalDiskError:
+    """The error for one refusal of the local disk."""
+    reason = (error.strerror or str(error)).lower()
+    full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+    remedy = "; free space or move PERAGO_WORKSPACE_ROOT to a larger disk" if full else ""
+    return LocalDiskError(f"{path}: {reason}{remedy}")
 
 
 def land(order: FetchOrder, answer: HTTPResponse) -> str:
@@ -48,6 +53,17 @@ def land(order: FetchOrder, answer: HTTPResponse) -> str:
     return _land_stream(order, answer)
 
 
+def land_whole(order: FetchOrder, content: memoryview) -> str:
+    """Write a body that is in memory to the order's target and give its MD5."""
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    verify(order, len(content), md5)
+    try:
+        write_new(order.target, content)
+    except OSError as error:
+        raise disk_refusal(order.target, error) from error
+    return md5
+
+
 def verify(order: FetchOrder, size: int, md5: str, *, broken: bool = False) -> None:
     """Raise unless the bytes are those the listing promised."""
     if broken:
@@ -60,11 +76,14 @@ def verify(order: FetchOrder, size: int, md5: str, *, broken: bool = False) -> N
         )
 
 
-def write_new(target: Path, content: bytes) -> None:
+def write_new(target: Path, content: bytes | memoryview) -> None:
     """Write a file that does not exist yet; on a refusal it does not exist afterwards."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        _write_all(descriptor, memoryview(content))
+        if os.write(descriptor, content) != len(content):
+            os.ftruncate(descriptor, 0)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            _write_all(descriptor, memoryview(content))
     except BaseException:
         target.unlink(missing_ok=True)
         raise

@@ -27,6 +27,7 @@ class PresignedRoute:
     """Objects past the server."""
 
     name = "presigned"
+    asks_before = True
 
     def __init__(self, api: LakeFSApi, *, multipart: bool) -> None:
         self._api = api
