@@ -54,20 +54,18 @@ def closing_after(count: int, *, announced: bool) -> Callable[[str, int], bytes 
 
 
 def served(script: Script, connection: socket.socket) -> None:
-    pending, number = b"", 0
+    number = 0
     # A client that is stopped resets what it no longer wants.
-    with connection, suppress(ConnectionError):
-        while received := connection.recv(65536):
-            pending += received
-            while b"\r\n\r\n" in pending:
-                head, _, pending = pending.partition(b"\r\n\r\n")
-                path = unquote(head.split()[1].decode().removeprefix("/"))
+    with connection, suppress(ConnectionError), connection.makefile("rb") as wire:
+        for line in wire:
+            if line.startswith(b"GET "):
+                path = unquote(line.split()[1].decode().removeprefix("/"))
                 number += 1
                 script.requests.append(path)
-                wire = script.answer(path, number)
-                if wire is None:
+                answer = script.answer(path, number)
+                if answer is None:
                     return
-                connection.sendall(wire)
+                connection.sendall(answer)
 
 
 @contextmanager

@@ -93,12 +93,12 @@ class PipelinedFetch:
             self._openers.want(wanted)
 
     def _welcome(self) -> None:
-        for connection in self._openers.taken():
-            line = Line(connection, BODY_BYTES_MAX)
-            line.heard = time.monotonic()
-            self._lines.add(line)
+        fresh = [Line(connection, BODY_BYTES_MAX) for connection in self._openers.taken()]
+        self._lines.update(fresh)
+        for line in fresh:
             line.events = selectors.EVENT_READ
             self._selector.register(line.socket, line.events, line)
+        for line in fresh:
             self._guarded(line, self._feed)
 
     def _guarded(self, line: Line, act: Callable[[Line], None]) -> None:
