@@ -1,0 +1,251 @@
+"""Three Spark tasks under `perago start`, with a worker, an executor and a task killed.
+
+The short form runs in the gate, the gigabyte in the soak. Bytes of the worker are those that it
+asks lakeFS's API for; Spark asks the S3 gateway of the same server.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.contract.lakefs_world import MAIN
+from tests.counted_bytes import CountedBytes, counted
+from tests.integration.worker_chaos import is_alive
+from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene, process_file
+from tests.spark_flow import BYTES_A_ROW, FromSpark, check_tables
+from tests.spark_scene import gateway_of
+
+from perago.adapters.spark.hadoop_options import repository_options
+from perago.adapters.system.identities import SystemIdentities
+from perago.app.authoring.task_declaration import load_module_task
+from perago.app.authoring.taskdef import build_taskdef
+from perago.app.fence.install import FenceTools, install_fence
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.references import CommitId
+from perago.ports.workflows import WorkflowRecord
+
+ROOT = Path(__file__).parents[2]
+STEPS = ("ingest", "clean", "total")
+WORKER_SHARE_MAX = 0.01
+LAST_WORDS_SECONDS = 30
+BEGUN_SECONDS = 240
+MODULE = """
+from pathlib import Path
+from tests import spark_flow
+from perago import RetryPolicy, SparkWorkspace, TaskControls, TimeoutPolicy, WorkspaceSpec, task
+
+@task(
+    name={name!r},
+    owner_email="data@example.com",
+    workspace=WorkspaceSpec(prefix="lake"),
+    controls=TaskControls(
+        retry=RetryPolicy(count=3, delay_seconds=0), timeout=TimeoutPolicy(response_seconds=10)
+    ),
+)
+def body(workspace: SparkWorkspace, params: spark_flow.Params) -> spark_flow.Rows:
+    return spark_flow.{step}(workspace, params, Path({marks!r}))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Figures of one run."""
+
+    stored: int
+    worker_bytes: int
+    seen_at_kill: int
+
+    @property
+    def share(self) -> float:
+        """What the worker moved of what the tasks wrote."""
+        return self.worker_bytes / self.stored
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFlow:
+    """The workflow on its servers."""
+
+    scene: WorkerScene
+    names: tuple[str, ...]
+    api: CountedBytes
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Workers reach lakeFS through the counter."""
+        return {
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+            "LAKECTL_SERVER_ENDPOINT_URL": self.api.endpoint,
+            "PERAGO_SPARK_MASTER": "local-cluster[2,1,1024]",
+            "PERAGO_SPARK_CONF_spark_driver_bindAddress": "127.0.0.1",
+            "PERAGO_SPARK_CONF_spark_driver_host": "127.0.0.1",
+            "PERAGO_SPARK_CONF_spark_driver_memory": "1g",
+            "PERAGO_SPARK_CONF_spark_sql_shuffle_partitions": "4",
+            "SPARK_WORKER_DIR": str(self.scene.folder / "spark-work"),
+        }
+
+    async def launch(self) -> RunningWorker:
+        """Start `perago start` for the three tasks, each time on the same disk."""
+        modules = [TaskModule(name, self.scene.folder, has_workspace=True) for name in self.names]
+        root = self.scene.folder / "root"
+        return await self.scene.launch(modules, root=root, **self.environment)
+
+
+async def survive_every_kill(scene: WorkerScene, session: FromSpark, *, rows: int) -> Told:
+    """The whole scene: three publications, each table right, hardly a byte through the worker."""
+    with counted(scene.servers[0].endpoint, only=b" /api/") as api:
+        flow, fenced = await _declare(scene, api)
+        workflow = await _start(flow, fenced, rows)
+        worker = await flow.launch()
+        seen = 0
+        try:
+            seen = await _half_written(scene, worker)
+            await _kill_worker(worker)
+            worker = await flow.launch()
+            record = await scene.ended(workflow, seconds_max=1500)
+            _check_attempts(record, flow)
+            worker.signal(signal.SIGTERM)
+            assert await worker.exit_code() == 0, worker.screen
+        finally:
+            if worker.process.returncode is None:
+                worker.process.kill()
+                await worker.process.wait()
+    stored = await _check_target(scene, fenced)
+    marks = {path.name for path in (scene.folder / "marks").iterdir()}
+    assert marks == {"ingest-begun", "executor-killed", "task-killed"}
+    told = Told(stored, api.bytes, seen)
+    assert stored > rows * BYTES_A_ROW * 0.8
+    assert told.share < WORKER_SHARE_MAX, told
+    await asyncio.to_thread(_check_rows, scene, session, rows)
+    return told
+
+
+def _check_rows(scene: WorkerScene, session: FromSpark, rows: int) -> None:
+    hadoop = session._jsc.hadoopConfiguration()  # noqa: SLF001 - there is no other way
+    options = repository_options(scene.repository, gateway_of(scene.servers[0]))
+    for name, value in options.items():
+        hadoop.set(name, value)
+    check_tables(session, f"s3a://{scene.repository}/main/lake", rows)
+
+
+async def _declare(scene: WorkerScene, api: CountedBytes) -> tuple[SparkFlow, CommitId]:
+    marks = scene.folder / "marks"
+    marks.mkdir()
+    names = tuple(scene.conductor.unique(f"spark_{step}") for step in STEPS)
+    for name, step in zip(names, STEPS, strict=True):
+        text = MODULE.format(name=name, step=step, marks=str(marks))
+        (scene.folder / f"{name}.py").write_text(text, encoding="utf-8")
+    sys.path.insert(0, str(scene.folder))
+    try:
+        for name in names:
+            await scene.conductor.definitions.put(build_taskdef(load_module_task(name)))
+    finally:
+        sys.path.remove(str(scene.folder))
+    lakefs = scene.lakefs
+    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
+    report = await install_fence(tools, scene.repository, MAIN)
+    assert report.commit is not None
+    return SparkFlow(scene, names, api), report.commit
+
+
+async def _start(flow: SparkFlow, fenced: CommitId, rows: int) -> str:
+    place = {"repository": flow.scene.repository, "branch": MAIN, "refType": "commit"}
+    tasks: list[dict[str, object]] = []
+    workspace: object = {**place, "ref": fenced}
+    for name in flow.names:
+        given = {"workspace": workspace, "params": {"rows": rows}}
+        row: dict[str, object] = {"name": name, "taskReferenceName": name, "type": "SIMPLE"}
+        tasks.append({**row, "inputParameters": given})
+        workspace = f"${{{name}.output.workspace}}"
+    name = f"flow_{flow.names[0]}"
+    definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": tasks}
+    definition["ownerEmail"] = "data@example.com"
+    workflows = flow.scene.conductor.workflows
+    await workflows.put_definition(definition)
+    return await workflows.start(name, {})
+
+
+async def _half_written(scene: WorkerScene, worker: RunningWorker) -> int:
+    """Wait until objects of the first task are on its private branch; how many."""
+    lakefs = scene.lakefs
+    for _ in range(BEGUN_SECONDS * 10):
+        assert worker.process.returncode is None, worker.screen
+        for name in (await lakefs.branches.list_page(scene.repository, "perago-")).names:
+            page = await lakefs.commits.uncommitted_page(scene.repository, name)
+            if written := [change.path for change in page.changes if "lake/orders/" in change.path]:
+                return len(written)
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"nothing was written: {worker.screen}")
+
+
+async def _kill_worker(worker: RunningWorker) -> None:
+    """SIGKILL the parent; its executors and every JVM of theirs go with it."""
+    below = _descendants(worker.pid)
+    assert any("java" in _program(pid) for pid in below), "no JVM to outlive its worker"
+    worker.signal(signal.SIGKILL)
+    await worker.exit_code()
+    for _ in range(LAST_WORDS_SECONDS * 10):
+        if not any(is_alive(pid) for pid in below):
+            return
+        await asyncio.sleep(0.1)
+    left = [(pid, _program(pid)) for pid in below if is_alive(pid)]
+    raise AssertionError(f"processes outlive their worker: {left}")
+
+
+def _descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for directory in Path("/proc").iterdir():
+        if directory.name.isdigit():
+            try:
+                status = process_file(int(directory.name), "status")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            parent = int(status.partition("PPid:")[2].split()[0])
+            children.setdefault(parent, []).append(int(directory.name))
+    found, queue = list[int](), [pid]
+    while queue:
+        below = children.get(queue.pop(), [])
+        found += below
+        queue += below
+    return found
+
+
+def _program(pid: int) -> str:
+    try:
+        return os.path.basename(process_file(pid, "cmdline").split("\0")[0])  # noqa: PTH119
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def _check_attempts(record: WorkflowRecord, flow: SparkFlow) -> None:
+    """Only the first attempt of the first task was lost: Spark itself repaired the rest."""
+    assert record.status is WorkflowStatus.COMPLETED, record.reason
+    ended = [(row.snapshot.task_type, row.snapshot.status) for row in record.attempts]
+    ingest, clean, total = flow.names
+    assert ended == [
+        (ingest, AttemptStatus.TIMED_OUT),
+        (ingest, AttemptStatus.COMPLETED),
+        (clean, AttemptStatus.COMPLETED),
+        (total, AttemptStatus.COMPLETED),
+    ]
+
+
+async def _check_target(scene: WorkerScene, fenced: CommitId) -> int:
+    """Three commits of Parquet and nothing else; the lost attempt's branch is collected."""
+    lakefs, repository = scene.lakefs, scene.repository
+    walk = await lakefs.commits.first_parents(repository, MAIN, fenced, commits_max=10)
+    assert len(walk.above) == len(STEPS)
+    listed = await lakefs.objects.list_page(repository, MAIN, prefix="lake/")
+    assert all(entry.path.endswith(".parquet") for entry in listed.entries)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "perago", "gc", repository, "--older-than", "0s"),
+        cwd=scene.folder,
+        env=scene.environment(scene.folder / "root"),
+        stdout=asyncio.subprocess.DEVNULL,
+    )
+    assert await process.wait() == 0
+    assert (await lakefs.branches.list_page(repository, "perago-")).names == ()
+    return sum(entry.size for entry in listed.entries)
