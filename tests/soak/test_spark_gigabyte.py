@@ -1,7 +1,6 @@
 """A gigabyte of Parquet through three Spark tasks, with a worker, an executor and a task killed."""
 
-from collections.abc import Callable
-from dataclasses import asdict
+import logging
 from pathlib import Path
 
 import pytest
@@ -24,9 +23,7 @@ async def test_a_gigabyte_survives_a_dead_worker_executor_and_task(
     conductor_server: ConductorServer,
     spark_session: object,
     tmp_path: Path,
-    record_property: Callable[[str, object], None],
 ) -> None:
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as scene:
         told = await survive_every_kill(scene, spark_session, rows=1_000_000_000 // BYTES_A_ROW)
-    for name, figure in asdict(told).items():
-        record_property(name, figure)
+    logging.getLogger(__name__).info("%s, share of the worker %.5f", told, told.share)
