@@ -17,9 +17,12 @@ from perago import (
     WorkspaceSpec,
     task,
 )
+from perago.domain.references import CommitId
 from perago.testing import (
     Fault,
     PeragoEnvironment,
+    Repository,
+    WorkflowRun,
     crash,
     expire_lease,
     foreign_commit,
@@ -181,21 +184,34 @@ def counting_task(name: str = "clean") -> tuple[TaskDefinition, list[int]]:
 async def outcome_of(env: PeragoEnvironment, faults: Sequence[Fault]) -> Outcome:
     """Run one task with these faults and say what came of it."""
     clean, runs = counting_task()
-    repository = await env.repository("repo", {"data/in.txt": "in", "elsewhere/x.txt": "x"})
-    start = (await repository.head()).commit
+    repository, start = await counted_repository(env)
     env.plan(*faults)
     run = await env.run(clean, repository)
+    assert env.pending_faults == (), await env.told()
+    return await observed(env, run, start, runs=len(runs))
+
+
+async def counted_repository(env: PeragoEnvironment) -> tuple[Repository, CommitId]:
+    """The repository of every case, and where its history starts."""
+    repository = await env.repository("repo", {"data/in.txt": "in", "elsewhere/x.txt": "x"})
+    return repository, (await repository.head()).commit
+
+
+async def observed(
+    env: PeragoEnvironment, run: WorkflowRun, start: CommitId, *, runs: int
+) -> Outcome:
+    """What came of a run in the one repository of an environment."""
+    (repository,) = env.repositories.values()
     accepted = (await env.story()).accepted_commits()
     history = await repository.history()
     above = history[: [record.commit for record in history].index(start)]
     if await run.status() == "COMPLETED":
         result = await run.result("clean")
         assert await repository.text("data/out.txt") == f"run {result['run']}", await env.told()
-    assert env.pending_faults == (), await env.told()
     return Outcome(
         workflow=str(await run.status()),
         commits=tuple(commit_kind(record, accepted) for record in reversed(above)),
         ends=tuple(f"{story.status} {story.recorded}".strip() for story in env.attempts),
-        runs=len(runs),
+        runs=runs,
         lost=len(await env.check_invariants(settled=True)),
     )

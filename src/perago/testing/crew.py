@@ -22,6 +22,7 @@ from perago.testing.embedded_worker import EmbeddedWorker, WorkerParts, embedded
 from perago.testing.faults import Fault, ForeignCommit, Until
 from perago.testing.ground import Ground
 from perago.testing.json_values import as_object
+from perago.testing.real_means import RealMeans
 from perago.testing.repository import Repository
 from perago.testing.strikes import Strikes, Surrounding
 
@@ -57,6 +58,11 @@ class Crew(Surrounding):
             canary=Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities),
             concurrency=ground.concurrency(),
         )
+
+    @property
+    def means(self) -> RealMeans | None:
+        """The ground's."""
+        return self._ground.means
 
     @property
     def seconds(self) -> float:

@@ -16,6 +16,7 @@ from perago.ports.identities import Identities
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.task_body import TaskBody
 from perago.testing.attempt_story import StoryProgress
+from perago.testing.real_means import RealMeans
 
 
 class Ground(Protocol):
@@ -25,6 +26,7 @@ class Ground(Protocol):
     conductor: ConductorInstallation
     clock: Clock
     domain: str | None  # the Conductor domain that keeps this environment's tasks to itself
+    means: RealMeans | None  # what strikes these workers for real, if anything does
 
     def identities(self, number: int) -> Identities:
         """A source of identities for one worker."""

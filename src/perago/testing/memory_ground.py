@@ -24,6 +24,7 @@ from perago.ports.task_body import TaskBody
 from perago.testing.attempt_story import StoryProgress
 from perago.testing.ground import Ground
 from perago.testing.inline_body import InlineBody
+from perago.testing.real_means import RealMeans
 
 MILLISECONDS = 1000
 
@@ -36,6 +37,7 @@ class MemoryGround(Ground):
         self.virtual_clock = VirtualClock()
         self.clock: Clock = self.virtual_clock
         self.domain: str | None = None
+        self.means: RealMeans | None = None
         self.memory_lakefs = MemoryLakeFS(now=lambda: self.virtual_clock.epoch_ms // MILLISECONDS)
         self.memory_conductor = MemoryConductor(self.clock, seed=seed)
         self.lakefs = lakefs_installation(self.memory_lakefs, WorkerHandle())

@@ -38,6 +38,7 @@ from perago.ports.task_body import TaskBody
 from perago.testing.attempt_story import StoryProgress
 from perago.testing.ground import Ground
 from perago.testing.inline_body import InlineBody
+from perago.testing.real_means import RealMeans
 
 LEASE_SECONDS = 4
 LEASE_LOOKS_MAX = 200
@@ -79,8 +80,16 @@ _LAKEFS_NAMES = ("ENDPOINT", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "NAMESPACE_RO
 class RealGround(Ground):
     """One lakeFS and one Conductor somewhere."""
 
-    def __init__(self, servers: RealServers) -> None:
+    def __init__(
+        self,
+        servers: RealServers,
+        means: RealMeans | None = None,
+        *,
+        lease_seconds: int = LEASE_SECONDS,
+    ) -> None:
         self._servers = servers
+        self._lease_seconds = lease_seconds
+        self.means = means
         self._suffix = secrets.token_hex(4)
         self._root = Path(tempfile.mkdtemp(prefix="perago-env-"))
         self._seen: object = None
@@ -125,7 +134,7 @@ class RealGround(Ground):
         """A short lease and retries at once: what waits for minutes in the field takes seconds."""
         return {
             **definition,
-            "responseTimeoutSeconds": LEASE_SECONDS,
+            "responseTimeoutSeconds": self._lease_seconds,
             "retryDelaySeconds": 0,
             "timeoutSeconds": 0,
         }

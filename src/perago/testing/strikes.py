@@ -7,6 +7,7 @@ Works on calls of ports, whoever serves them. What happens in the world meanwhil
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol, final
 
 from perago.domain.attempt import AttemptRecord
@@ -26,6 +27,7 @@ from perago.testing.faults import (
     Zombie,
 )
 from perago.testing.points import Call
+from perago.testing.real_means import RealMeans
 from perago.testing.struck_ports import CallGate, Send
 
 EFFECTS = frozenset(
@@ -40,6 +42,11 @@ class ProcessDied(BaseException):
 
 class Surrounding(Protocol):
     """What the world does beside a worker."""
+
+    @property
+    def means(self) -> RealMeans | None:
+        """What strikes for real, where there is such a thing."""
+        ...
 
     async def commit_by_somebody_else(self, record: AttemptRecord, fault: ForeignCommit) -> str:
         """Commit on the attempt's target branch; what was done, for the story."""
@@ -80,7 +87,7 @@ class Strikes(CallGate):
     async def passes(self, call: Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
         """Strike before, send, strike after."""
         self._live()
-        due = self._due(call)
+        due, send = self._by_real_means(self._due(call), call, send)
         await self._strike_all(due, Side.BEFORE)
         self._live()
         lost = any(isinstance(fault, LoseRequest | LoseAnswer) for fault in due)
@@ -98,6 +105,29 @@ class Strikes(CallGate):
             self._live()
             await self._strike_all(due, Side.AFTER)
         return _lost(call) if lost else answer
+
+    def _by_real_means(
+        self, due: Sequence[Fault], call: Call, send: Send
+    ) -> tuple[Sequence[Fault], Send]:
+        """Leave to real means what they bring about; the rest strikes at the port."""
+        means = self._around.means
+        if means is None:
+            return due, send
+        rest: list[Fault] = []
+        for fault in due:
+            if means.can(fault, call):
+                send = partial(self._carry, means, fault, send)
+            else:
+                rest.append(fault)
+        return rest, send
+
+    async def _carry(self, means: RealMeans, fault: Fault, send: Send) -> Any:  # noqa: ANN401
+        assert self._record is not None, "only attempts are struck"
+        self._tell(f"by real means: {_told(fault)}")
+        answer = await means.carry(fault, send)
+        if isinstance(fault, ExpireLease):
+            await self._around.let_lease_expire(self._record)
+        return answer
 
     async def _strike_all(self, due: Sequence[Fault], side: Side) -> None:
         for fault in due:
@@ -128,27 +158,22 @@ class Strikes(CallGate):
 
     async def _strike(self, fault: Fault) -> None:
         assert self._record is not None, "only attempts are struck"
-        moment = fault.moment
+        if not isinstance(fault, ForeignCommit):
+            self._tell(_told(fault))
         match fault:
             case Crash():
-                self._tell(f"the process dies {moment}")
                 self.dead = True
                 raise ProcessDied
-            case LoseRequest():
-                self._tell(f"the request is lost: {moment.point}")
-            case LoseAnswer():
-                self._tell(f"the answer is lost: {moment.point}")
-            case Unavailable():
-                self._tell(f"the server is unavailable: {moment.point}")
+            case Unavailable(moment=moment):
                 raise UnavailableError(f"{moment.point}: the server answered 503; nothing was done")
             case Zombie(until=until):
-                self._tell(f"the process stands still {moment}, until {until}")
                 await self._stand_still(until)
             case ExpireLease():
-                self._tell(f"the lease runs out {moment}")
                 await self._around.let_lease_expire(self._record)
             case ForeignCommit():
                 self._tell(await self._around.commit_by_somebody_else(self._record, fault))
+            case LoseRequest() | LoseAnswer():
+                pass  # its call is not sent, or its answer is dropped, by `passes`
 
     async def _stand_still(self, until: Until) -> None:
         self._released.clear()
@@ -162,6 +187,22 @@ class Strikes(CallGate):
     def _live(self) -> None:
         if self.dead:
             raise ProcessDied
+
+
+def _told(fault: Fault) -> str:
+    """What a fault does, for the story."""
+    moment = fault.moment
+    happenings: dict[type[Fault], str] = {
+        Crash: f"the process dies {moment}",
+        LoseRequest: f"the request is lost: {moment.point}",
+        LoseAnswer: f"the answer is lost: {moment.point}",
+        Unavailable: f"the server is unavailable: {moment.point}",
+        Zombie: f"the process stands still {moment}",
+        ExpireLease: f"the lease runs out {moment}",
+        ForeignCommit: f"somebody else commits {moment}",
+    }
+    until = f", until {fault.until}" if isinstance(fault, Zombie) else ""
+    return happenings[type(fault)] + until
 
 
 def _lost(call: Call) -> object:

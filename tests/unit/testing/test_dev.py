@@ -1,11 +1,13 @@
 """`perago dev`: faults as words, the run, the page's HTML and who may ask for it."""
 
 import json
+import re
 from http import HTTPStatus
 from pathlib import Path
+from typing import get_args
 
 import pytest
-from tests.kit_cases import counting_task
+from tests.kit_cases import CASES, Case, counting_task
 
 from perago.testing import (
     Fault,
@@ -93,6 +95,28 @@ async def test_the_page_shows_both_policies_their_commits_and_strikes() -> None:
         assert f'class="commit {kind}"' in html
     assert "left the history of main" in html
     assert '<li class="strike">' in html
+
+
+COMPARED = {type(fault): case for case in CASES for fault in case.faults}
+
+
+def test_every_fault_of_the_kit_is_compared() -> None:
+    assert set(COMPARED) == set(get_args(Fault))
+
+
+@pytest.mark.parametrize("case", COMPARED.values(), ids=lambda case: case.id)
+async def test_each_fault_is_shown_under_head_parent_beside_settled(case: Case) -> None:
+    settled = await _scene(*case.faults)
+    head_parent = await _scene(*case.faults, policy="head-parent")
+    assert (settled["status"], head_parent["status"]) == (
+        case.settled.workflow,
+        case.head_parent.workflow,
+    )
+    html = page_html({"title": "dev", "scenes": [settled, head_parent]})
+    policies = re.findall(r'<p class="policy">policy ([a-z-]+)</p>', html)
+    assert policies == ["settled", "head-parent"]
+    assert html.count('<li class="strike">') >= 2 * len(case.faults)
+    assert html.count("<svg") == 2
 
 
 async def test_an_abandoned_publication_and_a_decision_are_drawn() -> None:

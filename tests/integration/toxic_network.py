@@ -1,0 +1,87 @@
+"""A network that toxiproxy breaks: cut connections, lost requests, refused ones, late ones.
+
+Between the workers of a kit environment and two real servers. Knows no test.
+"""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
+from tools.servers.toxiproxy import Proxy
+
+from perago.testing.faults import (
+    ExpireLease,
+    Fault,
+    LoseAnswer,
+    LoseRequest,
+    Unavailable,
+)
+from perago.testing.points import Call
+from perago.testing.real_ground import LEASE_SECONDS, RealGround, RealServers
+from perago.testing.real_means import RealMeans
+from perago.testing.struck_ports import Send
+
+LATE_MS = (LEASE_SECONDS + 1) * 1000
+LAKEFS_PORTS = frozenset({"branches", "commits", "tags", "objects", "repositories"})
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ToxicNetwork(RealMeans):
+    """Both ways lead through proxies; both are broken, since one call is on its way."""
+
+    lakefs: Proxy
+    conductor: Proxy
+
+    def can(self, fault: Fault, call: Call) -> bool:
+        """A slow network would also slow whoever asks Conductor whether the lease is over."""
+        if isinstance(fault, ExpireLease):
+            return call.operation.partition(".")[0] in LAKEFS_PORTS
+        return isinstance(fault, LoseAnswer | LoseRequest | Unavailable)
+
+    async def carry(self, fault: Fault, send: Send) -> Any:  # noqa: ANN401 - a port's answer
+        """Break, send, mend."""
+        try:
+            self._break(fault)
+            return await send()
+        finally:
+            for proxy in (self.lakefs, self.conductor):
+                proxy.remove_toxics()
+                proxy.set_enabled(enabled=True)
+
+    def _break(self, fault: Fault) -> None:
+        if isinstance(fault, ExpireLease):
+            self.lakefs.add_toxic("latency", direction="upstream", latency=LATE_MS)
+            return
+        for proxy in (self.lakefs, self.conductor):
+            match fault:
+                case LoseAnswer():
+                    # Cut at the first byte of the answer: by then the effect has happened.
+                    proxy.add_toxic("limit_data", direction="downstream", bytes=1)
+                case LoseRequest():
+                    proxy.add_toxic("timeout", direction="upstream", timeout=500)
+                case _:
+                    proxy.set_enabled(enabled=False)
+
+
+@contextmanager
+def toxic_ground(
+    toxiproxy: ToxiproxyServer, lakefs: LakefsServer, conductor: ConductorServer
+) -> Generator[RealGround]:
+    """A real ground whose workers, and nobody else, suffer from the network."""
+    with (
+        toxiproxy.proxied(lakefs.endpoint) as to_lakefs,
+        toxiproxy.proxied(conductor.endpoint) as to_conductor,
+    ):
+        servers = RealServers(
+            lakefs_url=to_lakefs.endpoint,
+            access_key_id=lakefs.access_key_id,
+            secret_access_key=lakefs.secret_access_key,
+            namespace_root=lakefs.namespace_root,
+            conductor_url=f"{to_conductor.endpoint}/api",
+        )
+        ground = RealGround(servers, ToxicNetwork(to_lakefs, to_conductor))
+        yield ground
+        ground.close()
