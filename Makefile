@@ -6,8 +6,14 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
 
+# The gate starts hundreds of Python programs; none of them needs to compile Perago again.
+unexport PYTHONDONTWRITEBYTECODE
+# A make that can keeps the output of things that run side by side apart.
+SIDE_BY_SIDE := --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
+
 .DEFAULT_GOAL := help
-.PHONY: browser help demo unit lint check servers test soak mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser help demo unit unit-inner unit-outer lint check servers test soak mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +22,11 @@ demo: .venv/.perago  ## Runs a workflow with a crash in the middle, in memory, a
 	@$(BIN)/perago demo
 
 unit: .venv/.gate  ## Runs the unit tests: seconds, no server, no Java, no network.
-	$(PYTEST) tests/unit examples -m "not (scale or simulation or soak or lakefs or conductor or spark)"
+	@$(MAKE) $(SIDE_BY_SIDE) unit-inner unit-outer
+unit-inner:
+	@$(UNIT) tests/unit --ignore=tests/unit/app --ignore=tests/unit/testing
+unit-outer:
+	@$(UNIT) tests/unit/app tests/unit/testing examples
 
 lint: .venv/.gate  ## Checks style, types, the architecture contracts, dependencies and dead code.
 	$(BIN)/ruff check
@@ -73,5 +83,5 @@ clean:  ## Removes the virtual environment and what the tools left; keeps the ca
 
 .venv/.gate: .venv/.perago
 	@$(PIP) 'pip>=25.1'  # the first that knows dependency groups
-	@$(PIP) --editable '.[spark,testing]' --group dev
+	@$(PIP) --editable '.[otel,spark,testing]' --group dev
 	@touch $@

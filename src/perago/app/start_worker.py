@@ -4,14 +4,23 @@ Takes lock, log and probes around it; the parts come from `worker_assembly`.
 """
 
 import asyncio
+import logging
 import signal
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
 
+from perago._version import __version__
 from perago.app.container import Container
 from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import Settings
 from perago.app.settings.worker_identity import worker_id_prefix_of
+from perago.app.telemetry.exported_signals import ExportedSignals
+from perago.app.telemetry.listeners import write
 from perago.app.worker.executor_environment import secrets_in
 from perago.app.worker.worker import Worker, WorkerEnd, WorkerPhase
 from perago.app.worker.worker_name import worker_incarnation
@@ -20,11 +29,14 @@ from perago.app.worker_container import (
     notify_service,
     open_probe_server,
     open_root_lock,
+    open_telemetry,
     open_worker_log,
 )
 from perago.app.worker_description import worker_log_file
 from perago.ports.errors import WorldError
+from perago.ports.telemetry import Telemetry
 
+LOGGER = logging.getLogger("perago.worker")
 BROKEN_EXIT = 70
 SIGNAL_EXIT = 128
 
@@ -75,9 +87,10 @@ def known_secrets(settings: Settings, environment: Mapping[str, str]) -> set[str
 async def _run(
     order: StartOrder, container: Container, worker_id: str, secrets: set[str]
 ) -> tuple[WorkerEnd, signal.Signals | None]:
-    assembled = assemble(order, container, worker_id, secrets)
-    worker = Worker(assembled.parts)
     async with AsyncExitStack() as stack:
+        telemetry = await stack.enter_async_context(_telemetry(order, worker_id))
+        assembled = assemble(order, container, worker_id, secrets=secrets, telemetry=telemetry)
+        worker = Worker(assembled.parts)
         if order.settings.probe_address is not None:
             await stack.enter_async_context(
                 _probes(order.settings.probe_address, worker, assembled)
@@ -91,6 +104,28 @@ async def _run(
         finally:
             notify_service("STOPPING=1")
     return end, worker.exit_signal
+
+
+@asynccontextmanager
+async def _telemetry(order: StartOrder, worker_id: str) -> AsyncGenerator[Telemetry | None]:
+    """A collector where the environment names one; what is left is sent at the end."""
+    signals = ExportedSignals.of(order.settings, order.environment)
+    if not signals.any:
+        yield None
+        return
+    instance = order.settings.instance_id or worker_id
+    service = {"service.name": "perago-worker", "service.version": __version__}
+    try:
+        telemetry = open_telemetry(signals, service | {"service.instance.id": instance})
+    except ImportError as error:
+        facts = {"error": str(error), "remedy": "pip install 'perago[otel]'"}
+        write(LOGGER, logging.WARNING, "OpenTelemetry is configured but not installed", facts)
+        yield None
+        return
+    try:
+        yield telemetry
+    finally:
+        await asyncio.to_thread(telemetry.close)
 
 
 def _probes(address: str, worker: Worker, assembled: Assembled) -> AbstractAsyncContextManager[int]:

@@ -5,7 +5,7 @@ Decides which part gets which; what the parts do is theirs.
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perago.app.attempt.world import AttemptSettings, World
@@ -14,9 +14,11 @@ from perago.app.container import Container
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk
 from perago.app.telemetry.attempt_metrics import BUSY_SLOTS, AttemptMetrics, BodyMetrics
+from perago.app.telemetry.attempt_spans import AttemptSpans
 from perago.app.telemetry.body_observers import BodyObservers
-from perago.app.telemetry.listeners import Listeners
+from perago.app.telemetry.listeners import AttemptListener, Listeners
 from perago.app.telemetry.metrics import Metrics
+from perago.app.telemetry.samples import Samples, SharedSamples
 from perago.app.telemetry.seen_repositories import SeenRepositories
 from perago.app.worker.bodies import Bodies
 from perago.app.worker.circuit_breaker import CircuitBreaker
@@ -34,6 +36,7 @@ from perago.app.worker_upkeep import Upkeep
 from perago.domain.attempt_fence import FenceWidth
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import RepositoryId
+from perago.ports.telemetry import Telemetry
 
 PROBE_REPOSITORY = RepositoryId("perago-probe")
 
@@ -61,11 +64,17 @@ class Assembled:
 
 
 def assemble(
-    order: StartOrder, container: Container, worker_id: str, secrets: set[str]
+    order: StartOrder,
+    container: Container,
+    worker_id: str,
+    *,
+    secrets: set[str],
+    telemetry: Telemetry | None = None,
 ) -> Assembled:
     """Make every part; called in the worker's loop."""
     metrics, seen = Metrics(), SeenRepositories()
-    bodies = _bodies(order, container, worker_id, secrets, metrics)
+    samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
+    bodies = _bodies(order, container, worker_id, secrets, samples)
     # Attempts without a workspace never ask for lakeFS, which may not even be configured.
     has_lakefs = any(task.has_workspace for task in order.tasks)
     tasks = {task.name: task for task in order.tasks}
@@ -80,30 +89,40 @@ def assemble(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
     )
     forced = order.settings.shutdown_force_kill_after
-
-    def beat() -> None:
-        notify_service("WATCHDOG=1")
-        busy = sum(slot.execution_id is not None for slot in bodies.facts())
-        labels = {"perago_instance_id": order.settings.instance_id or worker_id}
-        for task in order.tasks:
-            metrics.gauge(BUSY_SLOTS, labels | {"task_name": task.name}, busy)
-
+    listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen]
+    if telemetry is not None:
+        listeners.append(AttemptSpans(telemetry, container.clock()))
     parts = WorkerParts(
         world=world,
         bodies=bodies,
         tasks=tasks,
         types=[_polled(order, task, gates) for task in tasks.values()],
         settings=_attempt_settings(order.settings, worker_id),
-        listener=Listeners([AttemptLog(), AttemptMetrics(metrics), seen]),
+        listener=Listeners(listeners),
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
         before_polling=[upkeep.check_services, upkeep.sweep_at_start],
         periodic=[upkeep.sweep_periodically],
         force_kill_seconds=None if forced is None else forced.total_seconds(),
         started=lambda: notify_service("READY=1"),
-        beat=beat,
+        beat=_beat(order, bodies, samples, worker_id),
     )
     return Assembled(parts, upkeep, metrics)
+
+
+def _beat(
+    order: StartOrder, bodies: Bodies, samples: Samples, worker_id: str
+) -> Callable[[], None]:
+    """Once a second: the service manager is told, and each task's busy slots are counted."""
+    instance = {"perago_instance_id": order.settings.instance_id or worker_id}
+
+    def beat() -> None:
+        notify_service("WATCHDOG=1")
+        busy = [slot.task_name for slot in bodies.facts()]
+        for task in order.tasks:
+            samples.gauge(BUSY_SLOTS, instance | {"task_name": task.name}, busy.count(task.name))
+
+    return beat
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,9 +159,9 @@ def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledTyp
 
 
 def _bodies(
-    order: StartOrder, container: Container, worker_id: str, secrets: set[str], metrics: Metrics
+    order: StartOrder, container: Container, worker_id: str, secrets: set[str], samples: Samples
 ) -> Bodies:
-    observer = BodyObservers([BodyLog(), BodyMetrics(metrics)])
+    observer = BodyObservers([BodyLog(), BodyMetrics(samples)])
     if order.settings.execution_mode == "thread":
         tasks = {task.name: task for task in order.tasks}
         return ThreadBody(tasks, observer=observer, worker_id=worker_id, slots=order.slots)

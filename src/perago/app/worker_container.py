@@ -8,6 +8,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
 from perago.app.settings.settings import Settings
+from perago.app.telemetry.exported_signals import ExportedSignals
+from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
+from perago.ports.telemetry import Telemetry
 
 
 def open_worker_log(
@@ -54,3 +57,25 @@ def open_probe_server(
     )
 
     return probe_server(host, port, ProbeAnswers(probes, metrics))
+
+
+def open_telemetry(signals: ExportedSignals, service: Mapping[str, str]) -> Telemetry:
+    """Send spans and samples to a collector; ImportError without the extra `otel`."""
+    from perago.adapters.observability.otlp import (  # noqa: PLC0415 - lazy
+        OtlpSettings,
+        open_otlp,
+    )
+
+    return open_otlp(
+        OtlpSettings(
+            service=service,
+            traces=signals.traces,
+            metrics=signals.metrics,
+            metrics_endpoint=signals.metrics_endpoint,
+            metrics_gzip=signals.metrics_gzip,
+            metrics_timeout_seconds=signals.metrics_timeout_seconds,
+            metrics_interval_millis=signals.metrics_interval_millis,
+            seconds_bounds=BUCKETS,
+            bytes_bounds=BYTE_BUCKETS,
+        )
+    )

@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Mapping
 from typing import final
 
-from perago.app.attempt.complete import Recorded
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.failure import error_code
@@ -61,7 +60,7 @@ class AttemptLog(AttemptListener):
             facts["reason"] = report.update.reason if report.update else str(report.error)
             facts["code"] = error_code(report.error)
             facts["traceback"] = _traceback(report.error)
-        if report.recorded is not Recorded.RECORDED:
+        if report.recorded.speaks_against_it:
             level = logging.WARNING
         write(LOGGER, level, "attempt ended", facts_of(dispatch) | facts)
 

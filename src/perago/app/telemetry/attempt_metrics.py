@@ -11,7 +11,7 @@ from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.failure import error_code
 from perago.app.telemetry.body_observer import BodyObserver
 from perago.app.telemetry.listeners import AttemptListener
-from perago.app.telemetry.metrics import Metrics
+from perago.app.telemetry.samples import Samples
 from perago.domain.attempt_fence import Stale
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptError
 from perago.ports.progress import Phase
@@ -36,7 +36,7 @@ OPERATIONS = {Phase.MATERIALISED: "download", Phase.STAGED: "upload", Phase.PUBL
 class AttemptMetrics(AttemptListener):
     """Hears attempts."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Samples) -> None:
         self._metrics = metrics
 
     def phase(
@@ -89,7 +89,7 @@ class AttemptMetrics(AttemptListener):
 class BodyMetrics(BodyObserver):
     """Takes the samples of bodies, and counts executors."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Samples) -> None:
         self._metrics = metrics
 
     def output(self, call: BodyCall | None, stream: str, line: str) -> None:

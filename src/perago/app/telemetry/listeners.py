@@ -84,5 +84,10 @@ def facts_of(dispatch: Dispatch) -> dict[str, object]:
 
 
 def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, object]) -> None:
-    """One line: what happened, and what is known of it under the one name our formatter reads."""
-    logger.log(level, event, extra={"perago": dict(facts)})
+    """One line: what happened, and what is known of it under the one name our formatter reads.
+
+    The line of code is left out: nobody prints it, and finding it costs more than writing.
+    """
+    if logger.isEnabledFor(level):
+        extra = {"perago": dict(facts)}
+        logger.handle(logger.makeRecord(logger.name, level, "", 0, event, (), None, extra=extra))

@@ -1,0 +1,168 @@
+"""OpenTelemetry: spans and samples over OTLP/HTTP, told where by the standard variables.
+
+Knows names of OpenTelemetry and nothing of workers. Needs the extra `otel`.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Thread
+from typing import final
+
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.metrics import Counter, Histogram
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import MetricReader, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.trace import SpanKind, Status, StatusCode, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from perago.ports.telemetry import FinishedSpan, Telemetry
+
+LOGGER = logging.getLogger("perago.telemetry")
+CLOSE_SECONDS_MAX = 3.0
+NANOSECONDS = 1_000_000_000
+INSTRUMENTATION = "perago"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtlpSettings:
+    """Which signals leave, and what is not left to the standard variables."""
+
+    service: Mapping[str, str]
+    traces: bool
+    metrics: bool
+    metrics_endpoint: str | None = None
+    metrics_gzip: bool = False
+    metrics_timeout_seconds: float | None = None
+    metrics_interval_millis: float | None = None
+    seconds_bounds: Sequence[float] = ()
+    bytes_bounds: Sequence[float] = ()
+
+
+@final
+class OtlpTelemetry(Telemetry):
+    """Spans through a processor, samples through a reader; either may be absent."""
+
+    def __init__(
+        self, settings: OtlpSettings, spans: SpanProcessor | None, metrics: MetricReader | None
+    ) -> None:
+        resource = resource_of(settings.service)
+        self._settings = settings
+        self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
+        if spans is not None:
+            self._traces.add_span_processor(spans)
+        self._tracer = self._traces.get_tracer(INSTRUMENTATION) if spans is not None else None
+        readers = [] if metrics is None else [metrics]
+        self._numbers = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+        self._meter = self._numbers.get_meter(INSTRUMENTATION) if metrics is not None else None
+        self._counters: dict[str, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+
+    def span(self, span: FinishedSpan) -> None:
+        if self._tracer is None:
+            return
+        with suppress(Exception):
+            carrier = {} if span.parent is None else {"traceparent": span.parent}
+            opened = self._tracer.start_span(
+                span.name,
+                context=TraceContextTextMapPropagator().extract(carrier),
+                kind=SpanKind.CONSUMER,
+                attributes=dict(span.facts),
+                start_time=_nanoseconds(span.began),
+            )
+            inside = set_span_in_context(opened)
+            for step in span.steps:
+                child = self._tracer.start_span(
+                    step.name,
+                    context=inside,
+                    attributes=dict(step.facts),
+                    start_time=_nanoseconds(step.began),
+                )
+                child.end(_nanoseconds(step.ended))
+            if span.error is not None:
+                opened.set_status(Status(StatusCode.ERROR, span.error))
+            opened.end(_nanoseconds(span.ended))
+
+    def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
+        if self._meter is None:
+            return
+        with suppress(Exception):
+            if name not in self._counters:
+                self._counters[name] = self._meter.create_counter(name)
+            self._counters[name].add(by, dict(labels))
+
+    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        if self._meter is None:
+            return
+        with suppress(Exception):  # an instrument of one name is made once and found again
+            self._meter.create_gauge(name).set(value, dict(labels))
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        if self._meter is None:
+            return
+        with suppress(Exception):
+            if name not in self._histograms:
+                self._histograms[name] = self._histogram(name)
+            self._histograms[name].record(value, dict(labels))
+
+    def close(self) -> None:
+        """Both at once, and neither longer than a moment: a collector may be gone."""
+        shuts = (self._shut_traces, self._shut_numbers)
+        threads = [Thread(target=shut, daemon=True) for shut in shuts]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(CLOSE_SECONDS_MAX)
+        if any(thread.is_alive() for thread in threads):
+            LOGGER.warning("the last telemetry was not taken in %g seconds", CLOSE_SECONDS_MAX)
+
+    def _histogram(self, name: str) -> Histogram:
+        assert self._meter is not None, "asked before"
+        bounds, unit = self._settings.seconds_bounds, ""
+        if name.endswith("_bytes"):
+            bounds, unit = self._settings.bytes_bounds, "By"
+        elif name.endswith("_seconds"):
+            unit = "s"
+        return self._meter.create_histogram(
+            name, unit, explicit_bucket_boundaries_advisory=list(bounds) or None
+        )
+
+    def _shut_traces(self) -> None:
+        with suppress(Exception):  # a lost span is no reason to fail
+            self._traces.shutdown()
+
+    def _shut_numbers(self) -> None:
+        with suppress(Exception):
+            self._numbers.shutdown(timeout_millis=CLOSE_SECONDS_MAX * 1000)
+
+
+def open_otlp(settings: OtlpSettings) -> OtlpTelemetry:
+    """Start the exporters; addresses that are not given here come from the environment."""
+    spans = BatchSpanProcessor(OTLPSpanExporter()) if settings.traces else None
+    reader = None
+    if settings.metrics:
+        exporter = OTLPMetricExporter(
+            endpoint=settings.metrics_endpoint,
+            timeout=settings.metrics_timeout_seconds,
+            compression=Compression.Gzip if settings.metrics_gzip else None,
+        )
+        reader = PeriodicExportingMetricReader(
+            exporter, export_interval_millis=settings.metrics_interval_millis
+        )
+    return OtlpTelemetry(settings, spans, reader)
+
+
+def resource_of(service: Mapping[str, str]) -> Resource:
+    """Who speaks: ours, and what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say instead."""
+    told = OTELResourceDetector().detect()
+    return Resource.create().merge(Resource(dict(service))).merge(told)
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * NANOSECONDS)

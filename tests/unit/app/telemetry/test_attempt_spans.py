@@ -1,0 +1,78 @@
+"""An attempt as a span: its steps, its ids, its end, whatever the end was."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from tests.attempt_worlds import NoLease
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+
+from perago.adapters.memory.telemetry import RememberedTelemetry
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.run_attempt import run_attempt
+from perago.app.telemetry.attempt_metrics import AttemptMetrics
+from perago.app.telemetry.attempt_spans import AttemptSpans
+from perago.app.telemetry.attempt_story import AttemptStory
+from perago.app.telemetry.listeners import Listeners
+from perago.domain.publication_policy import PolicySetting
+from perago.ports.telemetry import FinishedSpan
+
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+async def heard(world: FaultWorld) -> RememberedTelemetry:
+    """What a collector has after one attempt."""
+    await world.start()
+    worker = world.worker()
+    telemetry = RememberedTelemetry()
+    record = await worker.poll(TASK)
+    assert record is not None
+    dispatch = Dispatch(
+        world.task,
+        record,
+        worker.world.identities.new_execution_id(),
+        worker.settings,
+        traceparent=TRACEPARENT,
+    )
+    listeners = Listeners([AttemptSpans(telemetry, worker.world.clock), AttemptMetrics(telemetry)])
+    story = AttemptStory(dispatch, listeners, worker.world.clock)
+    story.ended(
+        await world.drive(run_attempt(replace(worker.world, progress=story), dispatch, NoLease()))
+    )
+    return telemetry
+
+
+def only_span(telemetry: RememberedTelemetry) -> FinishedSpan:
+    (span,) = telemetry.spans
+    return span
+
+
+async def test_a_published_attempt_is_a_span_of_its_steps_in_its_callers_trace(
+    tmp_path: Path,
+) -> None:
+    span = only_span(await heard(FaultWorld(tmp_path, PolicySetting.SETTLED)))
+    assert (span.name, span.parent, span.error) == (f"process {TASK}", TRACEPARENT, None)
+    names = [step.name for step in span.steps]
+    assert names[0] == "policy"
+    assert names[-2:] == ["completed", "cleaned"]
+    assert {"materialised", "body-ended", "staged", "decided", "fenced", "published"} <= set(names)
+    assert all(span.began <= step.began <= step.ended <= span.ended for step in span.steps)
+    assert span.facts["perago.status"] == "COMPLETED"
+    assert span.facts["messaging.destination.name"] == TASK
+
+
+async def test_a_failed_attempt_is_a_span_with_its_error(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, params={"text": 7})
+    span = only_span(await heard(world))
+    assert span.error is not None
+    assert span.facts["perago.status"] == "FAILED"
+    assert span.facts["error.type"] == "PRG-I003"
+
+
+async def test_what_is_counted_of_a_published_attempt(tmp_path: Path) -> None:
+    telemetry = await heard(FaultWorld(tmp_path, PolicySetting.HEAD_PARENT))
+    counted = {name: dict(labels) for name, labels in telemetry.counters}
+    assert counted["runtime.publications_total"]["effect"] == "MergeStaged"
+    assert counted["runtime.task_attempts_total"]["recorded"] == "recorded"
+    assert counted["runtime.attempt_fence_verdicts_total"]["verdict"] == "current"
+    moved = {dict(labels)["operation"] for _, labels in telemetry.samples if len(labels) == 2}
+    assert moved == {"download", "upload", "publish"}

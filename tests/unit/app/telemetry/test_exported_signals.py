@@ -1,0 +1,60 @@
+"""Which signals leave a worker, by the standard variables."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from perago.app.settings.settings import load_settings
+from perago.app.telemetry.exported_signals import ExportedSignals
+from perago.app.worker_container import open_telemetry
+
+ALL, METRICS = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+TRACES, HERE = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "http://127.0.0.1:4318"
+
+
+@pytest.mark.parametrize(
+    ("environment", "signals"),
+    [
+        ({}, set[str]()),
+        ({ALL: " "}, set[str]()),
+        ({ALL: HERE}, {"traces", "metrics"}),
+        ({TRACES: HERE}, {"traces"}),
+        ({METRICS: HERE}, {"metrics"}),
+        ({ALL: HERE, "OTEL_TRACES_EXPORTER": "none"}, {"metrics"}),
+        ({ALL: HERE, "OTEL_METRICS_EXPORTER": "none"}, {"traces"}),
+        ({ALL: HERE, "OTEL_TRACES_EXPORTER": "console, otlp"}, {"traces", "metrics"}),
+        ({ALL: HERE, "OTEL_SDK_DISABLED": "TRUE"}, set[str]()),
+    ],
+)
+def test_an_endpoint_turns_a_signal_on(
+    tmp_path: Path, environment: dict[str, str], signals: set[str]
+) -> None:
+    settings = load_settings(cwd=tmp_path, process_env=environment)
+    found = ExportedSignals.of(settings, environment)
+    assert {name for name in ("traces", "metrics") if getattr(found, name)} == signals
+    assert found.any is bool(signals)
+
+
+def test_the_settings_of_0_6_1_reach_the_exporter(tmp_path: Path) -> None:
+    environment = {
+        METRICS: HERE,
+        "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION": "gzip",
+        "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT": "2500",
+        "OTEL_METRIC_EXPORT_INTERVAL": "1000",
+    }
+    settings = load_settings(cwd=tmp_path, process_env=environment)
+    assert ExportedSignals.of(settings, environment) == ExportedSignals(
+        metrics=True,
+        metrics_endpoint=HERE,
+        metrics_gzip=True,
+        metrics_timeout_seconds=2.5,
+        metrics_interval_millis=1000,
+    )
+
+
+def test_without_the_extra_there_is_an_import_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "perago.adapters.observability.otlp", raising=False)
+    monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
+    with pytest.raises(ImportError, match="opentelemetry"):
+        open_telemetry(ExportedSignals(traces=True), {})
