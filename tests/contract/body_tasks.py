@@ -14,6 +14,12 @@ from perago.app.authoring.metric_spec import MetricSpec
 from perago.app.authoring.task_declaration import task, task_of
 from perago.domain.authoring_errors import TaskTerminalError
 
+UNSENDABLE: dict[str, float | str] = {
+    "nan": float("nan"),
+    "half a character": "\udcff",
+    "huge": "x" * 11_000_000,
+}
+
 
 class Order(BaseModel):
     """What the function is to do."""
@@ -25,7 +31,7 @@ class Order(BaseModel):
 class Answer(BaseModel):
     """What it did."""
 
-    number: int
+    number: int | float | str
 
 
 @task(
@@ -53,7 +59,7 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:
             return Answer(number=sum("hunter2secret" in value for value in os.environ.values()))
         case _:
             _end_the_process(params.what)
-    return Answer(number=params.number)
+    return Answer(number=UNSENDABLE.get(params.what, params.number))
 
 
 def _end_the_process(what: str) -> None:

@@ -38,3 +38,22 @@ async def test_Y4_limit_ends_the_body(body: TaskBody) -> None:
     stopped = await body.run(call_of("sleep", 2, seconds_max=0.2))
     assert stopped == BodyStopped("the body ran longer than 0.2 seconds")
     assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})
+
+
+@pytest.mark.parametrize(
+    ("what", "reason", "code"),
+    [
+        ("nan", "Out of range float values are not JSON compliant", "PRG-I011"),
+        ("half a character", "surrogates not allowed", "PRG-R002"),
+        ("huge", "at most 10485760", "PRG-R002"),
+    ],
+)
+async def test_Y5_unsendable_result_is_a_failure(
+    body: TaskBody, what: str, reason: str, code: str
+) -> None:
+    raised = await body.run(call_of(what))
+    assert isinstance(raised, BodyRaised)
+    assert reason in raised.reason
+    assert raised.reason.endswith(f"{code}]")
+    assert not raised.terminal
+    assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})

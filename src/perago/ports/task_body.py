@@ -61,6 +61,8 @@ class TaskBody(Protocol):
        says so.
     Y3 system_exit_is_contained: a body that exits the interpreter becomes a value.
     Y4 limit_ends_the_body: a body beyond its limit becomes BodyStopped.
+    Y5 unsendable_result_is_a_failure: a result that JSON cannot say or that is larger than
+       Conductor takes becomes BodyRaised, and the next body runs.
     """
 
     async def run(self, call: BodyCall) -> BodyOutcome:

@@ -26,8 +26,9 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker import frames
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
+from perago.app.worker.sent_outcome import sent_outcome
 from perago.domain.attempt import ExecutionId
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped
 
 PR_SET_PDEATHSIG = 1
 ARGUMENTS = "channel parent-pid module..."
@@ -43,7 +44,10 @@ class Channel:
 
     def send(self, frame: frames.Frame) -> None:
         """Send one message; a parent that is gone ends this process elsewhere."""
-        data = frames.encode(frame)
+        self.send_bytes(frames.encode(frame))
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send one message that is encoded already."""
         with self._sending:
             self._socket.sendall(data)
 
@@ -127,40 +131,27 @@ class ExecutorProcess:
         while (frame := self._channel.receive()) is not None:
             if not isinstance(frame, frames.RunBody):
                 raise frames.FrameError(f"{frame.kind} is nothing an executor does")
+            call = _call_of(frame)
             try:
-                outcome = self._run(frame)
+                outcome = self._run(call, frame.worker_id)
             except BodyCancelled:  # it came as the body was about to end
                 outcome = BodyStopped("ended")
-            self._answer(frame.execution_id, outcome)
+            _flush()
+            data, _ = sent_outcome(call, outcome)
+            self._channel.send_bytes(data)
             if isinstance(outcome, BodyStopped):
                 return  # an interrupted body may have left anything behind in its modules
 
-    def _run(self, frame: frames.RunBody) -> BodyOutcome:
-        call = BodyCall(
-            task_name=frame.task_name,
-            attempt=frame.attempt,
-            execution_id=ExecutionId(frame.execution_id),
-            params=frame.params,
-            workspace=None if frame.workspace is None else Path(frame.workspace),
-            spark=frame.spark,
-        )
+    def _run(self, call: BodyCall, worker_id: str) -> BodyOutcome:
         self._cancel = CancelSignal()
-        around = BodySurroundings(ChannelObserver(self._channel), frame.worker_id, self._cancel)
+        around = BodySurroundings(ChannelObserver(self._channel), worker_id, self._cancel)
         try:
             self._in_body = True
-            return run_body(self._tasks[frame.task_name], call, around)
+            return run_body(self._tasks[call.task_name], call, around)
         except BodyCancelled:
             return BodyStopped("ended")
         finally:
             self._in_body = False
-
-    def _answer(self, execution_id: str, outcome: BodyOutcome) -> None:
-        _flush()
-        try:
-            self._channel.send(_frame_of(execution_id, outcome))
-        except frames.FrameError as error:
-            reason = f"result of the task cannot be sent: {error} [PRG-R002]"
-            self._channel.send(frames.Raised(execution_id, reason, terminal=False, traceback=""))
 
     def _end_body(self, _signal: int, _frame: FrameType | None) -> None:
         if self._cancel is not None:
@@ -199,14 +190,15 @@ def _load(module: str) -> TaskDefinition:
     return found
 
 
-def _frame_of(execution_id: str, outcome: BodyOutcome) -> frames.Frame:
-    match outcome:
-        case BodyReturned(result):
-            return frames.Returned(execution_id, result)
-        case BodyRaised(reason, terminal, traceback):
-            return frames.Raised(execution_id, reason, terminal, traceback)
-        case BodyStopped():
-            return frames.Cancelled(execution_id)
+def _call_of(frame: frames.RunBody) -> BodyCall:
+    return BodyCall(
+        task_name=frame.task_name,
+        attempt=frame.attempt,
+        execution_id=ExecutionId(frame.execution_id),
+        params=frame.params,
+        workspace=None if frame.workspace is None else Path(frame.workspace),
+        spark=frame.spark,
+    )
 
 
 def _flush() -> None:

@@ -114,17 +114,21 @@ class Progressed:
 Frame: TypeAlias = (
     RunBody | Ready | ImportFailed | Returned | Raised | Cancelled | Logged | Sampled | Progressed
 )
+_TOLD = (ImportFailed, Raised, Logged, Sampled, Progressed)
 _FRAMES: TypeAdapter[Frame] = TypeAdapter(Annotated[Frame, Field(discriminator="kind")])
 
 
-def encode(frame: Frame) -> bytes:
+def encode(frame: Frame, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     """One message with its length in front; raises FrameError for what JSON cannot say."""
+    # Of what is only told, half a character may go; a result arrives as it is or not at all.
+    lenient = "replace" if isinstance(frame, _TOLD) else "strict"
     try:
-        body = json.dumps(frame, default=_plain, allow_nan=False).encode()
+        text = json.dumps(frame, default=_plain, allow_nan=False, ensure_ascii=False)
+        body = text.encode("utf-8", lenient)
     except (TypeError, ValueError, RecursionError) as error:
         raise FrameError(f"not JSON: {error}") from error
-    if len(body) > FRAME_BYTES_MAX:
-        raise FrameError(f"{len(body)} bytes, at most {FRAME_BYTES_MAX}")
+    if len(body) > bytes_max:
+        raise FrameError(f"{len(body)} bytes, at most {bytes_max}")
     return HEADER.pack(len(body)) + body
 
 

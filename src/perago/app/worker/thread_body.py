@@ -14,6 +14,7 @@ from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
 from perago.app.worker.bodies import SlotFacts
 from perago.app.worker.first_of import first_of
 from perago.app.worker.run_body import BodySurroundings, run_body
+from perago.app.worker.sent_outcome import sent_outcome
 from perago.app.worker.stop_orders import StopOrders
 from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, TaskBody
@@ -80,7 +81,7 @@ class ThreadBody(TaskBody):
                 return BodyStopped(order.result())
             self._running.append(call)
             work = asyncio.create_task(
-                asyncio.to_thread(run_body, self._tasks[call.task_name], call, around)
+                asyncio.to_thread(_run, self._tasks[call.task_name], call, around)
             )
             await first_of(work, order, seconds_max=call.seconds_max or None)
             self._running.remove(call)
@@ -90,3 +91,9 @@ class ThreadBody(TaskBody):
             if order.done():
                 return BodyStopped(order.result())
             return BodyStopped(f"the body ran longer than {call.seconds_max:g} seconds")
+
+
+def _run(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> BodyOutcome:
+    """Run the body; a result that an executor could not send is a failure here as well."""
+    _, outcome = sent_outcome(call, run_body(task, call, around))
+    return outcome

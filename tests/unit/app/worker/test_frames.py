@@ -34,7 +34,9 @@ def test_messages_survive_a_stream_that_is_cut_anywhere(size: int) -> None:
     assert came == FRAMES
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, object(), {1, 2}], ids=str)
+@pytest.mark.parametrize(
+    "value", [math.nan, math.inf, object(), {1, 2}], ids=["nan", "inf", "object", "set"]
+)
 def test_what_json_cannot_say_is_refused_by_the_sender(value: object) -> None:
     with pytest.raises(frames.FrameError, match="not JSON"):
         frames.encode(frames.Returned("e1", {"value": value}))
@@ -61,3 +63,12 @@ def test_a_message_has_a_largest_size_on_both_sides() -> None:
 def test_what_is_not_one_of_ours_is_refused_by_the_receiver(body: object) -> None:
     with pytest.raises(frames.FrameError, match="not a message of ours"):
         frames.decode(json.dumps(body).encode())
+
+
+def test_half_a_character_goes_from_what_is_told_and_refuses_a_result() -> None:
+    odd = "name \udcff"
+    sent = frames.encode(frames.Logged(20, "team", odd)) + frames.encode(frames.Progressed(odd))
+    came = list(frames.FrameBuffer().feed(sent))
+    assert came == [frames.Logged(20, "team", "name ?"), frames.Progressed("name ?")]
+    with pytest.raises(frames.FrameError, match="surrogates not allowed"):
+        frames.encode(frames.Returned("e1", {"name": odd}))
