@@ -3,7 +3,7 @@
 A record that fills while the attempt runs; how it is shown is not known here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import final
@@ -83,8 +83,11 @@ def begin_story(worker: str, record: AttemptRecord, number: int) -> AttemptStory
 class StoryProgress(Progress):
     """Writes phases into the story of the attempt that runs; outside of one nothing is told."""
 
-    def __init__(self, seconds: Callable[[], float]) -> None:
+    def __init__(
+        self, seconds: Callable[[], float], watchers: Sequence[Callable[[], None]] = ()
+    ) -> None:
         self._seconds = seconds
+        self._watchers = watchers
         self.story: AttemptStory | None = None
 
     def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
@@ -96,3 +99,5 @@ class StoryProgress(Progress):
         if self.story is not None:
             event = Event(self._seconds(), kind, text, {} if facts is None else dict(facts))
             self.story.events.append(event)
+            for seen in self._watchers:
+                seen()

@@ -4,7 +4,7 @@ Decides who works when and when time passes; what an attempt does is the applica
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import final
 
@@ -44,6 +44,7 @@ class Crew(Surrounding):
         self.tasks: dict[str, TaskDefinition] = {}
         self.stories: list[AttemptStory] = []
         self.pending: list[Fault] = []
+        self.watchers: list[Callable[[], None]] = []
         self._ground = ground
         self._settings = settings
         self._repositories = repositories
@@ -124,7 +125,7 @@ class Crew(Surrounding):
         snapshot = record.snapshot
         key = snapshot.workflow_id, snapshot.reference_name
         self._attempts[key] += 1
-        progress = StoryProgress(lambda: self.seconds)
+        progress = StoryProgress(lambda: self.seconds, self.watchers)
         strikes = Strikes(self.pending, self, progress)
         name = f"worker-{number}"
         settings = replace(self._settings, worker_id=name)

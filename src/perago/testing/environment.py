@@ -4,7 +4,7 @@ Runs the real steps of attempts. On the default ground nothing leaves the proces
 virtual; what a test says is the same on real servers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Self, final
 
@@ -94,6 +94,10 @@ class PeragoEnvironment:
     def plan(self, *faults: Fault) -> None:
         """Add faults; each strikes once."""
         self._crew.pending.extend(faults)
+
+    def watch(self, seen: Callable[[], None]) -> None:
+        """Call `seen` after everything that happens in an attempt, while it happens."""
+        self._crew.watchers.append(seen)
 
     def use_policy(self, policy: str) -> None:
         """Attempts that begin from now on publish under another policy."""

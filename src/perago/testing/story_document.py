@@ -40,12 +40,13 @@ def story_document(story: Story) -> dict[str, object]:
     return {
         "schema": SCHEMA,
         "workflows": workflows,
-        "attempts": [_attempt(attempt) for attempt in story.attempts],
+        "attempts": [attempt_document(attempt) for attempt in story.attempts],
         "repositories": [_repository(repository, story) for repository in story.repositories],
     }
 
 
-def _attempt(attempt: AttemptStory) -> dict[str, object]:
+def attempt_document(attempt: AttemptStory) -> dict[str, object]:
+    """One attempt, also while it runs."""
     return {
         "worker": attempt.worker,
         "task": attempt.task,

@@ -1,25 +1,26 @@
 """`perago dev WORKFLOW.json MODULES...`: run a workflow in this process, look at it, change it.
 
 Each run is a process of its own, so that changed modules are really loaded anew; this one serves
-the page, watches the files and prints the story.
+the page, watches the files and draws the story.
 """
 
 import asyncio
 import json
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+from rich.console import Console
 
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import (
     FAILED,
     JsonOption,
-    note,
     reports_errors,
     say,
     say_json,
@@ -28,7 +29,9 @@ from perago.app.command_line.run import read_params
 from perago.app.trial.file_tree import read_tree
 from perago.domain.authoring_errors import TaskInputError
 from perago.testing.dev.fault_text import parse_fault
+from perago.testing.dev.live_view import live_view
 from perago.testing.dev.page_server import Shown
+from perago.testing.dev.run_aside import run_aside, tell
 from perago.testing.dev.serving import serve_until_interrupted
 from perago.testing.dev.world import DevRequest, run_world
 from perago.testing.json_values import as_list, as_object
@@ -57,17 +60,22 @@ def dev(  # noqa: PLR0913 - one parameter an option
     open_page: Annotated[bool, typer.Option("--open", help="Open the page.")] = False,
     once: Annotated[bool, typer.Option("--once", help="Run, print, and end.")] = False,
     as_json: JsonOption = False,
+    follow: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
-    """Run a workflow on the embedded environment and show it on a page on loopback."""
-    if once or as_json:
-        document = _run(workflow, targets, files, given, fault or [], policy, compare=compare)
+    """Run a workflow on the embedded environment; show it on the terminal and on a page."""
+    if once or as_json or follow:
+        chosen = [SETTLED, HEAD_PARENT] if compare else [policy]
+        document = _run(workflow, targets, files, given, fault or [], chosen, follow=follow)
+        if follow:
+            tell(document, complete=True)
+            return
         _print(document, as_json=as_json)
         scenes = [as_object(scene) for scene in as_list(document["scenes"])]
         if any(scene["broken"] or scene["status"] != "COMPLETED" for scene in scenes):
             raise typer.Exit(FAILED)
         return
-    arguments = [*sys.argv[1:], "--json"]
-    _serve(arguments, _watched(workflow, targets), port, reload=reload, open_page=open_page)
+    watched = partial(_watched, [workflow, *([files] if files else [])], targets)
+    _serve([*sys.argv[1:], "--follow"], watched, port, reload=reload, open_page=open_page)
 
 
 def _run(  # noqa: PLR0913 - the options of the command
@@ -76,10 +84,16 @@ def _run(  # noqa: PLR0913 - the options of the command
     files: Path | None,
     given: str,
     faults: Sequence[str],
-    policy: str,
+    policies: Sequence[str],
     *,
-    compare: bool,
+    follow: bool,
 ) -> dict[str, object]:
+    title = f"perago dev {workflow.name}"
+    scenes: list[dict[str, object]] = []
+
+    def seen(scene: dict[str, object]) -> None:
+        tell({"title": title, "scenes": [*scenes, scene]}, complete=False)
+
     try:
         definition = cast("object", json.loads(workflow.read_text(encoding="utf-8")))
         request = DevRequest(
@@ -89,11 +103,12 @@ def _run(  # noqa: PLR0913 - the options of the command
             workflow_input=read_params(given),
             faults=[parse_fault(text) for text in faults],
         )
-        policies = [SETTLED, HEAD_PARENT] if compare else [policy]
-        scenes = [asyncio.run(run_world(request, name)) for name in policies]
+        for name in policies:
+            scene = asyncio.run(run_world(request, name, seen if follow else None))
+            scenes.append(scene)
     except ValueError as error:
         raise TaskInputError(str(error), code="PRG-I003") from error
-    return {"title": f"perago dev {workflow.name}", "scenes": scenes}
+    return {"title": title, "scenes": scenes}
 
 
 def _print(document: Mapping[str, object], *, as_json: bool) -> None:
@@ -106,42 +121,45 @@ def _print(document: Mapping[str, object], *, as_json: bool) -> None:
             say(f"  {line}")
 
 
-def _watched(workflow: Path, targets: Sequence[str]) -> list[Path]:
-    found = [find_spec(target) for target in targets]
-    return [workflow, *(Path(spec.origin) for spec in found if spec and spec.origin)]
+def _watched(files: Sequence[Path], targets: Sequence[str]) -> dict[Path, int]:
+    """When each file that a run depends on was changed: what was named, and Python beside it."""
+    found = [spec for spec in map(find_spec, targets) if spec and spec.origin]
+    folders = [Path(str(spec.origin)).parent for spec in found]
+    named = [path for place in files for path in ([place] if place.is_file() else place.rglob("*"))]
+    python = [path for folder in folders for path in folder.glob("*.py")]
+    return {path: path.stat().st_mtime_ns for path in [*named, *python] if path.is_file()}
 
 
 def _serve(
-    arguments: Sequence[str], watched: Sequence[Path], port: int, *, reload: bool, open_page: bool
+    arguments: Sequence[str],
+    watched: Callable[[], dict[Path, int]],
+    port: int,
+    *,
+    reload: bool,
+    open_page: bool,
 ) -> None:
-    """Show the newest run until interrupted."""
-    shown = Shown(_run_aside(arguments))
-    _print(shown.document, as_json=False)
-    stamps = _stamps(watched)
+    """Show the newest run, also while it goes on, until interrupted."""
+    shown = Shown({"title": "perago dev"})
+    console = Console()
+    stamps: dict[Path, int] = {}
+    with live_view(console) if console.is_terminal else nullcontext(_print_complete) as draw:
 
-    def look() -> None:
-        nonlocal stamps
-        if reload and (now := _stamps(watched)) != stamps:
-            stamps = now
-            shown.update(_run_aside(arguments))
-            _print(shown.document, as_json=False)
+        def seen(document: Mapping[str, object]) -> None:
+            shown.update(document)
+            draw(document)
 
-    serve_until_interrupted(shown, port, look, open_page=open_page)
+        def look() -> None:
+            nonlocal stamps
+            if stamps and not reload:
+                return
+            if (now := watched()) != stamps:
+                stamps = now
+                run_aside(arguments, seen)
 
-
-def _run_aside(arguments: Sequence[str]) -> Mapping[str, object]:
-    """One run in a process of its own; its document, or what it said instead."""
-    command = [sys.executable, "-m", "perago", *arguments]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - ours
-    try:
-        found = as_object(cast("object", json.loads(ran.stdout)))
-    except ValueError:
-        found = as_object(None)
-    if "scenes" in found:
-        return found
-    note(ran.stderr.rstrip())
-    return {"title": "perago dev", "error": ran.stderr or ran.stdout}
+        serve_until_interrupted(shown, port, look, open_page=open_page)
 
 
-def _stamps(watched: Sequence[Path]) -> list[int]:
-    return [path.stat().st_mtime_ns if path.exists() else 0 for path in watched]
+def _print_complete(document: Mapping[str, object]) -> None:
+    """For output that is no terminal: the story, when it is told to its end."""
+    if document.get("complete"):
+        _print(document, as_json=False)

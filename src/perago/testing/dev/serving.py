@@ -31,8 +31,8 @@ def serve_until_interrupted(
     serving.start()
     try:
         while True:
-            serving.join(LOOK_SECONDS)
             look()
+            serving.join(LOOK_SECONDS)
     except KeyboardInterrupt:
         note("stopped")
     finally:

@@ -3,14 +3,18 @@
 A plain JSON document comes out; the page and the terminal show it.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
-from perago.testing.story_document import story_document
+from perago.testing.story_document import attempt_document, story_document
 from perago.testing.story_text import story_lines
+
+SEEN_AGAIN_SECONDS = 0.05
+Seen = Callable[[dict[str, object]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +28,17 @@ class DevRequest:
     faults: Sequence[Fault] = field(default_factory=tuple)
 
 
-async def run_world(request: DevRequest, policy: str) -> dict[str, object]:
-    """One run to its end: its title, policy, broken invariants, story, and the same as lines."""
+async def run_world(
+    request: DevRequest, policy: str, seen: Seen | None = None
+) -> dict[str, object]:
+    """One run to its end: its title, policy, broken invariants, story, and the same as lines.
+
+    While it goes on, `seen` gets the attempts so far in the same form.
+    """
+    title = str(request.definition.get("name", ""))
     with PeragoEnvironment(policy=policy) as env:
+        if seen is not None:
+            env.watch(_glances(lambda: seen(_so_far(title, policy, env))))
         repository = await env.repository("dev", dict(request.files))
         await env.register(*request.tasks)
         env.plan(*request.faults)
@@ -43,3 +55,23 @@ async def run_world(request: DevRequest, policy: str) -> dict[str, object]:
             "story": story_document(story),
             "lines": list(story_lines(story)),
         }
+
+
+def _glances(look: Callable[[], None]) -> Callable[[], None]:
+    """Look, but not more often than anybody can see."""
+    looked_at = 0.0
+
+    def glance() -> None:
+        nonlocal looked_at
+        now = time.monotonic()
+        if now - looked_at >= SEEN_AGAIN_SECONDS:
+            looked_at = now
+            look()
+
+    return glance
+
+
+def _so_far(title: str, policy: str, env: PeragoEnvironment) -> dict[str, object]:
+    attempts = [attempt_document(attempt) for attempt in env.attempts]
+    story: dict[str, object] = {"attempts": attempts}
+    return {"title": title, "policy": policy, "status": "RUNNING", "broken": [], "story": story}

@@ -1,0 +1,123 @@
+"""The newest run on the terminal: its tasks, attempts with phases, and the commits of main.
+
+Takes the same document as the page. Text of tasks is never read as markup or control characters.
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from perago.testing.dev.run_aside import Seen
+from perago.testing.json_values import as_list, as_object
+from perago.testing.story_text import plain
+
+EVENTS_MAX = 12
+COMMITS_MAX = 12
+SHORT = 8
+STYLES = {
+    "COMPLETED": "green",
+    "FAILED": "red",
+    "TIMED_OUT": "red",
+    "DIED": "red",
+    "RUNNING": "cyan",
+    "IN_PROGRESS": "cyan",
+    "published": "green",
+    "staged": "blue",
+    "abandoned": "yellow",
+    "foreign": "magenta",
+    "strike": "bold red",
+    "output": "dim",
+    "end": "bold",
+}
+
+
+@contextmanager
+def live_view(console: Console) -> Generator[Seen]:
+    """What draws each document in place of the one before, for the block."""
+    with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
+        yield lambda document: live.update(drawn(document), refresh=True)
+
+
+def drawn(document: Mapping[str, object]) -> RenderableType:
+    """A document as something that a terminal shows."""
+    if document.get("error"):
+        return Panel(Text(plain_lines(document["error"]), style="red"), title="perago dev")
+    scenes = [as_object(scene) for scene in as_list(document.get("scenes"))]
+    return Group(*(_scene(scene) for scene in scenes))
+
+
+def plain_lines(text: object) -> str:
+    """Text without control characters, its lines kept."""
+    return "\n".join(plain(line) for line in str(text).splitlines())
+
+
+def _scene(scene: Mapping[str, object]) -> RenderableType:
+    story = as_object(scene.get("story"))
+    status = plain(scene.get("status", ""))
+    workflows = map(as_object, as_list(story.get("workflows")))
+    parts: list[RenderableType] = [_rows(workflow) for workflow in workflows]
+    parts += [_attempt(as_object(attempt)) for attempt in as_list(story.get("attempts"))]
+    for repository in map(as_object, as_list(story.get("repositories"))):
+        parts += _branches(repository)
+    parts += [Text(plain(broken), style="bold red") for broken in as_list(scene.get("broken"))]
+    title = Text.assemble(plain(scene.get("title", "")), " ", (status, STYLES.get(status, "")), " ")
+    return Panel(Group(*parts), title=title, subtitle=Text(f"policy {plain(scene.get('policy'))}"))
+
+
+def _rows(workflow: Mapping[str, object]) -> Text:
+    """The tasks of a workflow in a line, each in the colour of its state."""
+    line = Text()
+    for row in map(as_object, as_list(workflow.get("rows"))):
+        status = plain(row.get("status", ""))
+        line.append(f" {plain(row.get('reference'))} ", style=f"reverse {STYLES.get(status, '')}")
+        line.append(f" {status}  ")
+    return line
+
+
+def _attempt(attempt: Mapping[str, object]) -> Tree:
+    status = plain(attempt.get("status", ""))
+    head = Text.assemble(
+        (f"{plain(attempt.get('reference'))} attempt {attempt.get('number')} ", "bold"),
+        (status, STYLES.get(status, "")),
+        f" {plain(attempt.get('recorded', ''))}",
+    )
+    tree = Tree(head)
+    events = [as_object(event) for event in as_list(attempt.get("events"))]
+    if len(events) > EVENTS_MAX:
+        tree.add(Text(f"{len(events) - EVENTS_MAX} more before", style="dim"))
+    for event in events[-EVENTS_MAX:]:
+        style = STYLES.get(str(event.get("kind", "")), "")
+        tree.add(Text(f"{event.get('seconds')}s {plain(event.get('text', ''))}", style=style))
+    return tree
+
+
+def _branches(repository: Mapping[str, object]) -> Iterator[RenderableType]:
+    """The commits of each branch that adds some, newest first."""
+    seen: set[str] = set()
+    branches = [as_object(branch) for branch in as_list(repository.get("branches"))]
+    for branch in sorted(branches, key=lambda found: found.get("name") != "main"):
+        commits = [as_object(commit) for commit in as_list(branch.get("commits"))]
+        news = [commit for commit in commits if str(commit.get("id")) not in seen]
+        seen |= {str(commit.get("id")) for commit in commits}
+        if not news:
+            continue
+        yield Text(plain(branch.get("name")), style="italic", no_wrap=True, overflow="ellipsis")
+        table = Table(box=None, show_header=False)
+        for commit in news[:COMMITS_MAX]:
+            kind = plain(commit.get("kind", ""))
+            said = plain(commit.get("task") or commit.get("message") or "")
+            attempt = commit.get("attempt")
+            decided = any(str(t).startswith("perago-settled-") for t in as_list(commit.get("tags")))
+            table.add_row(
+                Text(str(commit.get("id"))[:SHORT], style="dim"),
+                Text(kind, style=STYLES.get(kind, "")),
+                Text(f"{said} #{attempt}" if attempt else said),
+                Text("decided" if decided else "", style="blue"),
+            )
+        yield table
