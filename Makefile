@@ -13,7 +13,7 @@ SIDE_BY_SIDE := --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES))
 UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 .DEFAULT_GOAL := help
-.PHONY: browser help demo unit unit-inner unit-outer lint check servers test soak mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser chromium help demo unit unit-inner unit-outer lint check servers test soak mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,14 +44,16 @@ servers: .venv/.gate  ## Fetches and builds the real servers, once per user of t
 	@$(BIN)/python -m tools.servers fetch
 
 test:  ## Runs the whole gate: check, and the contract and integration tests on real servers.
-	@$(MAKE) --no-print-directory -j2 check servers
-	$(PYTEST) -m "(lakefs or conductor or spark) and not soak"
+	@$(MAKE) --no-print-directory -j2 check servers chromium
+	$(PYTEST) -m "(browser or lakefs or conductor or spark) and not soak"
 
 soak: servers  ## Runs the full form of the long tests: chaos, races, simulation.
 	$(PYTEST) -m soak
 
-browser: .venv/.gate  ## Opens the page of `perago dev` in headless Chromium (apt-get install chromium).
+browser: .venv/.gate chromium  ## Opens the page of `perago dev` in headless Chromium.
 	$(PYTEST) -m browser
+chromium: .venv/.gate
+	@$(BIN)/python -m tools.browser
 
 mutate: .venv/.gate  ## Changes the domain in small wrong ways; its tests must notice each of them.
 	$(BIN)/python -m tools.mutate $(MODULES)

@@ -1,13 +1,12 @@
 """The page of `perago dev` in headless Chromium: what it shows, and that hostile text stays text.
 
-Run by `make browser`; a Chromium that is missing is a failure. Writes the picture of the docs when
-PERAGO_PICTURE names a file.
+Run by `make browser` and `make test`; a Chromium that is missing is a failure. Writes the picture
+of the docs when PERAGO_PICTURE names a file.
 """
 
 import asyncio
 import os
 import re
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit_cases import counting_task
+from tools.browser import REMEDY, find_browser
 
 from perago.testing import crash, foreign_commit, sequence
 from perago.testing.dev.page_server import LOOPBACK, Shown, page_server
@@ -58,8 +58,8 @@ def served(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def _chromium(tmp_path: Path, *options: str) -> str:
     """One headless run; what it printed."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert program, "no Chromium: apt-get install chromium"
+    program = find_browser()
+    assert program, f"no Chromium: {REMEDY}"
     command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"]
     ran = subprocess.run(
         [*command, f"--user-data-dir={tmp_path}", *options],
