@@ -13,13 +13,16 @@ ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
 
-@pytest.mark.parametrize("example", ["quickstart", "fork_join"])
+@pytest.mark.parametrize(
+    "example",
+    ["quickstart", "fork_join", pytest.param("spark_pipeline", marks=pytest.mark.spark)],
+)
 def test_an_example_passes_on_real_servers(
     lakefs_server: LakefsServer, conductor_workers_server: ConductorServer, example: str
 ) -> None:
     servers = variables("lakefs", lakefs_server)
     servers |= variables("conductor-workers", conductor_workers_server)
-    command = [sys.executable, "-m", "pytest", "-q", f"examples/{example}"]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "", f"examples/{example}"]
     ran = subprocess.run(
         [*command, "--perago-backend=real", "-p", "no:randomly"],
         cwd=ROOT,

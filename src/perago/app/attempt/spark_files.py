@@ -37,7 +37,7 @@ class SparkFiles:
         """Bring what Spark changed onto the private branch, uncommitted."""
         assert self._output is not None, "fetched before"
         pipeline, output = self.world.lakefs.pipeline, self._output
-        await self.world.concurrency.blocking(lambda: _remove_litter(output.directory))
+        await self.world.concurrency.blocking(lambda: remove_litter(output.directory))
         plan = await pipeline.plan(output)
         place = self.workspace
         area = StagingArea(StagedReference(place.repository, branch, place.ref), self.prefix)
@@ -54,7 +54,7 @@ class SparkFiles:
         return f"file://{(self.directory / name).as_posix()}/"
 
 
-def _remove_litter(root: Path) -> None:
+def remove_litter(root: Path) -> None:
     """Hadoop writes hidden checksums beside local files; task directories may be left."""
     for path in sorted(root.rglob("*"), reverse=True):
         relative = path.relative_to(root).as_posix()

@@ -8,13 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from perago.app.attempt.spark_files import remove_litter
 from perago.app.authoring.envelope import params_model_value
 from perago.app.authoring.failure import result_for_exception
 from perago.app.authoring.guardrail_declaration import WorkspaceGuardrail
 from perago.app.authoring.guardrails import check_guardrails
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.trial.captured_body import run_captured
-from perago.app.trial.file_tree import Files, TreeDiff, compare_trees, read_tree, write_tree
+from perago.app.trial.file_tree import Files, TreeDiff, compare_trees, read_tree
+from perago.app.trial.trial_place import TRIAL, TrialPlace, make_place
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.authoring_errors import GuardrailViolation
 from perago.domain.errors import BodyFailedError
@@ -70,19 +72,21 @@ def run_task_once(
 ) -> TaskRun:
     """Run a task on these files; every failure becomes the status it would have as an attempt."""
     with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
-        root = Path(directory)
-        write_tree(root, files)
-        return _Trial(task, dict(params), root).run()
+        place = make_place(task, Path(directory), files)
+        return _Trial(task, dict(params), place).run()
 
 
 class _Trial:
     """One run in the making."""
 
-    def __init__(self, task: TaskDefinition, params: Mapping[str, object], root: Path) -> None:
+    def __init__(
+        self, task: TaskDefinition, params: Mapping[str, object], place: TrialPlace
+    ) -> None:
         self._task = task
         self._params = params
-        self._root = root
-        self._before = read_tree(root)
+        self._spark = place.spark
+        self._root = place.root
+        self._before = read_tree(place.root)
         self._verdicts: list[GuardrailVerdict] = []
         self._lines: list[str] = []
         self._warnings: list[str] = []
@@ -130,15 +134,19 @@ class _Trial:
         return GuardrailVerdict(phase, guardrail.kind, guardrail.path, violation)
 
     def _call(self) -> Mapping[str, object]:
-        snapshot = AttemptSnapshot("trial", "trial", "trial", self._task.name, _RUNNING)
+        snapshot = AttemptSnapshot(TRIAL, TRIAL, TRIAL, self._task.name, _RUNNING)
+        on_files = self._task.has_workspace and self._spark is None
         call = BodyCall(
             task_name=self._task.name,
             attempt=snapshot,
-            execution_id=ExecutionId("trial"),
+            execution_id=ExecutionId(TRIAL),
             params=self._params,
-            workspace=self._root if self._task.has_workspace else None,
+            workspace=self._root if on_files else None,
+            spark=self._spark,
         )
         outcome, self._lines = run_captured(self._task, call)
+        if self._spark is not None:
+            remove_litter(self._root)
         match outcome:
             case BodyReturned(result):
                 return result
