@@ -36,6 +36,7 @@ class Source:
     name: str
     text: str
     tree: ast.Module
+    nodes: tuple[ast.AST, ...]  # walked once, for all rules
 
     @property
     def stem(self) -> str:
@@ -48,7 +49,7 @@ class Source:
 
     def imports(self) -> Iterator[tuple[int, str]]:
         """Yield line and full dotted name of everything imported."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from ((node.lineno, alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -56,13 +57,13 @@ class Source:
                     yield node.lineno, f"{node.module}.{alias.name}"
 
 
-def _read(path: Path) -> Source:
-    text = path.read_text(encoding="utf-8")
-    return Source(str(path.relative_to(ROOT)), text, ast.parse(text))
+def _parsed(name: str, text: str) -> Source:
+    tree = ast.parse(text)
+    return Source(name, text, tree, tuple(ast.walk(tree)))
 
 
 SOURCES = [
-    _read(path)
+    _parsed(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
     for folder in ("src", "tests", "tools", "benchmarks")
     for path in sorted((ROOT / folder).rglob("*.py"))
 ]
@@ -78,7 +79,7 @@ def _long_files(source: Source) -> Iterator[str]:
 
 
 def _long_functions(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
@@ -104,7 +105,7 @@ def _open_adapters(source: Source) -> Iterator[str]:
         for _, name in source.imports()
         if name.startswith("perago.ports.") and not name.startswith("perago.ports.errors.")
     }
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef) and ports & {ast.unparse(base) for base in node.bases}:
             decorators = {ast.unparse(decorator) for decorator in node.decorator_list}
             if not decorators & {"final", "typing.final"}:
@@ -146,7 +147,7 @@ def _foreign_to_the_domain(source: Source) -> Iterator[str]:
 
 
 def _skipped_tests(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Attribute) and node.attr in SKIPPING:
             owner = ast.unparse(node.value)
             if owner in {"pytest", "pytest.mark", "unittest"}:
@@ -215,4 +216,4 @@ def test_what_a_clone_runs_names_no_address() -> None:
     ids=lambda value: getattr(value, "__name__", "-"),
 )
 def test_a_rule_sees_what_breaks_it(rule: Rule, name: str, text: str) -> None:
-    assert list(rule(Source(name, text, ast.parse(text))))
+    assert list(rule(_parsed(name, text)))

@@ -131,6 +131,7 @@ async def test_the_same_commit_again_costs_nothing(workshop: Workshop) -> None:
     assert len(list(again.directory.rglob("0*"))) == 1_500
 
 
+@pytest.mark.scale
 async def test_a_difference_as_large_as_the_workspace_is_not_asked_to_its_end(
     workshop: Workshop,
 ) -> None:

@@ -251,5 +251,5 @@ class HistoryMachine(RuleBasedStateMachine):
             assert self.repository.files(f"{name}@") == shown(self.model.commits[commit].files)
 
 
-TestHistory = HistoryMachine.TestCase
-TestHistory.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+TestHistory = pytest.mark.simulation(HistoryMachine.TestCase)
+TestHistory.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
