@@ -113,7 +113,7 @@ def fetched(script: Script, place: Path, answer_seconds: float = 5.0) -> dict[in
         assert (place / str(number)).read_bytes() == bodies[number]
     present = {int(path.name) for path in place.iterdir()}
     assert present == set(fetch.landed), "nothing is there that was not told"
-    return fetch.landed
+    return {number: fetched.md5 for number, fetched in fetch.landed.items()}
 
 
 def test_every_object_lands_and_requests_run_ahead(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Moving the bytes of many objects at once, by whatever route the server offers."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,24 @@ class FetchOrder:
     """One object to bring to a local path that does not exist yet."""
 
     entry: ObjectEntry
-    target: Path
+    where: str | Path  # text where there are many: a Path costs as much as writing a small file
+
+    @property
+    def target(self) -> Path:
+        """The path."""
+        return Path(self.where)
 
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """One object that arrived, with the MD5 of the bytes that were written."""
+    """One object that arrived, with the MD5 of the bytes that were written.
+
+    `status` is that of the file when all was written, where the writer has asked for it.
+    """
 
     order: FetchOrder
     md5: str
+    status: os.stat_result | None = None
 
 
 Moved = Callable[[int], None]

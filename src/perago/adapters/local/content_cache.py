@@ -8,9 +8,10 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -63,21 +64,25 @@ class ContentCache:
         """Fill the targets whose content is here."""
         fetched: list[Fetched] = []
         missing: list[FetchOrder] = []
-        for start in range(0, len(orders), _BATCH):
-            batch = orders[start : start + _BATCH]
-            keys = [_key(order) for order in batch]
-            try:
-                rows = self._rows(keys)
-            except CacheUnusableError:
-                missing.extend(batch)
-                continue
-            for key, order in zip(keys, batch, strict=True):
-                row = rows.get(key)
-                md5 = None if row is None else self._fill_one(key, order, *row)
-                if md5 is None:
+        seen = _Seen()
+        # Whoever cannot be asked has none of what is left.
+        with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
+            seen.now = _next_use(connection)
+            for start in range(0, len(orders), _BATCH):
+                batch = orders[start : start + _BATCH]
+                keys = [_key(order) for order in batch]
+                rows = seen.rows(connection, keys)
+                for key, order in zip(keys, batch, strict=True):
+                    row = rows.get(key)
+                    one = None if row is None else self._fill_one(key, order, *row)
+                    if one is not None:
+                        fetched.append(one)
+                        continue
                     missing.append(order)
-                else:
-                    fetched.append(Fetched(order, md5))
+                    if row is not None:
+                        seen.damaged.append(key)
+        missing.extend(orders[len(fetched) + len(missing) :])
+        self._note(seen)
         return Filled(tuple(fetched), tuple(missing))
 
     def keep(self, fetched: Iterable[Fetched]) -> None:
@@ -92,10 +97,14 @@ class ContentCache:
         A content that was changed or removed under our hands is found out by its checksum, now or
         when it is used.
         """
+        self.soon(partial(self.keep, fetched))
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Do something for the cache while the body runs, or now where nothing runs aside."""
         if self._aside is None:
-            self.keep(fetched)
+            work()
         else:
-            self._aside.submit(self.keep, fetched)
+            self._aside.submit(work)
 
     def settle(self) -> None:
         """Wait until everything that was to be kept soon is kept."""
@@ -114,49 +123,45 @@ class ContentCache:
                 self._keep_one(connection, one, used)
             self._shrink(connection)
 
-    def _rows(self, keys: Sequence[str]) -> dict[str, tuple[str, bytes | None]]:
-        with self._store.work() as connection:
-            now = _next_use(connection)
-            found = connection.execute(
-                f"SELECT key, md5, data, used FROM objects WHERE key IN ({_marks(keys)})",  # noqa: S608
-                keys,
-            ).fetchall()
-            stale = [row[0] for row in found if row[3] < now - _FRESH_USES]
-            if stale:
-                connection.execute(
-                    f"UPDATE objects SET used = ? WHERE key IN ({_marks(stale)})",  # noqa: S608
-                    [now, *stale],
+    def _note(self, seen: "_Seen") -> None:
+        """Mark what was used again after a while, and forget what was damaged."""
+        if seen.stale:
+            with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
+                connection.executemany(
+                    "UPDATE objects SET used = ? WHERE key = ?",
+                    [(seen.now, key) for key in seen.stale],
                 )
-        return {row[0]: (row[1], row[2]) for row in found}
+        for key in seen.damaged:
+            self._forget(key)
 
-    def _fill_one(self, key: str, order: FetchOrder, md5: str, data: bytes | None) -> str | None:
+    def _fill_one(
+        self, key: str, order: FetchOrder, md5: str, data: bytes | None
+    ) -> Fetched | None:
         if data is None:
             return self._fill_from_file(key, order, md5)
         if hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
-            self._forget(key)
             return None
         # Done a hundred thousand times in a row: no context manager for each.
         try:
-            descriptor = os.open(order.target, _NEW_FILE, 0o666)
+            descriptor = os.open(order.where, _NEW_FILE, 0o666)
             try:
                 os.write(descriptor, data)
+                status = os.fstat(descriptor)
             finally:
                 os.close(descriptor)
         except OSError as error:
             raise disk_error(order.target, error) from error
-        return md5
+        return Fetched(order, md5, status)
 
-    def _fill_from_file(self, key: str, order: FetchOrder, md5: str) -> str | None:
-        kept = self._store.large_path(key)
+    def _fill_from_file(self, key: str, order: FetchOrder, md5: str) -> Fetched | None:
+        kept, target = self._store.large_path(key), order.target
         if not kept.is_file():
-            self._forget(key)
             return None
-        with disk_errors(order.target):
-            self._copies.copy(kept, order.target)
-            if md5_of_file(order.target) == md5:
-                return md5
-            order.target.unlink()
-        self._forget(key)
+        with disk_errors(target):
+            self._copies.copy(kept, target)
+            if md5_of_file(target) == md5:
+                return Fetched(order, md5)
+            target.unlink()
         return None
 
     def _forget(self, key: str) -> None:
@@ -210,6 +215,26 @@ class ContentCache:
         connection.executemany("DELETE FROM objects WHERE key = ?", gone)
         for (key,) in gone:
             self._store.large_path(key).unlink(missing_ok=True)
+
+
+class _Seen:
+    """What one filling saw of the rows."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.stale: list[str] = []
+        self.damaged: list[str] = []
+
+    def rows(
+        self, connection: sqlite3.Connection, keys: Sequence[str]
+    ) -> dict[str, tuple[str, bytes | None]]:
+        """MD5 and content of each key that is known."""
+        found = connection.execute(
+            f"SELECT key, md5, data, used FROM objects WHERE key IN ({_marks(keys)})",  # noqa: S608
+            keys,
+        ).fetchall()
+        self.stale.extend(row[0] for row in found if row[3] < self.now - _FRESH_USES)
+        return {row[0]: (row[1], row[2]) for row in found}
 
 
 def _key(order: FetchOrder) -> str:

@@ -8,11 +8,12 @@ import contextlib
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast, final
 
 from perago.adapters.local.cache_store import CacheStore, CacheUnusableError
-from perago.domain.references import CommitId
+from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
+from perago.domain.references import NO_METADATA, CommitId
 from perago.ports.objects import ObjectEntry
 from perago.ports.workspace_pipeline import WorkspaceSource
 
@@ -81,7 +82,9 @@ def _written(entries: Sequence[ObjectEntry]) -> bytes:
         "size": [entry.size for entry in entries],
         "modified_at": [entry.modified_at for entry in entries],
         "content_type": [entry.content_type for entry in entries],
-        "metadata": [dict(entry.metadata) for entry in entries],
+        "described": {
+            number: dict(entry.metadata) for number, entry in enumerate(entries) if entry.metadata
+        },
     }
     return zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), level=1)
 
@@ -89,15 +92,19 @@ def _written(entries: Sequence[ObjectEntry]) -> bytes:
 def _read(commit: CommitId, body: bytes) -> Manifest | None:
     try:
         columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
+        described = cast("dict[str, dict[str, str]]", columns["described"])
         rows = zip(
             cast("list[str]", columns["path"]),
             cast("list[str]", columns["checksum"]),
             cast("list[int]", columns["size"]),
             cast("list[int]", columns["modified_at"]),
             cast("list[str]", columns["content_type"]),
-            cast("list[dict[str, str]]", columns["metadata"]),
             strict=True,
         )
-        return Manifest(commit, tuple(ObjectEntry(*row) for row in rows))
-    except (zlib.error, ValueError, KeyError, TypeError):
+        with QUIET_COLLECTOR:
+            entries = [ObjectEntry(*row, NO_METADATA) for row in rows]
+        for number, metadata in described.items():
+            entries[int(number)] = replace(entries[int(number)], metadata=metadata)
+        return Manifest(commit, tuple(entries))
+    except (zlib.error, ValueError, KeyError, TypeError, IndexError):
         return None

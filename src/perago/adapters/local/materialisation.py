@@ -11,16 +11,13 @@ from typing import final
 from perago.adapters.local.content_cache import ContentCache, Filled
 from perago.adapters.local.disk_errors import disk_errors
 from perago.adapters.local.inventory import Inventory, refuse_unsafe_names
-from perago.adapters.local.lanes import in_lanes
 from perago.adapters.local.name_probe import NameProbe
+from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
 from perago.adapters.local.workspace_index import WorkspaceIndex
 from perago.ports.concurrency import Concurrency
 from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
 from perago.ports.workspace_pipeline import TransferCounts, WorkspaceSource
-
-FILL_LANES_MAX = 2  # more of them only wait for the interpreter
-_FILL_BATCH = 2000
 
 
 @final
@@ -60,7 +57,7 @@ class Materialisation:
         )
         contents = self._contents
         index = await self._concurrency.blocking(
-            lambda: _index_of(directory, inventory, [*filled.fetched, *fetched])
+            lambda: _index_of(directory, [*filled.fetched, *fetched])
         )
         if contents is not None and fetched:
             await self._concurrency.blocking(lambda: contents.keep_soon(fetched))
@@ -76,38 +73,33 @@ class Materialisation:
         contents = self._contents
         if contents is None:
             return Filled((), tuple(orders))
-        batches = [
-            orders[start : start + _FILL_BATCH] for start in range(0, len(orders), _FILL_BATCH)
-        ]
 
-        async def fill_batch(batch: Sequence[FetchOrder]) -> Filled:
-            return await self._concurrency.blocking(lambda: contents.fill(batch))
+        def fill() -> Filled:
+            with QUIET_COLLECTOR:
+                return contents.fill(orders)
 
-        parts = await in_lanes(self._concurrency, batches, fill_batch, lanes_max=FILL_LANES_MAX)
-        return Filled(
-            tuple(one for part in parts for one in part.fetched),
-            tuple(order for part in parts for order in part.missing),
-        )
+        return await self._concurrency.blocking(fill)
 
     def _prepare(
         self, source: WorkspaceSource, inventory: Inventory, directory: Path
     ) -> list[FetchOrder]:
         """Check all names, make the directories, and put the largest objects first."""
         names = [relative for relative, _ in inventory.entries]
-        with disk_errors(directory):
+        with disk_errors(directory), QUIET_COLLECTOR:
             refuse_unsafe_names(source.repository, names, self._names.rules(directory))
             for parent in sorted({name.rpartition("/")[0] for name in names}):
                 (directory / parent).mkdir(parents=True, exist_ok=True)
-        orders = [FetchOrder(entry, directory / name) for name, entry in inventory.entries]
-        orders.sort(key=lambda order: order.entry.size, reverse=True)
+            room = f"{directory}/"
+            orders = [FetchOrder(entry, room + name) for name, entry in inventory.entries]
+            orders.sort(key=lambda order: order.entry.size, reverse=True)
         return orders
 
 
-def _index_of(directory: Path, inventory: Inventory, fetched: Sequence[Fetched]) -> WorkspaceIndex:
-    relatives = {entry.path: relative for relative, entry in inventory.entries}
-    with disk_errors(directory):
+def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:
+    start = len(f"{directory}/")
+    with disk_errors(directory), QUIET_COLLECTOR:
         index = WorkspaceIndex(directory)
         for one in fetched:
-            entry = one.order.entry
-            index.record(relatives[entry.path], entry, one.md5, os.lstat(one.order.target))
+            where = str(one.order.where)
+            index.record(where[start:], one.order.entry, one.md5, one.status or os.lstat(where))
     return index

@@ -43,9 +43,12 @@ class Inventories:
         inventory = None if known is None else await self._from_difference(source, known)
         if inventory is None:
             inventory = await take_inventory(self._objects, source)
-        entries = [entry for _, entry in inventory.entries]
-        await self._concurrency.blocking(lambda: manifests.save(source, entries))
         return inventory
+
+    def remember(self, source: WorkspaceSource, inventory: Inventory) -> None:
+        """Keep what was asked for, for the next one who takes it; blocks."""
+        if self._manifests is not None and inventory.requests:
+            self._manifests.save(source, [entry for _, entry in inventory.entries])
 
     async def _from_difference(self, source: WorkspaceSource, known: Manifest) -> Inventory | None:
         """Apply the difference; None when a listing costs no more, or the answer lacks facts."""

@@ -34,14 +34,14 @@ class WorkspaceIndex:
         self._directory = directory
         status = directory.lstat()
         self._identity = status.st_dev, status.st_ino
-        self._files: dict[str, IndexedFile] = {}
+        self._files: dict[str, tuple[ObjectEntry, str]] = {}
         self._stamps: dict[str, _Stamp] = {}
         self._newest_ctime_ns = 0
 
     @property
     def base(self) -> Mapping[str, FileFacts]:
         """What the workspace held when it was materialised."""
-        return {path: file.facts for path, file in self._files.items()}
+        return {path: self._facts(path) for path in self._files}
 
     def is_same_directory(self) -> bool:
         """Whether the directory is still the one that was filled."""
@@ -53,13 +53,14 @@ class WorkspaceIndex:
 
     def get(self, path: str) -> IndexedFile | None:
         """What is known of a path from the start."""
-        return self._files.get(path)
+        if path not in self._files:
+            return None
+        entry, _ = self._files[path]
+        return IndexedFile(self._facts(path), entry.content_type, entry.metadata)
 
     def record(self, relative: str, entry: ObjectEntry, md5: str, status: os.stat_result) -> None:
         """Remember one file that has just been written and closed."""
-        self._files[relative] = IndexedFile(
-            FileFacts(relative, md5, status.st_size), entry.content_type, entry.metadata
-        )
+        self._files[relative] = entry, md5
         self._stamps[relative] = (
             status.st_size,
             status.st_mtime_ns,
@@ -82,10 +83,14 @@ class WorkspaceIndex:
         suspects: list[ScannedFile] = []
         for file in scan(self._directory):
             if self.is_untouched(file):
-                untouched[file.path] = self._files[file.path].facts
+                untouched[file.path] = self._facts(file.path)
             else:
                 suspects.append(file)
         return Survey(untouched, suspects)
+
+    def _facts(self, path: str) -> FileFacts:
+        """Made when asked for: most workspaces are only read."""
+        return FileFacts(path, self._files[path][1], self._stamps[path][0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ Joins inventory, transport, index, comparison and staging; each of them decides 
 """
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import final
 
@@ -50,7 +51,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         self._concurrency = concurrency
         transport = transport or PortTransport(objects, concurrency)
         manifests = None if cache is None else cache.manifests
-        contents = None if cache is None else cache.contents
+        contents = self._contents = None if cache is None else cache.contents
         self._inventories = Inventories(objects, commits, concurrency, manifests)
         self._materialisation = Materialisation(transport, concurrency, contents, listener)
         self._writes = StagingWrites(objects, transport, concurrency, listener)
@@ -61,6 +62,10 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         inventory = await self._inventories.take(source)
         index, counts = await self._materialisation.fill(source, inventory, directory)
         self._indexes[directory] = index
+        contents = self._contents
+        if contents is not None:
+            remember = partial(self._inventories.remember, source, inventory)
+            await self._concurrency.blocking(lambda: contents.soon(remember))
         return Materialised(source, directory, counts)
 
     async def plan(self, materialised: Materialised) -> SyncPlan:

@@ -46,7 +46,7 @@ class BulkFetch:
         ]
         if not small:
             found = self._through_crew(place, orders, range(len(orders)), moved)
-            return [Fetched(order, found[position]) for position, order in enumerate(orders)]
+            return [found[position] for position in range(len(orders))]
         ask = partial(self._route_for(0).part_request, place)
         pipelined = PipelinedFetch(
             self._connections, self._pace, [orders[position] for position in small], ask, moved
@@ -54,10 +54,10 @@ class BulkFetch:
         beside = Job(partial(_run, pipelined), 0, _passed_on, cancel=pipelined.stop)
         large = sorted(set(range(len(orders))).difference(small))
         found = self._through_crew(place, orders, large, moved, beside)
-        found |= {small[number]: md5 for number, md5 in pipelined.landed.items()}
+        found |= {small[number]: fetched for number, fetched in pipelined.landed.items()}
         left = [position for position in small if position not in found]
         found |= self._through_crew(place, orders, left, moved)
-        return [Fetched(order, found[position]) for position, order in enumerate(orders)]
+        return [found[position] for position in range(len(orders))]
 
     def _through_crew(
         self,
@@ -66,7 +66,7 @@ class BulkFetch:
         positions: Sequence[int],
         moved: Moved,
         *beside: Job[str],
-    ) -> dict[int, str]:
+    ) -> dict[int, Fetched]:
         split = _worth_splitting(orders)
         jobs: list[Job[str]] = list(beside)
         owners = [-1] * len(jobs)
@@ -93,7 +93,11 @@ class BulkFetch:
         finally:
             for fetch in ranged:
                 fetch.clean_up()
-        return {owner: md5 for owner, md5 in zip(owners, digests, strict=True) if md5}
+        return {
+            owner: Fetched(orders[owner], md5)
+            for owner, md5 in zip(owners, digests, strict=True)
+            if md5
+        }
 
 
 def _run(pipelined: PipelinedFetch) -> str:

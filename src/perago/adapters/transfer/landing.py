@@ -16,7 +16,7 @@ from threading import get_ident
 from perago.adapters.transfer.failures import BrokenError
 from perago.domain.object_checksum import md5_of_checksum
 from perago.ports.errors import DamagedObjectError, LocalDiskError
-from perago.ports.object_transport import FetchOrder
+from perago.ports.object_transport import Fetched, FetchOrder
 
 WHOLE_BYTES_MAX = 1024 * 1024
 PIECE_BYTES = 1024 * 1024
@@ -48,20 +48,20 @@ def land(order: FetchOrder, answer: HTTPResponse) -> str:
         md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
         verify(order, len(content), md5, broken=bool(answer.length))
         with local_disk(order.target):
-            write_new(order.target, content)
+            write_new(order.where, content)
         return md5
     return _land_stream(order, answer)
 
 
-def land_whole(order: FetchOrder, content: memoryview) -> str:
-    """Write a body that is in memory to the order's target and give its MD5."""
+def land_whole(order: FetchOrder, content: memoryview) -> Fetched:
+    """Write a body that is in memory to the order's target."""
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
     verify(order, len(content), md5)
     try:
-        write_new(order.target, content)
+        status = write_new(order.where, content)
     except OSError as error:
         raise disk_refusal(order.target, error) from error
-    return md5
+    return Fetched(order, md5, status)
 
 
 def verify(order: FetchOrder, size: int, md5: str, *, broken: bool = False) -> None:
@@ -76,16 +76,16 @@ def verify(order: FetchOrder, size: int, md5: str, *, broken: bool = False) -> N
         )
 
 
-def write_new(target: Path, content: bytes | memoryview) -> None:
+def write_new(target: str | Path, content: bytes | memoryview) -> os.stat_result:
     """Write a file that does not exist yet; on a refusal it does not exist afterwards."""
     descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     try:
-        if os.write(descriptor, content) != len(content):
-            os.ftruncate(descriptor, 0)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            _write_all(descriptor, memoryview(content))
+        written = os.write(descriptor, content)
+        if written != len(content):
+            _write_all(descriptor, memoryview(content)[written:])
+        return os.fstat(descriptor)
     except BaseException:
-        target.unlink(missing_ok=True)
+        os.unlink(target)  # noqa: PTH108 - the name may be text
         raise
     finally:
         os.close(descriptor)

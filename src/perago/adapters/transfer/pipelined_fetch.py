@@ -19,7 +19,7 @@ from perago.adapters.transfer.line import Line
 from perago.adapters.transfer.line_openers import LineOpeners
 from perago.adapters.transfer.pace import Pace
 from perago.ports.errors import DamagedObjectError
-from perago.ports.object_transport import FetchOrder, Moved
+from perago.ports.object_transport import Fetched, FetchOrder, Moved
 
 BODY_BYTES_MAX = 256 * 1024
 REQUESTS_AHEAD = 4  # on each line: what hides the way there and back
@@ -40,7 +40,7 @@ class PipelinedFetch:
         ask: Callable[[FetchOrder], Request],
         moved: Moved,
     ) -> None:
-        self.landed: dict[int, str] = {}
+        self.landed: dict[int, Fetched] = {}
         self._orders = orders
         self._ask = ask
         self._moved = moved
@@ -58,7 +58,7 @@ class PipelinedFetch:
         self._is_over = True
 
     def run(self) -> None:
-        """Fetch what can be fetched; `landed` has the MD5 of each, by position."""
+        """Fetch what can be fetched; `landed` has each of them, by position."""
         self._selector.register(self._openers.wake_up, selectors.EVENT_READ)
         try:
             self._open_lines()
