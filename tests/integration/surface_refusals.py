@@ -65,7 +65,13 @@ BAD = [
     declared("optional_params", NAMED, "def f(params: Params | None) -> Result: ..."),
     declared("dict_result", NAMED, "def f(params: Params) -> dict: ..."),
     declared("no_result", NAMED, "def f(params: Params): ..."),
-    declared("prefix_outside", f"{NAMED}, workspace=WorkspaceSpec(prefix='a/../b')"),
+    Shape(
+        "prefix_outside",
+        f"@task({NAMED}, workspace=WorkspaceSpec(prefix='a/../b'))\n"
+        "def f(params: Params) -> Result: ...\n",
+        "a refused value is said in one line; 0.6.1 prints pydantic's four",
+        "error: WorkspaceSpec: prefix: WorkspaceSpec.prefix must stay inside the repository",
+    ),
     Shape("guardrail_outside", "GUARDRAIL = require_file('../a')\n"),
     Shape("root_params", "class P(RootModel[list[int]]): ...\n" + plain("root_params", "P")),
     Shape(

@@ -35,6 +35,7 @@ from perago.app.authoring.envelope import (
 )
 from perago.app.authoring.failure import error_code
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.command_line.commit_address import parse_address
 from perago.app.command_line.loading import load_tasks
 from perago.app.connections import ConductorConnection
 from perago.app.container import open_conductor
@@ -101,6 +102,12 @@ def module(name: str, text: str) -> str:
     return name
 
 
+def raising_module(folder: Path) -> str:
+    (folder / "raises_at_import.py").write_text("1 / 0\n")
+    sys.path.insert(0, str(folder))
+    return "raises_at_import"
+
+
 def settings(env: Mapping[str, str]) -> None:
     load_runtime_config("m", cwd=Path("/nonexistent"), process_env=env, probe_roots=False)
 
@@ -149,7 +156,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-T008": lambda _: declare_text("(params: 'Missing') -> Model"),
     "PRG-T009": lambda _: declare_text("() -> Model"),
     "PRG-T010": lambda _: declare_text("(params: Model) -> dict"),
-    "PRG-T011": lambda _: load_tasks(["no_such_module_at_all"]),
+    "PRG-T011": lambda folder: load_tasks([raising_module(folder)]),
     "PRG-T012": lambda _: build_taskdef(definition(Root)),
     "PRG-T013": lambda _: load_module_task("a/b"),
     "PRG-T014": lambda _: load_module_task(module("has_no_task", "")),
@@ -158,6 +165,8 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-T017": lambda _: ExecutionLimits(rate_limit_per_frequency=1),
     "PRG-T018": lambda _: write_taskdef(FREE, Path("out.txt")),
     "PRG-T019": lambda _: asyncio.run(check_registered(cast("Any", Empty()), [FREE], strict=False)),
+    "PRG-T020": lambda _: load_tasks(["no_such_module_at_all"]),
+    "PRG-T021": lambda _: build_taskdef(definition(Calling)),
     "PRG-C002": lambda _: settings({"PERAGO_LOG_RETENTION": "x"}),
     "PRG-C003": lambda _: settings({"CONDUCTOR_SERVER_URL": "replace-me"}),
     "PRG-C004": lambda _: settings({"LAKECTL_SERVER_ENDPOINT_URL": "u"}),
@@ -195,7 +204,14 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-W002": with_odd_name,
     "PRG-W005": with_link,
     "PRG-X002": lambda _: raising(UnknownCodeError("PRG-0")),
+    "PRG-X003": lambda _: parse_address("repository"),
 }
+
+
+class Calling(BaseModel):
+    """Holds what has no schema."""
+
+    call: Callable[[], int]
 
 
 class FloatModel(BaseModel):

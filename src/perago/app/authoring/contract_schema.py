@@ -7,8 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel
+from pydantic.errors import PydanticInvalidForJsonSchema
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
+
+from perago.app.authoring.model_graph import fields_without_schema
+from perago.domain.authoring_errors import TaskDefinitionError
 
 Schema = dict[str, Any]
 Side = Literal["validation", "serialization"]
@@ -65,7 +69,13 @@ def schema_for_result(model: type[BaseModel]) -> Schema:
 def _generate(
     model: type[BaseModel], side: Side, generator: type[GenerateJsonSchema]
 ) -> dict[str, Any]:
-    return model.model_json_schema(mode=side, schema_generator=generator)
+    try:
+        return model.model_json_schema(mode=side, schema_generator=generator)
+    except PydanticInvalidForJsonSchema as error:
+        fields = ", ".join(fields_without_schema(model)) or model.__name__
+        raise TaskDefinitionError(
+            f"{fields} cannot be described in JSON: {str(error).splitlines()[0]}", code="PRG-T021"
+        ) from error
 
 
 def _shape(model: type[BaseModel], side: Side) -> object:

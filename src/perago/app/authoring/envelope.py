@@ -15,6 +15,7 @@ from perago.app.authoring.validation_reasons import validation_reason, without_i
 from perago.app.authoring.workspace_contract import WorkspaceInput
 from perago.domain.authoring_errors import StoredResultError, TaskInputError
 from perago.domain.errors import ResultNotStorableError
+from perago.domain.traceparent import INPUT_KEY as TRACE_KEY
 
 _NULL_WORKSPACE = (
     "workspace is null: the upstream output was null, or the input expression points at nothing;"
@@ -138,7 +139,7 @@ def _keys(
         )
     if missing:
         raise TaskInputError(expected, code="PRG-I001")
-    unknown = sorted(set(data) - set(keys))
+    unknown = sorted(set(data) - {*keys, TRACE_KEY})
     if strict and unknown:
         raise TaskInputError(
             f"{kind} task input must contain only {' and '.join(keys)}; found {', '.join(unknown)}",

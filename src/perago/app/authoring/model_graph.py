@@ -5,9 +5,11 @@ Looks at annotations only; no schema is generated and no value is validated here
 
 import dataclasses
 from collections.abc import Iterator
-from typing import cast, get_args, get_type_hints
+from typing import Annotated, cast, get_args, get_type_hints
 
-from pydantic import AliasChoices, AliasPath, BaseModel, RootModel
+from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter
+from pydantic.errors import PydanticUserError
+from pydantic.fields import FieldInfo
 from typing_extensions import is_typeddict
 
 from perago.app.authoring.task_definition import TaskDefinition
@@ -46,6 +48,31 @@ def declared_names(model: type[BaseModel]) -> frozenset[str]:
         else:
             names |= set(get_type_hints(record))
     return frozenset(names)
+
+
+def fields_without_schema(model: type[BaseModel]) -> list[str]:
+    """Fields that have no JSON Schema, each as `Model.field`, where the cause is."""
+    failing: dict[type[BaseModel], list[str]] = {}
+    for each in _walk(model, records=False):
+        assert issubclass(each, BaseModel), "only models were asked for"
+        names = [name for name, field in each.model_fields.items() if not _has_schema(field)]
+        if names:
+            failing[each] = names
+    return [
+        f"{each.__name__}.{name}"
+        for each, names in failing.items()
+        for name in names
+        # A field of a model that fails itself is no cause.
+        if failing.keys().isdisjoint(_walk(each.model_fields[name].annotation, records=False))
+    ]
+
+
+def _has_schema(field: FieldInfo) -> bool:
+    try:
+        TypeAdapter(Annotated[field.annotation, field]).json_schema()
+    except PydanticUserError:
+        return False
+    return True
 
 
 def _task_models(task: TaskDefinition) -> list[type[BaseModel]]:

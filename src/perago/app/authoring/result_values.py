@@ -9,6 +9,8 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from perago.app.authoring.unlike_forms import is_read_otherwise, readable
+
 
 def json_result(model: type[BaseModel], raw: object) -> dict[str, Any]:
     """Return JSON-ready data, or raise pydantic's error; unknown fields are refused."""
@@ -26,7 +28,8 @@ def json_result(model: type[BaseModel], raw: object) -> dict[str, Any]:
 
 def rewritten_result(model: type[BaseModel], written: Mapping[str, Any]) -> dict[str, Any]:
     """Read what was written and write it again; what the model does not know is dropped."""
-    read = model.model_validate(written, extra="ignore", by_alias=True, by_name=True)
+    given = readable(model, written)
+    read = model.model_validate(given, extra="ignore", by_alias=True, by_name=True)
     return read.model_dump(mode="json", by_alias=True)
 
 
@@ -42,6 +45,10 @@ def _checked_as(model: type[BaseModel], instance: BaseModel) -> BaseModel:
 def _values_by_name(instance: BaseModel) -> dict[str, object]:
     fields = type(instance).model_fields
     values = {name: value for name, value in vars(instance).items() if name in fields}
+    for name in values.keys() & {name for name in fields if is_read_otherwise(fields[name])}:
+        # Pydantic's own way back, for one field: what the value was read from.
+        again = instance.model_dump(round_trip=True, include={name}, warnings=False)
+        values[name] = again[name]
     return values | (instance.model_extra or {})
 
 

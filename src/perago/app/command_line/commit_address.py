@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from perago.domain.authoring_errors import TaskInputError
+from perago.app.command_line.reporting import CommandUsageError
 from perago.domain.references import RepositoryId
 
 
@@ -18,5 +18,5 @@ def parse_address(text: str) -> CommitAddress:
     """Split at the one `@`."""
     repository, _, ref = text.partition("@")
     if not repository or not ref or "@" in ref:
-        raise TaskInputError(f"expected REPO@REF, found {text!r}", code="PRG-I008")
+        raise CommandUsageError(f"expected REPO@REF, found {text!r}")
     return CommitAddress(RepositoryId(repository), ref)

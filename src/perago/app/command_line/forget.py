@@ -7,6 +7,7 @@ from typing import Annotated, cast
 import typer
 
 from perago.app.command_line.reporting import (
+    CommandUsageError,
     JsonOption,
     note,
     reports_errors_by_class,
@@ -17,7 +18,6 @@ from perago.app.fence.forget import Forgotten
 from perago.app.fence.forget import forget as forget_task
 from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import load_settings
-from perago.domain.authoring_errors import TaskInputError
 from perago.domain.references import RepositoryId
 from perago.ports.workflows import Workflows
 
@@ -69,4 +69,4 @@ async def _repository_of(workflows: Workflows, workflow: str, reference: str) ->
         if attempt.snapshot.reference_name == reference and isinstance(place, Mapping):
             return str(cast("Mapping[str, object]", place).get("repository"))
     text = f"Conductor knows no workspace of {reference} in workflow {workflow}; give --repo"
-    raise TaskInputError(text, code="PRG-I008")
+    raise CommandUsageError(text)

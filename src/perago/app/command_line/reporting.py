@@ -6,6 +6,7 @@ Every document that `--json` prints names its schema and version. Knows no comma
 import functools
 import json
 import sys
+import traceback
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -24,12 +25,22 @@ from perago.domain.errors import (
 from perago.ports.errors import WorldError
 
 Arguments = ParamSpec("Arguments")
+
+
+class CommandUsageError(PeragoError, ValueError):
+    """Arguments that do not fit together, or that name nothing."""
+
+    code = "PRG-X003"
+
+
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document with a versioned schema.")
 ]
 FAILED = 1
+LOCAL_FILE = "PRG-X004"
 # The finer codes are for commands of which 0.6.1 promised nothing; the first match counts.
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (CommandUsageError, 2),
     (RuntimeConfigError, 3),
     (PublishFenceError, 4),
     (StaleAttemptError, 4),
@@ -79,7 +90,9 @@ def reports_errors(
     def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> None:
         try:
             function(*args, **kwargs)
-        except (PeragoError, WorldError, OSError) as error:
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
             _report(error, as_json=bool(kwargs.get("as_json")))
             raise typer.Exit(_exit_code(error) if finer_exit_codes else FAILED) from error
 
@@ -92,19 +105,29 @@ def reports_errors_by_class(function: Callable[Arguments, None]) -> Callable[Arg
 
 
 def _report(error: Exception, *, as_json: bool) -> None:
-    typer.echo(f"error: {error}", err=True)
+    code, message = _code_of(error), str(error)
+    if code == PeragoError.code:
+        # Nobody foresaw it: whoever mends it needs the place, which is ours.
+        note("".join(traceback.format_exception(error)).rstrip())
+        message = f"{type(error).__name__}: {error}"
+    note(f"error: {message}")
     for each in getattr(error, "__notes__", []):
-        typer.echo(each, err=True)
-    code = getattr(error, "code", None)
-    row = find_code(code) if isinstance(code, str) else None
+        note(each)
+    row = find_code(code)  # an adapter of somebody else may have codes of its own
     if row is not None:
-        typer.echo(f"  {row.code}: {row.remedy} (perago explain {row.code})", err=True)
+        note(f"  {row.code}: {row.remedy} (perago explain {row.code})")
     if as_json:
-        facts: dict[str, Any] = {"message": str(error), "type": type(error).__name__}
+        facts: dict[str, Any] = {"message": message, "type": type(error).__name__}
         if row is not None:
             facts |= {"code": row.code, "cause": row.cause, "remedy": row.remedy}
         say_json("error/1", {"error": facts})
     sys.stdout.flush()
+
+
+def _code_of(error: Exception) -> str:
+    if isinstance(error, PeragoError | WorldError):
+        return error.code
+    return LOCAL_FILE if isinstance(error, OSError) else PeragoError.code
 
 
 def _exit_code(error: Exception) -> int:

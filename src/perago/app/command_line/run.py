@@ -17,9 +17,10 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import (
     FAILED,
+    CommandUsageError,
     JsonOption,
     note,
-    reports_errors,
+    reports_errors_by_class,
     say,
     say_json,
     warn,
@@ -28,12 +29,11 @@ from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import load_settings
 from perago.app.trial.file_tree import diff_lines, read_tree, write_back
 from perago.app.trial.trial_run import TaskRun, run_task_once
-from perago.domain.authoring_errors import TaskInputError
 from perago.domain.references import RepositoryId
 from perago.ports.workspace_pipeline import WorkspaceSource
 
 
-@reports_errors
+@reports_errors_by_class
 def run(  # noqa: PLR0913 - one parameter an option
     target: Annotated[str, typer.Argument(metavar="MODULE", help="Importable name of a task.")],
     *,
@@ -71,13 +71,18 @@ def read_params(text: str) -> Mapping[str, object]:
     """The parameters, from JSON or from the file that the text names."""
     source = text
     if not text.lstrip().startswith("{"):
-        source = Path(text).read_text(encoding="utf-8")
+        try:
+            source = Path(text).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandUsageError(
+                f"--params: neither JSON nor a file that can be read: {error}"
+            ) from error
     try:
         found: object = json.loads(source)
     except ValueError as error:
-        raise TaskInputError(f"--params: {error}", code="PRG-I003") from error
+        raise CommandUsageError(f"--params: {error}") from error
     if not isinstance(found, dict):
-        raise TaskInputError("--params: expected a JSON object", code="PRG-I003")
+        raise CommandUsageError("--params: expected a JSON object")
     return cast("dict[str, object]", found)
 
 
@@ -86,11 +91,11 @@ def _check_places(
 ) -> None:
     if (workspace is not None) + (repo is not None) != int(task.has_workspace):
         wanted = "one of --workspace and --repo" if task.has_workspace else "no workspace"
-        raise TaskInputError(f"{task.name} takes {wanted}", code="PRG-I002")
+        raise CommandUsageError(f"{task.name} takes {wanted}")
     if workspace is not None and not workspace.is_dir():
-        raise TaskInputError(f"--workspace: {workspace} is no directory", code="PRG-I002")
+        raise CommandUsageError(f"--workspace: {workspace} is no directory")
     if write and workspace is None:
-        raise TaskInputError("--write needs --workspace", code="PRG-I002")
+        raise CommandUsageError("--write needs --workspace")
 
 
 async def _download(task: TaskDefinition, address: str) -> dict[str, bytes]:
@@ -101,7 +106,7 @@ async def _download(task: TaskDefinition, address: str) -> dict[str, bytes]:
     ref = parts.path.strip("/")
     if parts.scheme != "lakefs" or not parts.netloc or not ref:
         text = f"--repo: expected lakefs://repository/ref, found {address}"
-        raise TaskInputError(text, code="PRG-I002")
+        raise CommandUsageError(text)
     assert task.workspace is not None, "checked before"
     container = Container(connections=connections_of(load_settings()))
     lakefs = container.lakefs()

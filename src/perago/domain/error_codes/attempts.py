@@ -34,7 +34,8 @@ ATTEMPT_CODES = (
         "PRG-I005",
         "The task input has unknown top-level keys.",
         "Remove them from inputParameters, or unset PERAGO_STRICT_INPUT.",
-        "Such keys are ignored unless PERAGO_STRICT_INPUT=true.",
+        "Such keys are ignored unless PERAGO_STRICT_INPUT=true. traceparent is known and never"
+        " refused.",
     ),
     ErrorCode(
         "PRG-I006",

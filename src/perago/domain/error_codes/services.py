@@ -72,13 +72,25 @@ SERVICE_CODES = (
     ErrorCode(
         "PRG-X001",
         "An error without a finer code.",
-        "Read the message.",
-        "Please report it: every error should have a code of its own.",
+        "Please report it, with the lines above and what was run.",
+        "Every error should have a code of its own; this one was not foreseen.",
     ),
     ErrorCode(
         "PRG-X002",
         "There is no such error code.",
         "Run perago explain without an argument for the list.",
         "Codes look like PRG-U001.",
+    ),
+    ErrorCode(
+        "PRG-X003",
+        "The arguments of a command do not fit together, or name nothing.",
+        "Read the message, and the command's --help.",
+        "Nothing was done. The exit code is 2, as of every wrong usage.",
+    ),
+    ErrorCode(
+        "PRG-X004",
+        "A file or directory of this machine could not be read or written.",
+        "Check the path in the message, its permissions and the space left.",
+        "Said of paths that were given to a command; attempts have codes of their own.",
     ),
 )

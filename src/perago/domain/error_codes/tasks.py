@@ -128,4 +128,18 @@ TASK_CODES = (
         "Workers compare the registered TaskDef with the code when they start. A missing one"
         " is refused, a different one is a warning unless --strict-taskdef is given.",
     ),
+    ErrorCode(
+        "PRG-T020",
+        "There is no module of this name.",
+        "Run the command in the directory that holds it, and write app.words for app/words.py.",
+        "The current directory is importable, and so is everything that is installed or on"
+        " PYTHONPATH. A folder on the way to the module is written with a dot.",
+    ),
+    ErrorCode(
+        "PRG-T021",
+        "A field of params or result cannot be described in JSON.",
+        "Use types with a JSON form in the field that the message names.",
+        "Params and results travel as JSON, and the TaskDef has their schemas. A callable, an"
+        " open file or a class that pydantic does not know has none.",
+    ),
 )

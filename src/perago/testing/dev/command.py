@@ -20,14 +20,15 @@ from rich.console import Console
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import (
     FAILED,
+    CommandUsageError,
     JsonOption,
-    reports_errors,
+    reports_errors_by_class,
     say,
     say_json,
 )
 from perago.app.command_line.run import read_params
 from perago.app.trial.file_tree import read_tree
-from perago.domain.authoring_errors import TaskInputError
+from perago.domain.errors import PeragoError
 from perago.testing.dev.fault_text import parse_fault
 from perago.testing.dev.live_view import live_view
 from perago.testing.dev.page_server import Shown
@@ -39,7 +40,7 @@ from perago.testing.json_values import as_list, as_object
 SETTLED, HEAD_PARENT = "settled", "head-parent"
 
 
-@reports_errors
+@reports_errors_by_class
 def dev(  # noqa: PLR0913 - one parameter an option
     workflow: Annotated[Path, typer.Argument(metavar="WORKFLOW.json", help="The definition.")],
     targets: Annotated[list[str], typer.Argument(metavar="MODULE...", help="Task modules.")],
@@ -106,8 +107,10 @@ def _run(  # noqa: PLR0913 - the options of the command
         for name in policies:
             scene = asyncio.run(run_world(request, name, seen if follow else None))
             scenes.append(scene)
+    except PeragoError:
+        raise  # it has said what is wrong with a module, code and lines included
     except ValueError as error:
-        raise TaskInputError(str(error), code="PRG-I003") from error
+        raise CommandUsageError(str(error)) from error
     return {"title": title, "scenes": scenes}
 
 

@@ -140,6 +140,12 @@ def test_other_keys_of_the_input_are_ignored_unless_the_input_is_strict() -> Non
         read_params(FREE, {"params": {"count": 1}, "other": 1}, strict=True)
 
 
+def test_the_trace_context_is_a_known_key_of_a_strict_input() -> None:
+    traced = {"params": {"count": 1}, "traceparent": "00-" + "a" * 32 + "-" + "b" * 16 + "-01"}
+    assert read_params(FREE, traced, strict=True).model_dump()["count"] == 1
+    assert read_workspace_input(traced | {"workspace": PLACE}, strict=True).branch == "main"
+
+
 def test_unknown_params_are_dropped_at_every_level_unless_params_are_strict() -> None:
     given = {"params": {"count": "1", "x": 1, "below": {"count": 2, "y": 2}}}
     params = read_params(FREE, given)

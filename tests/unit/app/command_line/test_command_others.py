@@ -1,13 +1,16 @@
 """`config`, `explain`, `version`, and the program around all commands."""
 
+import json
 from pathlib import Path
 
 import pytest
+import typer
 from tests.unit.app.command_line.command_run import Run
 from tools.write_reference import command_names
 
 from perago import __version__
 from perago.app.command_line.commands import COMMANDS, CommandRow
+from perago.app.command_line.reporting import CommandUsageError, reports_errors_by_class
 from perago.domain.error_codes import ERROR_CODES
 
 SECRET = {
@@ -87,6 +90,35 @@ def test_without_a_command_there_is_help_and_a_usage_error(run: Run) -> None:
     for text in (ran.out, run("--help").out):
         assert all(row.name in text and row.summary in text for row in COMMANDS)
         assert "--install-completion" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "code"),
+    [
+        (ZeroDivisionError("by zero"), "error: ZeroDivisionError: by zero", "PRG-X001"),
+        (FileNotFoundError(2, "No such file", "a.json"), "error: [Errno 2] No such", "PRG-X004"),
+        (CommandUsageError("needs --repo"), "error: needs --repo", "PRG-X003"),
+    ],
+    ids=["unforeseen", "file", "usage"],
+)
+def test_whatever_ends_a_command_has_a_code(
+    capsys: pytest.CaptureFixture[str], error: Exception, said: str, code: str
+) -> None:
+    @reports_errors_by_class
+    def command(*, as_json: bool) -> None:
+        assert as_json
+        raise error
+
+    with pytest.raises(typer.Exit) as ended:
+        command(as_json=True)
+    printed = capsys.readouterr()
+    assert ended.value.exit_code == (2 if code == "PRG-X003" else 1)
+    assert said in printed.err
+    assert f"(perago explain {code})" in printed.err
+    # Only a bug of ours shows where it happened.
+    assert ("Traceback" in printed.err) == (code == "PRG-X001")
+    facts = json.loads(printed.out)["error"]
+    assert (facts["code"], facts["type"]) == (code, type(error).__name__)
 
 
 def test_an_unknown_command_is_a_usage_error(run: Run) -> None:

@@ -64,20 +64,23 @@ def test_run_prints_json(run: Run, target: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "text"),
+    ("options", "text", "code"),
     [
-        (["--params", "{}"], "takes one of --workspace and --repo"),
-        (["--workspace", "ws", "--repo", "lakefs://a/b"], "takes one of --workspace and --repo"),
-        (["--workspace", "nowhere"], "is no directory"),
-        (["--repo", "lakefs://a/main", "--write"], "--write needs --workspace"),
-        (["--repo", "s3://a/b"], "expected lakefs://repository/ref"),
-        (["--workspace", "ws", "--params", "{"], "--params"),
-        (["--workspace", "ws", "--params", "absent.json"], "absent.json"),
-        (["--workspace", "ws", "--params", '{"text": 1}'], "FAILED"),
+        (["--params", "{}"], "takes one of --workspace and --repo", 2),
+        (["--workspace", "ws", "--repo", "lakefs://a/b"], "takes one of --workspace and --repo", 2),
+        (["--workspace", "nowhere"], "is no directory", 2),
+        (["--repo", "lakefs://a/main", "--write"], "--write needs --workspace", 2),
+        (["--repo", "s3://a/b"], "expected lakefs://repository/ref", 2),
+        (["--workspace", "ws", "--params", "{"], "--params", 2),
+        (["--workspace", "ws", "--params", "absent.json"], "absent.json", 2),
+        (["--workspace", "ws", "--params", '{"text": 1}'], "FAILED", 1),
     ],
     ids=str,
 )
-def test_run_refuses_with_a_reason(run: Run, target: str, options: list[str], text: str) -> None:
+def test_run_refuses_with_a_reason(
+    run: Run, target: str, options: list[str], text: str, code: int
+) -> None:
     ran = run("run", target, *options)
-    assert ran.code == 1
+    assert ran.code == code
+    assert ("PRG-X003" in ran.err) == (code == 2)
     assert text in ran.out + ran.err
