@@ -12,8 +12,10 @@ from typing import final
 import pytest
 from tools.servers import ConductorServer
 
+from perago.adapters.conductor.api_request import ApiClient
 from perago.adapters.conductor.client import SdkApiClient
 from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.lean_client import LeanApiClient
 from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
 from perago.adapters.conductor.task_queue import ConductorTaskQueue
 from perago.adapters.conductor.workflows import ConductorWorkflows
@@ -29,7 +31,7 @@ JOIN_PAUSE_SECONDS = 0.1
 class RealConductor(ConductorWorld):
     """The adapters under test, and a clock that is everybody's."""
 
-    def __init__(self, client: SdkApiClient) -> None:
+    def __init__(self, client: ApiClient) -> None:
         self._queue = ConductorTaskQueue(client)
         self._definitions = ConductorTaskDefinitions(client)
         self._workflows = ConductorWorkflows(client)
@@ -77,12 +79,15 @@ class RealConductor(ConductorWorld):
         )
 
 
+def settings_of(server: ConductorServer) -> ConductorSettings:
+    """How tests reach a server."""
+    return ConductorSettings(server.api_url, request_timeout_seconds=REQUEST_SECONDS)
+
+
 @asynccontextmanager
 async def connected(server: ConductorServer) -> AsyncGenerator[RealConductor]:
-    """The world on one server."""
-    client = SdkApiClient(
-        ConductorSettings(server.api_url, request_timeout_seconds=REQUEST_SECONDS)
-    )
+    """The world on one server, by the SDK's client."""
+    client = SdkApiClient(settings_of(server))
     try:
         yield RealConductor(client)
     finally:
@@ -95,3 +100,14 @@ async def open_real_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[
     server: ConductorServer = request.getfixturevalue("conductor_workers_server")
     async with connected(server) as world:
         yield world
+
+
+@asynccontextmanager
+async def open_lean_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[RealConductor]:
+    """The same server by our own client."""
+    server: ConductorServer = request.getfixturevalue("conductor_workers_server")
+    client = LeanApiClient(settings_of(server))
+    try:
+        yield RealConductor(client)
+    finally:
+        await client.close()

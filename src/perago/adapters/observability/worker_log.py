@@ -15,11 +15,11 @@ from typing import Any, TypeAlias
 
 import structlog
 
+from perago.adapters.observability.json_lines import JsonLines, without_secrets
 from perago.adapters.observability.log_file import RotatedLogFile
 
 Event: TypeAlias = MutableMapping[str, Any]
 Processor: TypeAlias = Callable[[Any, str, Event], Any]
-MASK = "***"
 SECRET_CHARACTERS_MIN = 4
 # Libraries that tell each request; their warnings still pass.
 TALKATIVE = ("httpx", "httpcore", "urllib3", "conductor", "asyncio")
@@ -46,7 +46,8 @@ def worker_log(settings: WorkerLogSettings) -> Generator[None]:
         retention=settings.retention,
         root=settings.root,
     )
-    file.setFormatter(_formatter(structlog.processors.JSONRenderer(ensure_ascii=False), secrets))
+    others = _formatter(structlog.processors.JSONRenderer(ensure_ascii=False), secrets)
+    file.setFormatter(JsonLines(others, secrets))
     screen = logging.StreamHandler(sys.stderr)
     is_terminal = sys.stderr.isatty()
     if is_terminal:
@@ -104,9 +105,6 @@ def masked(renderer: Processor, secrets: list[str]) -> Processor:
     """The same, with known secrets taken out of the finished line."""
 
     def render(logger: object, name: str, event: Event) -> str:
-        line = str(renderer(logger, name, event))
-        for secret in secrets:
-            line = line.replace(secret, MASK)
-        return line
+        return without_secrets(str(renderer(logger, name, event)), secrets)
 
     return render

@@ -17,11 +17,20 @@ UPDATES_MAX = 100
 
 
 class Recorded(StrEnum):
-    """What a read after the update said: Conductor answers 200 to everything stale."""
+    """What a read after the update said: Conductor answers 200 to everything stale.
+
+    `accepted` is such a 200 to an attempt that published nothing, and so was not read back.
+    """
 
     RECORDED = "recorded"
+    ACCEPTED = "accepted"
     SUPERSEDED = "superseded"
     UNKNOWN = "unknown"
+
+    @property
+    def speaks_against_it(self) -> bool:
+        """Whether the end of the attempt did not count, or may not have."""
+        return self not in {Recorded.RECORDED, Recorded.ACCEPTED}
 
 
 async def complete(
@@ -36,7 +45,7 @@ async def complete(
     deadline = world.clock.monotonic() + completion_seconds(dispatch)
     pause = FIRST_PAUSE_SECONDS
     for _ in range(UPDATES_MAX):
-        recorded = await _send_and_look(world, update, deadline)
+        recorded = await _send_and_look(world, dispatch, update, deadline)
         if recorded is not Recorded.UNKNOWN or world.clock.monotonic() + pause >= deadline:
             break
         await world.clock.sleep(pause)
@@ -55,10 +64,15 @@ def completion_seconds(dispatch: Dispatch) -> float:
     return min(limit, float(lease)) if lease > 0 else limit
 
 
-async def _send_and_look(world: World, update: TerminalUpdate, deadline: float) -> Recorded:
+async def _send_and_look(
+    world: World, dispatch: Dispatch, update: TerminalUpdate, deadline: float
+) -> Recorded:
+    """An answered end of an attempt that published nothing is not read back (ADR 0008)."""
     left = max(deadline - world.clock.monotonic(), 1.0)
     try:
         await world.queue.complete(update, timeout_seconds=left)
+        if not dispatch.task.has_workspace:
+            return Recorded.ACCEPTED
     except MissingError:
         return Recorded.SUPERSEDED
     except WorldError as error:  # it may have landed all the same: only a read can tell

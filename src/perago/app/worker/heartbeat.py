@@ -35,6 +35,7 @@ class HeartbeatLease(Lease):
         self._heartbeat = heartbeat
         self._clock = clock
         self._ended = asyncio.Event()
+        self._pausing = False
         self._sender: asyncio.Task[None] | None = None
 
     def start(self) -> Self:
@@ -47,12 +48,19 @@ class HeartbeatLease(Lease):
         """Stop the sender and wait for the beat under way: a late one could undo the end."""
         self._ended.set()
         sender, self._sender = self._sender, None
-        if sender is not None:
-            await asyncio.shield(sender)
+        if sender is None:
+            return
+        if self._pausing:  # nothing is under way, and nothing can follow
+            sender.cancel()
+            return
+        await asyncio.shield(sender)
 
     async def _beat(self) -> None:
         pause = max(self._heartbeat.pause_seconds, PAUSE_SECONDS_MIN)
-        while not await self._ended_within(pause):
+        while not self._ended.is_set():
+            self._pausing = True
+            await self._clock.sleep(pause)
+            self._pausing = False
             try:
                 await self._heartbeat.send()
                 if self._ended.is_set():
@@ -63,14 +71,3 @@ class HeartbeatLease(Lease):
             if isinstance(verdict, Stale):
                 self._heartbeat.lost(verdict)
                 return
-
-    async def _ended_within(self, seconds: float) -> bool:
-        """Wait on the clock port or for the end, whichever comes first."""
-        pause = asyncio.ensure_future(self._clock.sleep(seconds))
-        ended = asyncio.ensure_future(self._ended.wait())
-        try:
-            await asyncio.wait({pause, ended}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            pause.cancel()
-            ended.cancel()
-        return self._ended.is_set()

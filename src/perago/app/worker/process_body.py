@@ -135,17 +135,23 @@ class ProcessBody(TaskBody):
     async def _free_slot(self, order: Order) -> ExecutorSlot | None:
         """An idle slot whose executor lives, or None when the order to stop comes first."""
         while not order.done():
-            waiting = asyncio.ensure_future(self._idle.get())
-            await first_of(waiting, order)
-            if not waiting.done():
-                waiting.cancel()
+            slot = await self._idle_slot(order) if self._idle.empty() else self._idle.get_nowait()
+            if slot is None:
                 return None
-            slot = waiting.result()
             if order.done():
                 self._idle.put_nowait(slot)
                 return None
             if slot.executor is not None and not slot.executor.exited.done():
                 return slot
+        return None
+
+    async def _idle_slot(self, order: Order) -> ExecutorSlot | None:
+        """Wait for a slot or the order."""
+        waiting = asyncio.ensure_future(self._idle.get())
+        await first_of(waiting, order)
+        if waiting.done():
+            return waiting.result()
+        waiting.cancel()
         return None
 
     async def _run_in(self, slot: ExecutorSlot, call: BodyCall, order: Order) -> BodyOutcome:

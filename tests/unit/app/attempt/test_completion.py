@@ -5,11 +5,20 @@ from pathlib import Path
 
 import pytest
 from tests.attempt_worlds import AttemptWorker, NoLease
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
-from perago.adapters.memory.planned_faults import Fault, LoseRequest, Meanwhile, Pause, Refuse, When
+from perago.adapters.memory.planned_faults import (
+    Fault,
+    LoseAnswer,
+    LoseRequest,
+    Meanwhile,
+    Pause,
+    Refuse,
+    When,
+)
 from perago.app.attempt.complete import Recorded, complete
 from perago.app.attempt.dispatch import Dispatch
+from perago.app.authoring.task_declaration import task
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.publication_policy import PolicySetting
 from perago.ports.errors import AccessDeniedError, RequestRefusedError, WorldError
@@ -176,3 +185,30 @@ async def test_the_heartbeats_are_joined_before_the_end_is_sent(tmp_path: Path) 
     )
     await world.drive(complete(worker.world, dispatch, update, Beating()))
     assert told == ["joined", "sent"]
+
+
+@task(name=TASK, owner_email="data@example.com")
+def free(params: Params) -> Params:
+    """A task that publishes nothing."""
+    return params
+
+
+@pytest.mark.parametrize(
+    ("faults", "recorded", "reads"),
+    [
+        ([], Recorded.ACCEPTED, 0),
+        ([LoseAnswer(COMPLETE)], Recorded.RECORDED, 1),
+        ([LoseRequest(COMPLETE)], Recorded.ACCEPTED, 1),
+    ],
+    ids=["answered", "answer lost", "request lost"],
+)
+async def test_what_published_nothing_is_read_back_only_when_no_answer_came(
+    tmp_path: Path, faults: list[Fault], recorded: Recorded, reads: int
+) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker(faults)
+    world.task = vars(free)["__perago_task__"]
+    assert await _end(world, worker, await _poll(worker)) is recorded
+    assert world.workers[0].calls["queue.read_attempt"] == reads
+    (row,) = (await world.read()).attempts
+    assert row.snapshot.status is AttemptStatus.COMPLETED
