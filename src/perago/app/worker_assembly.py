@@ -26,6 +26,7 @@ from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.executor_environment import executor_environment
 from perago.app.worker.gates import DiskGate, DiskSpace, ServiceGate
 from perago.app.worker.join_task import JOIN, JOIN_TASK, JoiningBody
+from perago.app.worker.orphans import Orphans
 from perago.app.worker.polling import Gate, PolledType
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.thread_body import ThreadBody
@@ -113,11 +114,13 @@ def assemble(
 def _beat(
     order: StartOrder, bodies: Bodies, samples: Samples, worker_id: str
 ) -> Callable[[], None]:
-    """Once a second: the service manager is told, and each task's busy slots are counted."""
+    """Once a second: tell the service manager, reap orphans, count each task's busy slots."""
+    orphans = Orphans()
     instance = {"perago_instance_id": order.settings.instance_id or worker_id}
 
     def beat() -> None:
         notify_service("WATCHDOG=1")
+        orphans.reap()
         busy = [slot.task_name for slot in bodies.facts()]
         for task in order.tasks:
             samples.gauge(BUSY_SLOTS, instance | {"task_name": task.name}, busy.count(task.name))
@@ -189,4 +192,4 @@ def _attempt_settings(settings: Settings, worker_id: str) -> AttemptSettings:
 
 def _disk_space(settings: Settings) -> DiskSpace:
     usage = shutil.disk_usage(settings.workspace_root)
-    return DiskSpace(usage.total, usage.free)
+    return DiskSpace(usage.total, usage.free, settings.disk_free_min)

@@ -4,7 +4,7 @@ The order of steps is the specification's; what each step decides is the domain'
 turns whatever ended the attempt into a status, one pass cleans, nothing else is caught here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from perago.app.attempt.check_attempt import check_attempt
@@ -46,8 +46,18 @@ class AttemptReport:
     error: Exception | None = None
 
 
-async def run_attempt(world: World, dispatch: Dispatch, lease: Lease) -> AttemptReport:
-    """Run one attempt to its end; only cancellation and death pass through."""
+def nobody(error: Exception) -> None:
+    """For those who need not hear of a failure before Conductor does."""
+    del error
+
+
+async def run_attempt(
+    world: World, dispatch: Dispatch, lease: Lease, *, failed: Callable[[Exception], None] = nobody
+) -> AttemptReport:
+    """Run one attempt to its end; only cancellation and death pass through.
+
+    `failed` hears of an error before Conductor does, which schedules the retry at once.
+    """
     traces = Traces()
     world.progress.phase(Phase.STARTED, {"task_id": dispatch.attempt.task_id})
     error: Exception | None = None
@@ -62,6 +72,7 @@ async def run_attempt(world: World, dispatch: Dispatch, lease: Lease) -> Attempt
         )
     except Exception as caught:  # noqa: BLE001 - every failure becomes the attempt's status
         error = caught
+        failed(caught)
         update = failed_update(dispatch, caught)
     recorded = await _tell_conductor(world, dispatch, update, lease)
     if traces.decided and recorded is Recorded.RECORDED and error is None:

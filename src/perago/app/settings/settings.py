@@ -91,6 +91,14 @@ class Settings(InheritedSettings):
             "Most transfers at one time; 0: as many as latency allows",
         ),
     ] = 0
+    disk_free_min: Annotated[
+        int | None,
+        Variable(
+            "PERAGO_DISK_FREE_MIN",
+            parsing.parse_size,
+            "Room below which no workspace task is polled; unset: 512 MiB, or 2 % of a small disk",
+        ),
+    ] = None
     probe_address: Annotated[
         str | None,
         Variable(

@@ -6,7 +6,6 @@ Collects while an attempt runs, hands over when it is over. Where spans go is no
 from collections.abc import Mapping
 from typing import final
 
-from perago.app.attempt.complete import Recorded
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.failure import error_code
@@ -92,4 +91,4 @@ def _facts(dispatch: Dispatch, report: AttemptReport) -> dict[str, str | int]:
 def _error(report: AttemptReport) -> str | None:
     if report.error is not None:
         return (report.update.reason if report.update else None) or type(report.error).__name__
-    return None if report.recorded is Recorded.RECORDED else f"the end was {report.recorded}"
+    return f"the end was {report.recorded}" if report.recorded.speaks_against_it else None

@@ -5,13 +5,13 @@ known here.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import final
 
 from perago.app.attempt.check_attempt import read_verdict
 from perago.app.attempt.dispatch import Dispatch
-from perago.app.attempt.run_attempt import AttemptReport, run_attempt
+from perago.app.attempt.run_attempt import run_attempt
 from perago.app.attempt.world import AttemptSettings, World
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.attempt_story import AttemptStory
@@ -38,7 +38,8 @@ class AttemptTools:
     settings: AttemptSettings
     listener: AttemptListener
     free_slot: Callable[[], None]
-    ended: Callable[[Dispatch, AttemptReport], None]
+    admitted: Callable[[Dispatch], Awaitable[None]]
+    failed: Callable[[Dispatch, Exception], None]
     broken: Callable[[BaseException], None]
 
 
@@ -88,11 +89,13 @@ class Attempts:
         lease = HeartbeatLease(self._heartbeat(dispatch), world.clock).start()
         slot = SlotLease(lease, tools.free_slot)
         try:
-            report = await run_attempt(world, dispatch, slot)
+            await tools.admitted(dispatch)
+            report = await run_attempt(
+                world, dispatch, slot, failed=lambda error: tools.failed(dispatch, error)
+            )
         finally:
             await slot.end()
         story.ended(report)
-        tools.ended(dispatch, report)
         if story.task_log_line:
             self._log_aside(dispatch.attempt.task_id, story.task_log_line)
 

@@ -22,10 +22,13 @@ class DiskSpace:
 
     total: int
     free: int
+    wanted: int | None = None
 
     @property
     def is_nearly_full(self) -> bool:
         """Whether another workspace could be the last straw; small disks have a smaller one."""
+        if self.wanted is not None:
+            return self.free < self.wanted
         return self.free < min(DISK_BYTES_MIN, self.total * DISK_FRACTION_MIN)
 
 

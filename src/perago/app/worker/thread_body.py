@@ -6,6 +6,8 @@ A thread cannot be killed: a body that is stopped is told so, abandoned, and its
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Thread
 from typing import final
 
 from perago.app.authoring.current_attempt import CancelSignal
@@ -59,7 +61,7 @@ class ThreadBody(TaskBody):
         """Nothing to make ready."""
 
     async def close(self) -> None:
-        """Threads that still run are daemons of nobody; the process ends them."""
+        """Threads that still run are daemons; they end with the process."""
 
     def dump_stacks(self) -> None:
         """The stacks are this process's own."""
@@ -80,9 +82,8 @@ class ThreadBody(TaskBody):
             if order.done():
                 return BodyStopped(order.result())
             self._running.append(call)
-            work = asyncio.create_task(
-                asyncio.to_thread(_run, self._tasks[call.task_name], call, around)
-            )
+            task = self._tasks[call.task_name]
+            work = _in_thread(lambda: _run(task, call, around), f"perago-{call.execution_id}")
             await first_of(work, order, seconds_max=call.seconds_max or None)
             self._running.remove(call)
             if work.done() and not order.done():
@@ -97,3 +98,21 @@ def _run(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> Body
     """Run the body; a result that an executor could not send is a failure here as well."""
     _, outcome = sent_outcome(call, run_body(task, call, around))
     return outcome
+
+
+def _in_thread(run: Callable[[], BodyOutcome], name: str) -> "asyncio.Future[BodyOutcome]":
+    """Run in a thread of its own: those of a pool are waited for when the process ends."""
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[BodyOutcome] = loop.create_future()
+
+    def tell(outcome: BodyOutcome) -> None:
+        if not ended.done():
+            ended.set_result(outcome)
+
+    def work() -> None:
+        outcome = run()
+        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            loop.call_soon_threadsafe(tell, outcome)
+
+    Thread(target=work, name=name, daemon=True).start()
+    return ended

@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import final
 
 from perago.app.attempt.dispatch import Dispatch
-from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.telemetry.listeners import facts_of, write
 from perago.app.worker.attempts import Attempts, AttemptTools
 from perago.app.worker.first_of import first_of
+from perago.app.worker.gates import ServiceGate
 from perago.app.worker.polling import PolledType, Poller, PollTools
 from perago.app.worker.signals import SignalAnswers, answered_signals
 from perago.app.worker.slot_budget import SlotBudget
@@ -67,7 +67,8 @@ class Worker:
                 settings=parts.settings,
                 listener=parts.listener,
                 free_slot=lambda: self.budget.give_back(1),
-                ended=self._attempt_ended,
+                admitted=self._admitted,
+                failed=self._attempt_failed,
                 broken=self._break,
             )
         )
@@ -177,15 +178,31 @@ class Worker:
             self._parts.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
-    def _attempt_ended(self, dispatch: Dispatch, report: AttemptReport) -> None:
-        """An attempt that a service failed makes us look before the next poll."""
-        gate = self._parts.lakefs_gate
-        if gate is None or not dispatch.task.has_workspace:
+    async def _admitted(self, dispatch: Dispatch) -> None:
+        """Wait, with heartbeats, for a service that failed while this attempt was polled.
+
+        Its slot is for tasks that need no such service meanwhile.
+        """
+        gate = self._lakefs_gate_of(dispatch)
+        if gate is None or await gate.pause() <= 0:
             return
-        if isinstance(report.error, UnavailableError | OutcomeUnknownError):
-            pause = gate.breaker.failed(str(report.error))
-            facts = {"pause_seconds": round(pause, 3), "error": str(report.error)}
+        self.budget.give_back(1)
+        while not self._draining.is_set() and (pause := await gate.pause()) > 0:
+            draining = asyncio.ensure_future(self._draining.wait())
+            await first_of(draining, seconds_max=pause)
+            draining.cancel()
+        await self.budget.take(1)
+
+    def _attempt_failed(self, dispatch: Dispatch, error: Exception) -> None:
+        """An attempt that a service failed makes us look before the next poll."""
+        gate = self._lakefs_gate_of(dispatch)
+        if gate is not None and isinstance(error, UnavailableError | OutcomeUnknownError):
+            pause = gate.breaker.failed(str(error))
+            facts = {"pause_seconds": round(pause, 3), "error": str(error)}
             write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
+
+    def _lakefs_gate_of(self, dispatch: Dispatch) -> ServiceGate | None:
+        return self._parts.lakefs_gate if dispatch.task.has_workspace else None
 
     def _signalled(self, number: signal.Signals) -> None:
         write(LOGGER, logging.INFO, f"worker got {number.name}", {})

@@ -102,6 +102,11 @@ def test_when_a_disk_is_nearly_full(total: int, free: int, is_nearly_full: bool)
     assert DiskSpace(total, free).is_nearly_full is is_nearly_full
 
 
+def test_an_operator_may_want_more_room() -> None:
+    assert DiskSpace(100 * 1024**3, 50 * 1024**3, wanted=51 * 1024**3).is_nearly_full
+    assert not DiskSpace(100 * 1024**3, 1024, wanted=1024).is_nearly_full
+
+
 async def test_a_full_disk_holds_polling_back_and_warns_once_an_episode() -> None:
     free = [10, 10, 10**12, 10]
     warned: list[DiskSpace] = []

@@ -1,0 +1,113 @@
+"""What keeps a worker from burning retries: a lakeFS that fails, a full disk. And threads."""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.contract.lakefs_world import MAIN
+from tests.integration.worker_scene import WorkerScene, worker_scene
+from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
+
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+
+pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
+BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared with everybody
+LOOKS_SECONDS = 3.0
+
+
+@pytest_asyncio.fixture
+async def scene(
+    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
+) -> AsyncIterator[WorkerScene]:
+    """Two real servers and a folder."""
+    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
+        yield opened
+
+
+async def test_a_lakefs_that_fails_costs_one_attempt_and_nothing_more_is_polled_until_it_answers(
+    scene: WorkerScene, toxiproxy: ToxiproxyServer
+) -> None:
+    module = await scene.declare('(workspace / "b.txt").write_text("b")', workspace=True)
+    free = await scene.declare()
+    lakefs, _ = scene.servers
+    with toxiproxy.proxied(lakefs.endpoint) as proxy:
+        more = {"LAKECTL_SERVER_ENDPOINT_URL": proxy.endpoint}
+        async with scene.polling_worker([module, free], root=None, **more) as worker:
+            proxy.set_enabled(enabled=False)
+            workflow = await scene.start(module)
+            opened = await worker.has("circuit open: lakefs")
+            assert opened["pause_seconds"] <= 0.5
+            await asyncio.sleep(LOOKS_SECONDS)
+            record = await scene.conductor.workflows.read(workflow)
+            assert record is not None
+            failed = [row for row in record.attempts if row.snapshot.status is AttemptStatus.FAILED]
+            assert len(failed) == 1, "no retry is spent on finding out that it still fails"
+            # Tasks without a workspace need no lakeFS.
+            assert (await scene.ended(await scene.start(free))).status is WorkflowStatus.COMPLETED
+            proxy.set_enabled(enabled=True)
+            ended = await scene.ended(workflow)
+            assert ended.status is WorkflowStatus.COMPLETED, worker.screen
+            assert len(ended.attempts) == 2
+
+
+async def test_nothing_with_a_workspace_is_polled_while_the_disk_is_nearly_full(
+    scene: WorkerScene,
+) -> None:
+    module = await scene.declare(workspace=True)
+    free = await scene.declare()
+    waiting = await scene.start(module)
+    async with scene.polling_worker([module, free], PERAGO_DISK_FREE_MIN="1000000GB") as worker:
+        warned = await worker.has("disk nearly full; polling no workspace tasks")
+        assert warned["free_bytes"] < 10**15
+        assert (await scene.ended(await scene.start(free))).status is WorkflowStatus.COMPLETED
+        record = await scene.conductor.workflows.read(waiting)
+        assert record is not None
+        assert [row.snapshot.status for row in record.attempts] == [AttemptStatus.SCHEDULED]
+        assert record.attempts[0].snapshot.poll_count == 0
+        worker.signal(signal.SIGTERM)
+        assert await worker.exit_code() == 0
+    async with scene.polling_worker([module]):
+        assert (await scene.ended(waiting)).status is WorkflowStatus.COMPLETED
+
+
+async def test_threads_publish_and_a_body_that_never_ends_does_not_hold_up_the_end(
+    scene: WorkerScene,
+) -> None:
+    module = await scene.declare(
+        """
+        (workspace / "b.txt").write_text("b")
+        time.sleep(params.seconds)
+        """,
+        workspace=True,
+    )
+    thread = ("--execution-mode", "thread", "-j", "2")
+    grace = {"PERAGO_SHUTDOWN_FORCE_KILL_AFTER": "2s"}
+    async with scene.polling_worker([module], *thread, root=None, **grace) as worker:
+        assert worker.executors() == []
+        published = await scene.ended(await scene.start(module))
+        assert published.status is WorkflowStatus.COMPLETED, worker.screen
+        head = await scene.lakefs.branches.head(scene.repository, MAIN)
+        assert head.parents == (scene.start_commit,)
+        workflow = await scene.start(module, ref=head.commit, seconds=600)
+        await scene.started(workflow)
+        worker.signal(signal.SIGTERM)
+        began = time.monotonic()
+        assert await worker.exit_code() == 0, worker.screen
+        assert time.monotonic() - began < 2 + BUSY_SECONDS
+    record = await scene.conductor.workflows.read(workflow)
+    assert record is not None
+    assert "worker draining" in str(record.attempts[0].reason)
+    await scene.conductor.workflows.terminate(workflow, "over")
+
+
+async def test_the_start_tells_how_long_a_platform_has_to_wait(scene: WorkerScene) -> None:
+    module = await scene.declare()
+    async with scene.polling_worker([module], PERAGO_SHUTDOWN_FORCE_KILL_AFTER="7s") as worker:
+        (started,) = worker.events("worker started")
+        # The grace, a merge and a completion without a budget, a kill, and what is rounded away.
+        assert started["termination_grace_period_seconds"] == 7 + 60 + 60 + 5 + 1
+        assert '"termination_grace_period_seconds": 133' in worker.screen
