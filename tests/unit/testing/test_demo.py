@@ -1,6 +1,8 @@
 """The demonstration: every scene, under every policy, and what the command prints and returns."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -44,7 +46,7 @@ async def test_a_crash_after_the_merge_costs_a_run_of_the_body_only_without_a_de
 
 async def test_the_story_fits_a_screen() -> None:
     played = [await play(scene, "settled") for scene in SCENES]
-    lines = [*opening("settled"), *closing(played)]
+    lines = [*opening("settled", "no Java"), *closing(played)]
     for number, scene in enumerate(played, start=1):
         lines += narrate(number, scene)
     assert len(lines) <= LINES_MAX
@@ -65,7 +67,7 @@ def test_the_tasks_alone_give_the_report() -> None:
 def test_the_command_succeeds_as_long_as_promises_hold(
     policy: str, kept: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["perago", "demo", "--policy", policy])
+    monkeypatch.setattr("sys.argv", ["perago", "demo", "--no-spark", "--policy", policy])
     with pytest.raises(SystemExit) as ended:
         main()
     assert not ended.value.code
@@ -75,10 +77,38 @@ def test_the_command_succeeds_as_long_as_promises_hold(
 def test_the_command_prints_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.argv", ["perago", "demo", "--json"])
+    monkeypatch.setattr("sys.argv", ["perago", "demo", "--no-spark", "--json"])
     with pytest.raises(SystemExit):
         main()
     document = json.loads(capsys.readouterr().out)
     assert document["schema"] == "perago.demo/1"
     assert [scene["as_expected"] for scene in document["scenes"]] == [True] * len(SCENES)
     assert document["scenes"][0]["story"]["schema"] == "perago.story/1"
+
+
+@pytest.fixture
+def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine on which no JVM can be started."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+
+
+@pytest.mark.usefixtures("no_java")
+def test_without_java_the_aggregate_is_plain_python_and_the_command_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["perago", "demo"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
+    assert re.search(r"aggregate is plain Python: .*no Java", capsys.readouterr().out)
+
+
+@pytest.mark.usefixtures("no_java")
+def test_spark_that_is_wanted_and_missing_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["perago", "demo", "--spark"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code
+    assert "PRG-K001" in capsys.readouterr().err

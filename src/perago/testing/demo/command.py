@@ -5,6 +5,7 @@ and the exit code counts only what was promised.
 """
 
 import asyncio
+from contextlib import nullcontext
 from enum import StrEnum
 from typing import Annotated
 
@@ -13,6 +14,7 @@ import typer
 from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json
 from perago.testing.demo.narration import closing, narrate, opening
 from perago.testing.demo.scenes import SCENES, Played, play
+from perago.testing.demo.spark_session import demo_session, why_no_spark
 from perago.testing.dev.page_server import Shown
 from perago.testing.dev.serving import serve_until_interrupted
 from perago.testing.story_document import story_document
@@ -33,6 +35,12 @@ def demo(
     policy: Annotated[
         PolicyChoice, typer.Option(help="Show what this policy does with the same accidents.")
     ] = PolicyChoice.SETTLED,
+    spark: Annotated[
+        bool | None,
+        typer.Option(
+            "--spark/--no-spark", help="Aggregate on Spark; unset: where pyspark and Java are."
+        ),
+    ] = None,
     open_page: Annotated[bool, typer.Option("--open", help="Show it on a page.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,12 +48,14 @@ def demo(
     chosen = [policy.value]
     if policy is PolicyChoice.ALL:
         chosen = [choice.value for choice in PolicyChoice if choice is not PolicyChoice.ALL]
+    no_spark = _without_spark(spark)
     told: list[Played] = []
-    for name in chosen:
-        played = asyncio.run(_play_all(name))
-        told += played
-        if not as_json:
-            _print(name, played)
+    with demo_session() if no_spark is None else nullcontext():
+        for name in chosen:
+            played = asyncio.run(_play_all(name, on_spark=no_spark is None))
+            told += played
+            if not as_json:
+                _print(name, played, no_spark)
     if as_json:
         say_json("demo/1", {"scenes": [_document(played) for played in told]})
     if open_page:
@@ -57,12 +67,22 @@ def demo(
         raise typer.Exit(code=1)
 
 
-async def _play_all(policy: str) -> list[Played]:
-    return [await play(scene, policy) for scene in SCENES]
+def _without_spark(wanted: bool | None) -> str | None:  # noqa: FBT001 - a switch of three states
+    """Why the aggregate is not on Spark; what is wanted and cannot be is an error."""
+    if wanted is False:
+        return "--no-spark"
+    problem = why_no_spark()
+    if problem is not None and wanted:
+        raise problem
+    return None if problem is None else str(problem)
 
 
-def _print(policy: str, played: list[Played]) -> None:
-    for line in opening(policy):
+async def _play_all(policy: str, *, on_spark: bool) -> list[Played]:
+    return [await play(scene, policy, on_spark=on_spark) for scene in SCENES]
+
+
+def _print(policy: str, played: list[Played], no_spark: str | None) -> None:
+    for line in opening(policy, no_spark):
         say(line)
     for number, scene in enumerate(played, start=1):
         for line in narrate(number, scene):

@@ -12,13 +12,14 @@ from perago.testing.story_text import plain
 
 TITLE = "Perago: a workflow of three tasks on a versioned workspace, and what goes wrong with it"
 GROUND = "lakeFS and Conductor are in memory, time is virtual; the steps are the real ones"
-AGGREGATE = "the aggregate is plain Python here (no Java, no Spark)"
+ON_SPARK = "the aggregate runs on Spark in this process"
 
 
-def opening(policy: str) -> Iterator[str]:
-    """The first lines."""
+def opening(policy: str, no_spark: str | None) -> Iterator[str]:
+    """The first lines; they say why the aggregate is not a Spark task, when it is none."""
     yield TITLE
-    yield f"  {GROUND}; {AGGREGATE}"
+    yield f"  {GROUND}"
+    yield f"  {ON_SPARK if no_spark is None else f'the aggregate is plain Python: {no_spark}'}"
     yield f"  policy {policy}; events -> clean -> aggregate -> report, each task one commit on main"
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from perago.domain.publication_policy import PolicySetting
 from perago.testing.definitions import sequence
-from perago.testing.demo.pipeline import RAW_EVENTS, aggregate, clean, report
+from perago.testing.demo.pipeline import RAW_EVENTS, aggregate, aggregate_on_spark, clean, report
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault, crash, foreign_commit, zombie
 from perago.testing.invariants import broken_invariants
@@ -73,15 +73,16 @@ SCENES = (
 )
 
 
-async def play(scene: Scene, policy: str) -> Played:
-    """Run the pipeline through one accident."""
+async def play(scene: Scene, policy: str, *, on_spark: bool = False) -> Played:
+    """Run the pipeline through one accident; Spark takes the session of this process."""
+    tasks = (clean, aggregate_on_spark if on_spark else aggregate, report)
     with PeragoEnvironment(policy=policy) as env:
         repository = await env.repository("sales-data", {"sales/raw/events.csv": RAW_EVENTS})
-        await env.register(clean, aggregate, report)
+        await env.register(*tasks)
         env.plan(*scene.faults)
         given: dict[str, object] = {"demo_clean": {}, "demo_aggregate": {}, "demo_report": {}}
         run = await env.start(
-            sequence("sales", clean, aggregate, report),
+            sequence("sales", *tasks),
             {"workspace": await repository.workspace(), "params": given},
         )
         await env.until_idle()
