@@ -32,6 +32,11 @@ from perago.ports.task_queue import PollRequest
 class NoLease(Lease):
     """Attempts of a test are shorter than their lease."""
 
+    @property
+    def last_beat(self) -> None:
+        """Nothing beats."""
+        return
+
     async def end(self) -> None:
         """Nothing beats."""
 

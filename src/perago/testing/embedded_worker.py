@@ -32,6 +32,11 @@ DIED = "DIED"
 class NoLease(Lease):
     """Bodies take no time of the environment's clock, so nothing has to beat."""
 
+    @property
+    def last_beat(self) -> None:
+        """Nothing beats."""
+        return
+
     async def end(self) -> None:
         """Nothing beats."""
 

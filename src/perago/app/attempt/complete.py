@@ -42,7 +42,7 @@ async def complete(
     the first accepted update wins and later ones are ignored.
     """
     await lease.end()
-    deadline = world.clock.monotonic() + completion_seconds(dispatch)
+    deadline = completion_deadline(dispatch, now=world.clock.monotonic(), beat=lease.last_beat)
     pause = FIRST_PAUSE_SECONDS
     for _ in range(UPDATES_MAX):
         recorded = await _send_and_look(world, dispatch, update, deadline)
@@ -57,11 +57,16 @@ async def complete(
     return recorded
 
 
-def completion_seconds(dispatch: Dispatch) -> float:
-    """The last beat plus the response time-out, or the budget's limit if that is earlier."""
-    limit = completion_timeout_seconds(dispatch.budget)
+def completion_deadline(dispatch: Dispatch, *, now: float, beat: float | None) -> float:
+    """The last beat plus the response time-out, or the budget's limit if that is earlier.
+
+    After it the row times out, whatever arrives.
+    """
+    limit = now + completion_timeout_seconds(dispatch.budget)
     lease = dispatch.record.response_timeout_seconds
-    return min(limit, float(lease)) if lease > 0 else limit
+    if lease <= 0 or beat is None:
+        return limit
+    return min(limit, beat + lease)
 
 
 async def _send_and_look(

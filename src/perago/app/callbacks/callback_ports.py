@@ -185,6 +185,11 @@ class DirectBody(TaskBody):
 class NoLease:
     """There are no heartbeats."""
 
+    @property
+    def last_beat(self) -> None:
+        """Nothing beats."""
+        return
+
     async def end(self) -> None:
         """Nothing to join."""
 

@@ -37,6 +37,12 @@ class HeartbeatLease(Lease):
         self._ended = asyncio.Event()
         self._pausing = False
         self._sender: asyncio.Task[None] | None = None
+        self._last_beat = clock.monotonic()
+
+    @property
+    def last_beat(self) -> float:
+        """The beat that was answered last, or the poll."""
+        return self._last_beat
 
     def start(self) -> Self:
         """Begin to beat; an attempt without a response time-out needs none."""
@@ -61,8 +67,10 @@ class HeartbeatLease(Lease):
             self._pausing = True
             await self._clock.sleep(pause)
             self._pausing = False
+            sent = self._clock.monotonic()
             try:
                 await self._heartbeat.send()
+                self._last_beat = sent
                 if self._ended.is_set():
                     return
                 verdict = await self._heartbeat.look()

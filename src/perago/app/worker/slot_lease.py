@@ -17,6 +17,11 @@ class SlotLease(Lease):
         self._lease = lease
         self._free_slot: Callable[[], None] | None = free_slot
 
+    @property
+    def last_beat(self) -> float | None:
+        """The heartbeats' own."""
+        return self._lease.last_beat
+
     async def end(self) -> None:
         """Join the heartbeats first: a late one could undo what follows."""
         await self._lease.end()

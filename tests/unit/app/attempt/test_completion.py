@@ -16,7 +16,7 @@ from perago.adapters.memory.planned_faults import (
     Refuse,
     When,
 )
-from perago.app.attempt.complete import Recorded, complete
+from perago.app.attempt.complete import Recorded, complete, completion_deadline
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.authoring.task_declaration import task
 from perago.domain.attempt import AttemptRecord, AttemptStatus
@@ -212,3 +212,26 @@ async def test_what_published_nothing_is_read_back_only_when_no_answer_came(
     assert world.workers[0].calls["queue.read_attempt"] == reads
     (row,) = (await world.read()).attempts
     assert row.snapshot.status is AttemptStatus.COMPLETED
+
+
+@pytest.mark.parametrize(
+    ("now", "beat", "deadline"),
+    [
+        (1000.0, 995.0, 1055.0),
+        (1000.0, 950.0, 1010.0),
+        (1000.0, 930.0, 990.0),
+        (1000.0, 1000.0, 1060.0),
+        (1000.0, None, 1060.0),
+    ],
+    ids=["lease", "old beat", "lease over", "just beaten", "nothing beats"],
+)
+async def test_an_end_is_tried_until_the_last_beat_and_the_response_time_out(
+    tmp_path: Path, now: float, beat: float | None, deadline: float
+) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker()
+    record = await _poll(worker)
+    assert record.response_timeout_seconds == 60
+    identities = worker.world.identities
+    dispatch = Dispatch(world.task, record, identities.new_execution_id(), worker.settings)
+    assert completion_deadline(dispatch, now=now, beat=beat) == deadline
