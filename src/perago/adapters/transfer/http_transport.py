@@ -5,7 +5,7 @@ Knows sizes and capabilities; requests, retries and files are its neighbours'.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import cast, final
+from typing import final
 
 from perago.adapters.transfer.api_route import ApiRoute, LakeFSApi, Place, branch_place
 from perago.adapters.transfer.bulk_fetch import BulkFetch
@@ -17,6 +17,7 @@ from perago.adapters.transfer.gateway_route import GatewayRoute
 from perago.adapters.transfer.pace import Pace
 from perago.adapters.transfer.presigned_route import PresignedRoute
 from perago.adapters.transfer.route import Route
+from perago.adapters.transfer.server_route import storage_capabilities
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import RequestRefusedError
@@ -126,10 +127,8 @@ class HttpTransport(ObjectTransport):
                 return self._small
 
     def _capabilities(self) -> dict[str, object]:
-        def ask() -> dict[str, object]:
-            return cast("dict[str, object]", self._api.ask("GET", "/config", {})["storage_config"])
-
         give_up = partial(read_failure, "the server's configuration")
+        ask = partial(storage_capabilities, self._api)
         return self._crew.run([Job(ask, 0, give_up)])[0]
 
 
