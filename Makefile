@@ -13,7 +13,7 @@ SIDE_BY_SIDE := --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES))
 UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 .DEFAULT_GOAL := help
-.PHONY: browser chromium help demo unit unit-inner unit-outer lint check servers test soak mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint check servers test soak mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,10 @@ lint: .venv/.gate  ## Checks style, types, the architecture contracts, dependenc
 
 check: lint  ## Runs everything that needs no server: lint, unit, contracts on memory, scale cases.
 	$(PYTEST)
+
+docs: .venv/.gate  ## Builds the documentation to build/docs, and runs its code.
+	@$(BIN)/python -m tools.build_docs
+	$(PYTEST) tests/integration/test_kit_docs.py tests/integration/test_tutorial.py tests/unit/test_readme.py
 
 servers: .venv/.gate  ## Fetches and builds the real servers, once per user of the machine.
 	@$(BIN)/python -m tools.servers fetch

@@ -28,6 +28,7 @@ from perago.app.command_line.program import find_command, program
 from perago.app.settings.layered_settings import DEFAULT
 from perago.app.settings.settings import Settings
 from perago.domain.error_codes import ERROR_CODES
+from tools.kit_reference import kit_page
 
 DOCS = Path(__file__).parent.parent / "docs"
 EXIT_CODES = (
@@ -269,6 +270,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/command-line.md": command_line_page,
     "reference/task.md": task_page,
     "reference/taskdef.md": taskdef_page,
+    "reference/testing.md": kit_page,
 }
 
 if __name__ == "__main__":

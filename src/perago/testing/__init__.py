@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from perago.testing.memory_ground import MemoryGround
     from perago.testing.points import POINTS
+    from perago.testing.real_ground import RealGround, RealServers
     from perago.testing.repository import Repository
     from perago.testing.story import Story
     from perago.testing.task_environment import TaskEnvironment
@@ -50,6 +51,8 @@ __all__ = [
     "MemoryGround",
     "Moment",
     "PeragoEnvironment",
+    "RealGround",
+    "RealServers",
     "Repository",
     "Story",
     "TaskEnvironment",
@@ -78,6 +81,7 @@ _HOMES = {
     ),
     "perago.testing.memory_ground": "MemoryGround",
     "perago.testing.points": "POINTS",
+    "perago.testing.real_ground": "RealGround RealServers",
     "perago.testing.repository": "Repository",
     "perago.testing.story": "Story",
     "perago.testing.task_environment": "TaskEnvironment",

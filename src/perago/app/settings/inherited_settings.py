@@ -194,8 +194,13 @@ class InheritedSettings(LayeredSettings):
     @field_validator("lakectl_credentials_secret_access_key")
     @classmethod
     def _lakefs_is_whole(cls, secret: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
-        """Refuse a part of lakeFS; an address in `PERAGO_LAKEFS` is one of the three as well."""
+        """Refuse a part of lakeFS; an address in `PERAGO_LAKEFS` is one of the three as well.
+
+        An adapter chosen by its name takes what it needs: keys for elsewhere do not hurt it.
+        """
         chosen = info.data.get("lakefs")
+        if chosen is not None and not is_address(chosen):
+            return secret
         address = chosen if is_address(chosen) else info.data.get("lakectl_server_endpoint_url")
         parts = {
             "LAKECTL_SERVER_ENDPOINT_URL": address,

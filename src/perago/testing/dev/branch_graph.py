@@ -8,7 +8,7 @@ from html import escape
 
 from perago.testing.json_values import as_list, as_object
 
-STEP, ROW, RADIUS, LEFT, TOP = 120, 64, 9, 60, 30
+STEP, ASIDE, ROW, RADIUS, LEFT, TOP = 120, 64, 70, 9, 60, 30
 SHORT = 8
 Place = tuple[int, int]
 
@@ -20,8 +20,8 @@ def branch_graph(repository: Mapping[str, object]) -> str:
     commits = {
         str(commit["id"]): commit for branch in branches for commit in reversed(_commits(branch))
     }
-    width = max((x for x, _ in places.values()), default=0) + STEP
-    height = max((y for _, y in places.values()), default=0) + ROW
+    width = max((x for x, _ in places.values()), default=0) + LEFT + RADIUS
+    height = max((y for _, y in places.values()), default=0) + ROW // 2
     body = [*_edges(commits, places), *_dots(commits, places)]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return f'<svg class="graph" role="img" {size}>{"".join(body)}</svg>'
@@ -32,7 +32,7 @@ def _commits(branch: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
 
 
 def _places(branches: Sequence[Mapping[str, object]]) -> dict[str, Place]:
-    """Main from left to right; a commit elsewhere stands one row down, right of its parent."""
+    """Main from left to right; what stands on it elsewhere is a row down, half a step aside."""
     places: dict[str, Place] = {}
     ordered = sorted(branches, key=lambda branch: branch.get("name") != "main")
     row = 0
@@ -44,7 +44,8 @@ def _places(branches: Sequence[Mapping[str, object]]) -> dict[str, Place]:
         row += 1
         for commit in news:
             parents = [str(parent) for parent in as_list(commit.get("parents"))]
-            known = [places[parent][0] + STEP for parent in parents if parent in places]
+            step = STEP if y == TOP else ASIDE
+            known = [places[parent][0] + step for parent in parents if parent in places]
             places[str(commit["id"])] = (max(known, default=LEFT), y)
     return places
 
@@ -82,6 +83,6 @@ def _dots(
         yield (
             f'<g class="commit {kind}"><title>{escape(title)}</title>{mark}'
             f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/>'
-            f'<text x="{x}" y="{y - 14}">{escape(label[:18])}</text>'
+            f'<text x="{x}" y="{y - 17}">{escape(label[:18])}</text>'
             f'<text class="id" x="{x}" y="{y + 22}">{escape(name[:SHORT])}</text></g>'
         )

@@ -234,6 +234,11 @@ def test_an_address_in_perago_lakefs_is_the_endpoint(cwd: Path) -> None:
     assert load(cwd, {"PERAGO_LAKEFS": "memory:"}).lakefs == "memory:"
 
 
+def test_keys_for_elsewhere_do_not_hurt_an_adapter_that_is_named(cwd: Path) -> None:
+    (cwd / ".env").write_text(f"{KEY}=k\n{SECRET}=s\nPERAGO_LAKEFS=https://lakefs.example.org\n")
+    assert load(cwd, {"PERAGO_LAKEFS": "memory:"}).lakefs == "memory:"
+
+
 def test_every_setting_has_a_name_a_sentence_and_an_origin(cwd: Path) -> None:
     rows = list(load(cwd).shown())
     names = [each.variable.name for each in rows]

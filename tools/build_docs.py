@@ -1,0 +1,184 @@
+"""Build the documentation as HTML, and warn of everything that would not work for a reader.
+
+A link to nowhere, a picture that is not there, a page nobody links to, a block of code that no
+test runs: each is a warning, and one warning fails the build. Needs nothing but markdown-it-py.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from os.path import normpath
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+ROOT = Path(__file__).parent.parent
+OUT = ROOT / "build" / "docs"
+START = "README.md"
+# Blocks of these pages are run in order by test_readme, test_tutorial and test_kit_docs.
+RUN_PAGES = frozenset(
+    {
+        START,
+        "docs/tutorial.md",
+        "docs/testing.md",
+        "docs/spark.md",
+        "docs/how-to/test-retries.md",
+        "docs/how-to/choose-servers.md",
+    }
+)
+RUN_LANGUAGES = frozenset({"python", "console", "sh"})
+STYLE = """body{font:16px/1.55 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding:0 1rem}
+pre{background:#f4f6f8;padding:.8rem;overflow:auto}code{font-size:.92em}img{max-width:100%}
+table{border-collapse:collapse;display:block;overflow:auto}td,th{border:1px solid #ccd4dc;
+padding:.25rem .6rem;text-align:left;vertical-align:top}nav{font-size:.9rem}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page: its place below the root, what it links to, and its HTML."""
+
+    name: str
+    title: str
+    html: str
+    anchors: frozenset[str]
+    links: tuple[str, ...]
+    warnings: tuple[str, ...] = field(default=())
+
+
+def slug(heading: str) -> str:
+    """The anchor of a heading, as code hosts make it."""
+    kept = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+    return kept.replace(" ", "-")
+
+
+def read_page(name: str, text: str) -> Page:
+    """Parse and render one page."""
+    parser = MarkdownIt("commonmark").enable("table")
+    tokens = parser.parse(text)
+    anchors: list[str] = []
+    titles: list[str] = []
+    warnings: list[str] = []
+    for at, token in enumerate(tokens):
+        if token.type == "heading_open":
+            heading = "".join(part.content for part in tokens[at + 1].children or ())
+            anchor = slug(heading)
+            anchors.append(anchor if anchor not in anchors else f"{anchor}-{anchors.count(anchor)}")
+            token.attrSet("id", anchors[-1])
+            titles += [heading] if token.tag == "h1" else []
+        elif token.type == "fence":
+            warnings += _code_warnings(name, token)
+    if len(titles) != 1:
+        warnings.append(f"has {len(titles)} titles, expected one")
+    links = tuple(_targets(tokens))
+    html = parser.renderer.render(_for_html(tokens), parser.options, {})
+    title = titles[0] if titles else name
+    return Page(name, title, html, frozenset(anchors), links, tuple(warnings))
+
+
+def check(pages: Mapping[str, Page], root: Path) -> Iterator[str]:
+    """Everything that is wrong, as `page: what`."""
+    reached = {START}
+    for page in pages.values():
+        yield from (f"{page.name}: {warning}" for warning in page.warnings)
+        for link in page.links:
+            path, _, anchor = _resolve(page.name, link).partition("#")
+            wrong = _wrong(path, anchor, pages, root)
+            if wrong:
+                yield f"{page.name}: {link} {wrong}"
+            if path != page.name:
+                reached.add(path)
+    for name in pages:
+        if not reached & {name, str(PurePosixPath(name).parent)}:
+            yield f"{name}: no page links to it"
+
+
+def _wrong(path: str, anchor: str, pages: Mapping[str, Page], root: Path) -> str | None:
+    if re.match(r"[a-z]+:", path):
+        return None
+    if not (root / path).exists():
+        return "leads nowhere"
+    if anchor and path in pages and anchor not in pages[path].anchors:
+        return "has no such heading"
+    return None
+
+
+def build(root: Path, out: Path) -> list[str]:
+    """Write the HTML; the warnings."""
+    found = [root / START, *(root / name for name in ("CHANGELOG.md", "CONTRIBUTING.md"))]
+    found += sorted((root / "docs").rglob("*.md"))
+    pages = {
+        page.name: page
+        for page in (
+            read_page(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+            for path in found
+            if path.exists()
+        )
+    }
+    for page in pages.values():
+        target = (out / page.name).with_suffix(".html")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        up = "../" * page.name.count("/")
+        nav = f'<nav><a href="{up}README.html">Perago</a></nav>' if page.name != START else ""
+        target.write_text(
+            f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(page.title)}'
+            f"</title><style>{STYLE}</style>{nav}{page.html}</html>\n",
+            encoding="utf-8",
+        )
+    for picture in (root / "docs" / "pictures").glob("*"):
+        target = out / picture.relative_to(root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(picture.read_bytes())
+    return sorted(check(pages, root))
+
+
+def _code_warnings(name: str, token: Token) -> Iterator[str]:
+    language = token.info.partition(" ")[0]
+    line = token.map[0] + 1 if token.map else 0
+    if not language:
+        yield f"line {line}: a block of code says no language"
+    elif language in RUN_LANGUAGES and name not in RUN_PAGES:
+        yield f"line {line}: no test runs this block of {language}"
+
+
+def _targets(tokens: list[Token]) -> Iterator[str]:
+    for token in tokens:
+        for part in token.children or ():
+            place = part.attrGet("href") or part.attrGet("src")
+            if place is not None:
+                yield unquote(str(place))
+
+
+def _for_html(tokens: list[Token]) -> list[Token]:
+    """Links between pages lead to their HTML."""
+    for token in tokens:
+        for part in token.children or ():
+            place = part.attrGet("href")
+            if place is not None and not re.match(r"[a-z]+:", str(place)):
+                part.attrSet("href", re.sub(r"\.md(?=#|$)", ".html", str(place)))
+    return tokens
+
+
+def _resolve(name: str, link: str) -> str:
+    """A link as seen from the root, its anchor kept; one to elsewhere stays as it is."""
+    if re.match(r"[a-z]+:", link):
+        return link
+    if link.startswith("#"):
+        return f"{name}{link}"
+    return normpath(PurePosixPath(name).parent / link)
+
+
+def main() -> int:
+    """Build; 1 when there is a warning."""
+    warnings = build(ROOT, OUT)
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{OUT.relative_to(ROOT)}/README.html, {len(warnings)} warnings")
+    return 1 if warnings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
