@@ -15,6 +15,7 @@ from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.logical_execution import (
     ATTEMPT_MARK_PREFIX,
     DECISION_TAG_PREFIX,
+    attempt_marks_of,
     attempt_marks_of_task,
     parse_attempt_mark,
 )
@@ -84,16 +85,16 @@ class RemotePass:
     async def run(self) -> list[Judged]:
         """Decisions, then what they held: marks and branches; then the rest."""
         standings = Standings(self.tools.queue)
-        open_tasks = await self._decisions(standings)
+        kept = await self._decisions(standings)
         await self._branches(standings)
-        await self._marks(standings, open_tasks)
+        await self._marks(standings, kept)
         await self._relocated()
         await self._canaries()
         return self.judged
 
     async def _decisions(self, standings: Standings) -> set[str]:
-        """Judge decisions; the logical tasks whose decisions stay."""
-        open_tasks: set[str] = set()
+        """Judge decisions; how the marks of those begin that stay."""
+        kept: set[str] = set()
         async for tag in self._tags(DECISION_TAG_PREFIX):
             record = await self._read(tag.commit)
             key = record.metadata.get(LOGICAL_TASK_KEY, "") if record else ""
@@ -106,10 +107,10 @@ class RemotePass:
                 return judge_decision(workflow, self._age(record), self.times)
 
             if not await self._settle("decision", tag.name, judge, self._tag_gone(tag.name)):
-                open_tasks.add(key)
+                kept.add(_marks_of(key))
                 if branch:
                     self._held[branch] = tag.name
-        return open_tasks
+        return kept
 
     async def _branches(self, standings: Standings) -> None:
         async for branch in self._names(STAGING_BRANCH_PREFIX):
@@ -138,10 +139,14 @@ class RemotePass:
             outcome_unknown=unknown,
         )
 
-    async def _marks(self, standings: Standings, open_tasks: set[str]) -> None:
-        """A mark names its task by a hash; workflows that this pass met are told by it."""
+    async def _marks(self, standings: Standings, kept: set[str]) -> None:
+        """A mark names its task by a hash, so it is found from the tasks that this pass met.
+
+        A decision names its task itself: its marks stay with it whatever Conductor still knows.
+        One that cannot be read could be anybody's, so then every mark stays.
+        """
         met = {
-            attempt_marks_of_task(row): (workflow.workflow_id, row.logical_task_key)
+            attempt_marks_of_task(row): workflow.workflow_id
             for workflow in standings.known
             for row in workflow.tasks
         }
@@ -150,20 +155,19 @@ class RemotePass:
             if mark is None:
                 continue
             prefix = f"{tag.name.rsplit('-', 2)[0]}-"
-            workflow_id, key = met.get(prefix, ("", ""))
+            held = prefix in kept or ATTEMPT_MARK_PREFIX in kept
 
             async def judge(
-                workflow_id: str = workflow_id,
-                key: str = key,
+                workflow_id: str = met.get(prefix, ""),
                 milliseconds: int = mark.scheduled_time,
+                *,
+                held: bool = held,
             ) -> Retention:
                 workflow = WorkflowStanding.UNKNOWN
                 if workflow_id:
                     workflow = await standings.workflow(workflow_id)
                 age = self._since(milliseconds / 1000)
-                return judge_attempt_mark(
-                    workflow, age, self.times, decisions_left=key in open_tasks
-                )
+                return judge_attempt_mark(workflow, age, self.times, decisions_left=held)
 
             await self._settle("attempt mark", tag.name, judge, self._tag_gone(tag.name))
 
@@ -244,3 +248,12 @@ class RemotePass:
 
     def _since(self, seconds: float) -> timedelta:
         return max(self.tools.clock.now() - datetime.fromtimestamp(seconds, UTC), timedelta(0))
+
+
+def _marks_of(logical_task_key: str) -> str:
+    """How the marks of a task begin; of an unknown one, how all begin."""
+    workflow, _, rest = logical_task_key.partition("/")
+    reference, _, iteration = rest.rpartition("/")
+    if not (workflow and reference and iteration.isdecimal()):
+        return ATTEMPT_MARK_PREFIX
+    return attempt_marks_of(workflow, reference, int(iteration))

@@ -1,12 +1,14 @@
 """A crash at any call leaves only litter that a pass finds, and no pass disturbs what runs."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import ANY, CrashAfter
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.planned_faults import ANY, CrashAfter, CrashBefore, Meanwhile, When
 from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import RepositoryId
@@ -18,14 +20,16 @@ pytestmark = pytest.mark.scale
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 
 
-async def collect(world: FaultWorld, *, dry_run: bool = False) -> list[Judged]:
+async def collect(
+    world: FaultWorld, *, dry_run: bool = False, times: RetentionTimes = AT_ONCE
+) -> list[Judged]:
     """One pass over the world's repository, by a worker of its own."""
     ports = world.worker().world
     tools = GcTools(
         ports.lakefs.branches, ports.lakefs.commits, ports.lakefs.tags, ports.queue, ports.clock
     )
     repository = RepositoryId(str(world.workspace()["repository"]))
-    one_pass = RemotePass(tools, repository, AT_ONCE, dry_run)
+    one_pass = RemotePass(tools, repository, times, dry_run)
     return await world.drive(one_pass.run())
 
 
@@ -77,3 +81,25 @@ async def test_a_pass_between_a_death_and_its_retry_disturbs_nothing(
         await world.finish()
         await assert_accepted(world, publications_max=2)
         assert world.runs == runs or not decided, "a decision outlives a pass while its task runs"
+
+
+async def test_marks_stay_with_their_decision_though_conductor_knows_their_workflow_no_more(
+    tmp_path: Path,
+) -> None:
+    """The mark is older than its decision; a decision without its marks would be resumed."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    world.clock.advance(RESPONSE_SECONDS + 1)
+    await world.operator.workflows.decide(world.workflow)
+    slow = Meanwhile("commits.commit", When.BEFORE_EFFECT, lambda: world.clock.advance(30))
+    await world.attempt(world.worker([slow, CrashAfter("tags.create", nth=2)]))
+    kept = [name for name in litter(world) if not name.startswith("perago-staging-")]
+    assert [name.rsplit("-", 2)[0].split("-")[1] for name in kept] == ["attempt", "settled"]
+    world.conductor = MemoryConductor(world.clock)  # an archive has taken the workflow
+    younger = timedelta(seconds=20)
+    await collect(world, times=replace(AT_ONCE, decision=younger))
+    assert set(kept) <= set(litter(world)), "the decision is younger than its time to live"
+    world.clock.advance(30)
+    await collect(world, times=replace(AT_ONCE, decision=younger))
+    assert litter(world) == []
