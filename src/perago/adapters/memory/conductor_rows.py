@@ -4,10 +4,11 @@ Holds state and answers questions about it; what changes it is decided elsewhere
 """
 
 from collections.abc import Iterator, Mapping
-from copy import copy, deepcopy
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from perago.adapters.memory.json_copies import json_copy
 from perago.adapters.memory.task_settings import TaskSettings
 from perago.domain.attempt import (
     AttemptRecord,
@@ -94,8 +95,8 @@ class TaskRow:
         """The row with what it carries, apart from the server's own copy."""
         return AttemptRecord(
             snapshot=self.snapshot(),
-            input_data=deepcopy(dict(self.input_data)),
-            output_data={} if self.output_is_offloaded else deepcopy(dict(self.output_data)),
+            input_data=json_copy(dict(self.input_data)),
+            output_data={} if self.output_is_offloaded else json_copy(dict(self.output_data)),
             reason=self.reason,
             response_timeout_seconds=self.settings.response_timeout_seconds,
             queue_wait_ms=max(0, self.start_time - self.scheduled_time) if self.start_time else 0,
@@ -151,8 +152,8 @@ class WorkflowRun:
             workflow_id=self.workflow_id,
             status=self.status,
             reason=self.reason,
-            input_data=deepcopy(dict(self.input_data)),
-            output_data=deepcopy(dict(self.output_data)),
+            input_data=json_copy(dict(self.input_data)),
+            output_data=json_copy(dict(self.output_data)),
             attempts=tuple(row.record() for row in self.rows.values()),
         )
 

@@ -6,7 +6,6 @@ update, made deterministic. Must not know who asks.
 """
 
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
 from enum import Enum
 from typing import final
@@ -15,6 +14,7 @@ from perago.adapters.memory import attempt_updates, workflow_verbs
 from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_rows import TaskRow, WorkflowRun
 from perago.adapters.memory.conductor_state import ConductorState
+from perago.adapters.memory.json_copies import json_copy
 from perago.adapters.memory.task_settings import complete_definition
 from perago.adapters.memory.workflow_decider import create_run, decide
 from perago.adapters.memory.workflow_definitions import check_definition
@@ -107,14 +107,14 @@ class MemoryConductor:
     def put_task_definition(self, definition: Mapping[str, object]) -> None:
         """Replace one task definition; workflows that run keep the one they started with."""
         full = complete_definition(definition)
-        self.state.definitions[str(full["name"])] = deepcopy(full)
+        self.state.definitions[str(full["name"])] = json_copy(full)
 
     def put_workflow_definition(self, definition: Mapping[str, object]) -> None:
         """Replace one workflow definition; workflows that run keep the one they started with."""
         full = check_definition(definition, STEPS)
         version = full["version"]
         assert isinstance(version, int)
-        self.state.workflow_definitions[str(full["name"]), version] = deepcopy(full)
+        self.state.workflow_definitions[str(full["name"]), version] = json_copy(full)
 
     def start(
         self,
@@ -125,7 +125,7 @@ class MemoryConductor:
         task_to_domain: Mapping[str, str],
     ) -> str:
         """Start a workflow; its id."""
-        given = deepcopy(dict(workflow_input))
+        given = json_copy(dict(workflow_input))
         run = create_run(self.state, name, version, given, dict(task_to_domain))
         decide(self.state, run)
         return run.workflow_id

@@ -1,10 +1,10 @@
 """Task definitions of the in-memory Conductor, as one worker reaches them."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from typing import final
 
 from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.json_copies import json_copy
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.ports.task_definitions import TaskDefinitions
 
@@ -19,7 +19,7 @@ class MemoryTaskDefinitions(TaskDefinitions):
 
     async def read(self, name: str) -> Mapping[str, object] | None:
         return await self._worker.ask(
-            "definitions.read", lambda: deepcopy(self._conductor.state.definitions.get(name))
+            "definitions.read", lambda: json_copy(self._conductor.state.definitions.get(name))
         )
 
     async def put(self, definition: Mapping[str, object]) -> None:
