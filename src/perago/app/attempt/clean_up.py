@@ -13,6 +13,8 @@ LOCAL_FAILED = "failed to clean attempt-local workspace"
 
 async def clean_up(world: World, traces: Traces) -> None:
     """Remove branches, then the directory; each on its own, a failure is only told."""
+    if traces.staging is None and traces.directory is None and not traces.scratch:
+        return
     if traces.staging is not None and traces.staging_may_go:
         await delete_staging(world, *traces.staging)
     for repository, branch in () if traces.outcome_unknown else traces.scratch:

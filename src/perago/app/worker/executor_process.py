@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
@@ -31,6 +32,7 @@ from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped
 
 PR_SET_PDEATHSIG = 1
+READ_BYTES = 64 * 1024
 ARGUMENTS = "channel parent-pid module..."
 
 
@@ -41,6 +43,8 @@ class Channel:
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
         self._sending = threading.RLock()
+        self._buffer = frames.FrameBuffer()
+        self._received: deque[frames.Frame] = deque()
 
     def send(self, frame: frames.Frame) -> None:
         """Send one message; a parent that is gone ends this process elsewhere."""
@@ -53,21 +57,12 @@ class Channel:
 
     def receive(self) -> frames.Frame | None:
         """Wait for one message; None when the parent has closed the connection."""
-        header = self._exactly(frames.HEADER.size)
-        if header is None:
-            return None
-        body = self._exactly(frames.frame_length(header))
-        return None if body is None else frames.decode(body)
-
-    def _exactly(self, length: int) -> bytes | None:
-        parts: list[bytes] = []
-        while length > 0:
-            part = self._socket.recv(min(length, 1024 * 1024))
-            if not part:
+        while not self._received:
+            data = self._socket.recv(READ_BYTES)
+            if not data:
                 return None
-            parts.append(part)
-            length -= len(part)
-        return b"".join(parts)
+            self._received.extend(self._buffer.feed(data))
+        return self._received.popleft()
 
     def wait_for_end(self) -> None:
         """Return when the parent has closed its end; reads nothing."""

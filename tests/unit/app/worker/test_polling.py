@@ -12,6 +12,7 @@ from perago.app.worker.circuit_breaker import CircuitBreaker
 from perago.app.worker.gates import DISK_PAUSE_SECONDS, DiskGate, DiskSpace
 from perago.app.worker.polling import (
     BUSY_WAIT_MS,
+    GATHER_SECONDS,
     IDLE_WAIT_MS,
     SHARED_WAIT_MS,
     Gate,
@@ -106,6 +107,19 @@ async def test_an_idle_poll_waits_for_one_and_a_busy_one_asks_for_every_free_slo
     ]
     assert {(each.domain, each.worker_id) for each in scene.asked} == {("blue", "w-1")}
     assert (len(scene.taken), scene.budget.free) == (2, 2)
+
+
+async def test_a_busy_poll_waits_a_moment_for_bodies_that_end_together() -> None:
+    scene = Scene([1, 1, 1, 0], slots=3)
+    polling = asyncio.create_task(scene.run())
+    while len(scene.asked) < 3:  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    scene.budget.give_back(1)
+    await asyncio.sleep(0)
+    scene.budget.give_back(1)
+    await polling
+    assert [each.count for each in scene.asked] == [1, 2, 1, 2]
+    assert scene.asked_at[3] - scene.asked_at[2] == pytest.approx(GATHER_SECONDS)
 
 
 async def test_nothing_is_polled_without_a_free_slot() -> None:
