@@ -12,7 +12,8 @@ class LakeFSConfiguration:
     """One lakeFS installation and how to talk to it.
 
     `calls_concurrent` bounds short requests, `transfers_concurrent` those that move objects: a
-    merge never waits behind uploads. `proxy` None means what the usual variables say.
+    merge never waits behind uploads. `proxy` None means what the usual variables say, the
+    empty text none at all.
     """
 
     endpoint_url: str

@@ -86,7 +86,8 @@ def open_sdk(settings: LakeFSConfiguration) -> LakeFSSdk:
         # Switched off on purpose; urllib3 would say so again with every request.
         urllib3.disable_warnings(InsecureRequestWarning)
     configuration.ssl_ca_cert = certificate_authority(address, settings.ca_file)
-    _use_proxy(options, settings.proxy or proxy_address(address))
+    proxy = proxy_address(address) if settings.proxy is None else settings.proxy
+    _use_proxy(options, proxy or None)
     configuration.connection_pool_maxsize = (
         settings.calls_concurrent + settings.transfers_concurrent
     )

@@ -79,6 +79,17 @@ def variables(settings: type[BaseSettings]) -> Iterator[tuple[str, Variable]]:
                 yield field, each
 
 
+def as_found(settings: type[BaseSettings], layers: Sequence[Layer]) -> Iterator[ShownSetting]:
+    """Each setting as its layer has it; nothing is read, so that nothing can be refused."""
+    for field, variable in variables(settings):
+        found = _value(layers, variable)
+        if found is None:
+            default = value_text(variable, settings.model_fields[field].default)
+            yield ShownSetting(variable, default, DEFAULT)
+        else:
+            yield ShownSetting(variable, value_text(variable, found.value), found.origin)
+
+
 class _LayeredSource(PydanticBaseSettingsSource):
     """Hands pydantic the strongest value of each setting."""
 

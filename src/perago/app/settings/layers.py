@@ -14,6 +14,13 @@ from perago.domain.authoring_errors import RuntimeConfigError
 FLAGS, ENVIRONMENT, DOTENV = "flag", "environment", ".env"
 PYPROJECT, LAKECTL = "[tool.perago]", "~/.lakectl.yaml"
 FILE_SUFFIX = "_FILE"
+# As every HTTP client reads them: lower case first, one name for both schemes last.
+_SPELLINGS = {
+    "HTTP_PROXY": ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),
+    "HTTPS_PROXY": ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"),
+    "NO_PROXY": ("no_proxy", "NO_PROXY"),
+}
+LAKEFS = "PERAGO_LAKEFS"
 
 _LAKECTL_PLACES = {
     "LAKECTL_SERVER_ENDPOINT_URL": ("server", "endpoint_url"),
@@ -44,8 +51,10 @@ def find(layers: Sequence[Layer], name: str, *, secret: bool) -> Found | None:
     A secret may be named by the file that holds it; its own name wins within one layer.
     """
     for layer in layers:
-        if name in layer.values:
-            return Found(layer.origin, layer.values[name])
+        for spelling in _SPELLINGS.get(name, (name,)):
+            if spelling in layer.values:
+                origin = layer.origin if spelling == name else f"{layer.origin}: {spelling}"
+                return Found(origin, layer.values[spelling])
         path = layer.values.get(name + FILE_SUFFIX) if secret else None
         if path:
             return Found(f"{layer.origin}: {name}{FILE_SUFFIX}", _secret(str(path), name))
@@ -71,8 +80,21 @@ def standard_layers(
     asked = {each for name in _LAKECTL_PLACES for each in (name, name + FILE_SUFFIX)}
     # All or nothing: a key from here must never meet an address from there.
     if home and not asked & given:
-        layers.append(Layer(LAKECTL, _read_lakectl(Path(home) / ".lakectl.yaml")))
+        own = _read_lakectl(Path(home) / ".lakectl.yaml")
+        chosen = find(layers, LAKEFS, secret=False)
+        if chosen is None or _is_same_place(str(chosen.value), own):
+            layers.append(Layer(LAKECTL, own))
     return layers
+
+
+def _is_same_place(chosen: str, own: Mapping[str, object]) -> bool:
+    """Whether lakectl's keys are for the address that was chosen; no address is no choice."""
+    place = _place(chosen)
+    return not place or place == _place(str(own.get("LAKECTL_SERVER_ENDPOINT_URL", "")))
+
+
+def _place(address: str) -> str:
+    return address.strip().rstrip("/").removesuffix("/api/v1").rstrip("/").lower()
 
 
 def read_dotenv(path: Path) -> dict[str, str]:
@@ -107,25 +129,41 @@ def _read_pyproject(path: Path, variables: Mapping[str, bool]) -> dict[str, obje
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RuntimeConfigError(f"{path} cannot be read: {error}", code="PRG-C006") from error
     values: dict[str, object] = {}
-    for key, value in document.get("tool", {}).get("perago", {}).items():
+    for key, value in _table(_table(document, "tool"), "perago").items():
         if key.replace("-", "_") == "spark_conf":
-            values |= {f"PERAGO_SPARK_CONF_{name}": each for name, each in value.items()}
+            options = _table({key: value}, key)
+            values |= {f"PERAGO_SPARK_CONF_{name}": _text(each) for name, each in options.items()}
             continue
         name = _variable_of(key, variables)
-        if variables[name]:
+        if variables.get(name):
             raise RuntimeConfigError(
                 f"{name} is a secret and must not be in [tool.perago]; use the environment,"
                 f" .env or {name}{FILE_SUFFIX}",
                 code="PRG-C006",
             )
-        values[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        if isinstance(value, dict | list):
+            raise RuntimeConfigError(
+                f"[tool.perago] {key} must be one value, not a table or a list", code="PRG-C006"
+            )
+        values[name] = _text(value)
     return values
+
+
+def _table(document: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = document.get(key, {})
+    if not isinstance(found, dict):
+        raise RuntimeConfigError(f"{key} in pyproject.toml must be a table", code="PRG-C006")
+    return cast("dict[str, Any]", found)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _variable_of(key: str, variables: Mapping[str, bool]) -> str:
     upper = key.replace("-", "_").upper()
     for name in (f"PERAGO_{upper}", upper):
-        if name in variables:
+        if name in variables or variables.get(name.removesuffix(FILE_SUFFIX)):
             return name
     raise RuntimeConfigError(
         f"[tool.perago] has an unknown key: {key}; `perago config show` lists the known ones",
@@ -156,8 +194,11 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def _secret(path: str, name: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
+        secret = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise RuntimeConfigError(
             f"{name}{FILE_SUFFIX} cannot be read: {error}", code="PRG-C006"
         ) from error
+    if not secret:
+        raise RuntimeConfigError(f"{name}{FILE_SUFFIX} is empty: {path}", code="PRG-C006")
+    return secret

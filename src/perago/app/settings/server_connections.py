@@ -3,7 +3,10 @@
 Maps values; opens nothing.
 """
 
-from urllib.parse import urlsplit
+from contextlib import suppress
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
@@ -11,9 +14,11 @@ from perago.app.connections import (
     ConductorConnection,
     Connections,
     LakeFSConnection,
+    PipelineTerms,
     TransferTerms,
 )
 from perago.app.settings.settings import Settings
+from perago.domain.authoring_errors import RuntimeConfigError
 
 
 def connections_of(settings: Settings) -> Connections:
@@ -28,6 +33,12 @@ def connections_of(settings: Settings) -> Connections:
             cache_directory=settings.cache_dir,
             cache_bytes_max=settings.cache_size,
         ),
+        pipeline=PipelineTerms(
+            kind=settings.pipeline,
+            local_objects_max=settings.pipeline_objects,
+            spark_master=settings.spark_master,
+            spark_options=settings.spark_conf,
+        ),
     )
 
 
@@ -40,7 +51,7 @@ def lakefs_connection(settings: Settings) -> LakeFSConnection | None:
         url=url,
         access_key_id=settings.lakectl_credentials_access_key_id or "",
         secret_access_key=_revealed(settings.lakectl_credentials_secret_access_key) or "",
-        ca_file=settings.tls_ca_file,
+        ca_file=_certificates(settings),
         verify_tls=settings.tls_verify,
         proxy=proxy_for(url, settings),
     )
@@ -55,7 +66,7 @@ def conductor_connection(settings: Settings) -> ConductorConnection | None:
         url=url,
         auth_key=settings.conductor_auth_key,
         auth_secret=_revealed(settings.conductor_auth_secret),
-        ca_file=settings.tls_ca_file,
+        ca_file=_certificates(settings),
         verify_tls=settings.tls_verify,
         proxy=proxy_for(url, settings),
     )
@@ -64,12 +75,37 @@ def conductor_connection(settings: Settings) -> ConductorConnection | None:
 def proxy_for(url: str, settings: Settings) -> str | None:
     """The proxy on the way to an address, or None for hosts that `NO_PROXY` lists."""
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    for listed in (settings.no_proxy or "").split(","):
-        suffix = listed.strip().lstrip(".")
-        if suffix == "*" or (suffix and (host == suffix or host.endswith(f".{suffix}"))):
-            return None
+    if any(_is_listed(parts, each.strip()) for each in (settings.no_proxy or "").split(",")):
+        return None
     return {"http": settings.http_proxy, "https": settings.https_proxy}.get(parts.scheme)
+
+
+def _is_listed(parts: SplitResult, listed: str) -> bool:
+    """Whether a word of `NO_PROXY` means this host: a name, a domain, a network, with a port."""
+    host = parts.hostname or ""
+    if listed == "*":
+        return True
+    with suppress(ValueError):
+        return ip_address(host) in ip_network(listed, strict=False)
+    name, _, port = listed.lower().partition(":")
+    if port and port != str(parts.port or {"http": 80, "https": 443}.get(parts.scheme)):
+        return False
+    domain = name.removeprefix("*").removeprefix(".")
+    return bool(domain) and (host == domain or host.endswith(f".{domain}"))
+
+
+def _certificates(settings: Settings) -> Path | None:
+    """The file of the settings, refused before anything is sent when it holds no certificate."""
+    path = settings.tls_ca_file
+    if path is not None:
+        import ssl  # noqa: PLC0415  # needed only by those who have the file
+
+        try:
+            ssl.create_default_context(cafile=str(path))
+        except OSError as error:  # an SSLError is one
+            text = f"PERAGO_TLS_CA_FILE cannot be used: {path}: {error}"
+            raise RuntimeConfigError(text, code="PRG-C006") from error
+    return path
 
 
 def _revealed(secret: SecretStr | None) -> str | None:

@@ -4,6 +4,7 @@ Reads files and the environment it is given. Asks no service and creates nothing
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import Annotated, Literal
 
 from perago.app.settings import parsing
 from perago.app.settings.inherited_settings import InheritedSettings, Text
-from perago.app.settings.layered_settings import ShownSetting, variables
-from perago.app.settings.layers import Found, find, standard_layers
+from perago.app.settings.layered_settings import ShownSetting, as_found, variables
+from perago.app.settings.layers import Found, Layer, find, standard_layers
+from perago.app.settings.value_text import value_text
 from perago.app.settings.variable import Variable
 
 SPARK_CONF = "PERAGO_SPARK_CONF_"
+# What Spark itself redacts when it shows its configuration.
+_SPARK_SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 NO_FLAGS: Mapping[str, object] = MappingProxyType({})
 
 
@@ -99,6 +103,22 @@ class Settings(InheritedSettings):
             "Room below which no workspace task is polled; unset: 512 MiB, or 2 % of a small disk",
         ),
     ] = None
+    pipeline: Annotated[
+        Literal["local", "spark", "auto"],
+        Variable(
+            "PERAGO_PIPELINE",
+            parsing.one_of("local", "spark", "auto"),
+            "Who moves workspaces: the worker, Spark jobs, or Spark above a number of objects",
+        ),
+    ] = "local"
+    pipeline_objects: Annotated[
+        int,
+        Variable(
+            "PERAGO_PIPELINE_OBJECTS",
+            parsing.parse_count,
+            "Most objects the worker moves itself where `PERAGO_PIPELINE` is `auto`",
+        ),
+    ] = 200_000
     probe_address: Annotated[
         str | None,
         Variable(
@@ -158,8 +178,10 @@ class Settings(InheritedSettings):
         """Every setting, in order, and the Spark options that are set."""
         yield from super().shown()
         for name, found in self._spark_options().items():
-            variable = Variable(name, parsing.parse_anything, f"Spark option {_spark_key(name)}")
-            yield ShownSetting(variable, str(found.value), found.origin)
+            key = _spark_key(name)
+            is_secret = _SPARK_SECRET.search(key) is not None
+            variable = Variable(name, parsing.parse_anything, f"Spark option {key}", is_secret)
+            yield ShownSetting(variable, value_text(variable, found.value), found.origin)
 
     @property
     def spark_conf(self) -> dict[str, str]:
@@ -181,14 +203,24 @@ def load_settings(
     process_env: Mapping[str, str] | None = None,
 ) -> Settings:
     """Read flags, environment, `.env`, `[tool.perago]` and lakectl's file, in this order."""
+    return Settings.of(_layers(flags, cwd, process_env))
+
+
+def settings_as_found() -> Iterator[ShownSetting]:
+    """Every setting of this process as the text it was found as, however wrong."""
+    return as_found(Settings, _layers(NO_FLAGS, None, None))
+
+
+def _layers(
+    flags: Mapping[str, object], cwd: Path | None, process_env: Mapping[str, str] | None
+) -> list[Layer]:
     secrets = {variable.name: variable.secret for _, variable in variables(Settings)}
-    layers = standard_layers(
+    return standard_layers(
         flags=flags,
         process_env=os.environ if process_env is None else process_env,
         cwd=Path.cwd() if cwd is None else cwd,
         variables=secrets,
     )
-    return Settings.of(layers)
 
 
 def _spark_key(name: str) -> str:

@@ -3,16 +3,19 @@
 The counterpart of `parsing`: what is written here reads back as the same value.
 """
 
+import re
 from datetime import timedelta
 
 from perago.app.settings.parsing import SIZE_UNITS, parse_size
 from perago.app.settings.variable import Variable
 
+MASK = "**********"
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
 _SECONDS = {"d": 86400, "h": 3600, "m": 60}
 
 
 def value_text(variable: Variable, value: object) -> str:
-    """Return the text of a value; secrets mask themselves, what is not set is empty."""
+    """Return the text of a value; secrets are masked, what is not set is empty."""
     match value:
         case None:
             return ""
@@ -23,7 +26,7 @@ def value_text(variable: Variable, value: object) -> str:
         case int() if variable.parse is parse_size:
             return _size_text(value)
         case _:
-            return str(value)
+            return _PASSWORD.sub(rf"\1:{MASK}@", MASK if variable.secret else str(value))
 
 
 def _duration_text(value: timedelta) -> str:

@@ -121,6 +121,43 @@ def test_a_secret_file_that_cannot_be_read_is_named(cwd: Path) -> None:
         load(cwd, {"CONDUCTOR_AUTH_SECRET_FILE": str(cwd / "missing")})
 
 
+def test_a_secret_file_that_is_empty_is_named(cwd: Path) -> None:
+    (cwd / "secret").write_text("\n")
+    with pytest.raises(RuntimeConfigError, match="CONDUCTOR_AUTH_SECRET_FILE is empty"):
+        load(cwd, {"CONDUCTOR_AUTH_SECRET_FILE": str(cwd / "secret")})
+
+
+def test_pyproject_may_name_the_file_of_a_secret(cwd: Path) -> None:
+    (cwd / "secret").write_text("hush")
+    (cwd / "pyproject.toml").write_text(
+        f"[tool.perago]\nconductor-auth-secret-file = '{cwd / 'secret'}'\n"
+    )
+    secret = load(cwd).conductor_auth_secret
+    assert secret is not None
+    assert secret.get_secret_value() == "hush"
+
+
+@pytest.mark.parametrize(
+    ("env", "kept", "hidden"),
+    [
+        ({"HTTP_PROXY": "http://me:hush@proxy:1"}, "http://me:**********@proxy:1", "HTTP_PROXY"),
+        ({"PERAGO_CONDUCTOR": "http://:hush@c"}, "http://:**********@c", "PERAGO_CONDUCTOR"),
+        (
+            {"PERAGO_SPARK_CONF_spark_hadoop_fs_s3a_secret_key": "hush"},
+            "**********",
+            "PERAGO_SPARK_CONF_spark_hadoop_fs_s3a_secret_key",
+        ),
+    ],
+    ids=["proxy", "address", "spark"],
+)
+def test_passwords_inside_of_values_are_masked(
+    cwd: Path, env: dict[str, str], kept: str, hidden: str
+) -> None:
+    shown = {each.variable.name: each.text for each in load(cwd, env).shown()}
+    assert shown[hidden] == kept
+    assert "hush" not in str(shown)
+
+
 def test_secrets_are_masked_wherever_they_are_shown(cwd: Path) -> None:
     settings = load(cwd, {ENDPOINT: "http://127.0.0.1:1", KEY: "k", SECRET: "hush"})
     shown = {each.variable.name: each.text for each in settings.shown()}
@@ -134,6 +171,8 @@ def test_secrets_are_masked_wherever_they_are_shown(cwd: Path) -> None:
         ("unknown = 1", "[tool.perago] has an unknown key: unknown"),
         ("conductor-auth-secret = 'x'", "CONDUCTOR_AUTH_SECRET is a secret and must not be in"),
         ("failure-reason-max-length = 0", f"{LENGTH} must be greater than zero"),
+        ("spark-conf = 3", "spark-conf in pyproject.toml must be a table"),
+        ("log-retention = ['7d']", "[tool.perago] log-retention must be one value"),
     ],
 )
 def test_a_wrong_table_in_pyproject_is_refused(cwd: Path, table: str, text: str) -> None:
@@ -157,6 +196,13 @@ def test_keys_of_pyproject_are_names_in_lower_case(cwd: Path) -> None:
 def test_a_pyproject_that_is_not_toml_is_named(cwd: Path) -> None:
     (cwd / "pyproject.toml").write_text("[tool.perago\n")
     with pytest.raises(RuntimeConfigError, match=r"pyproject\.toml cannot be read"):
+        load(cwd)
+
+
+@pytest.mark.parametrize("text", ["tool = 1", "[tool]\nperago = 'x'"])
+def test_a_pyproject_of_another_shape_is_refused(cwd: Path, text: str) -> None:
+    (cwd / "pyproject.toml").write_text(text)
+    with pytest.raises(RuntimeConfigError, match=r"in pyproject\.toml must be a table"):
         load(cwd)
 
 
@@ -217,6 +263,30 @@ def test_a_key_of_lakectls_file_never_meets_an_address_from_elsewhere(
     with pytest.raises(RuntimeConfigError) as caught:
         load(cwd, {"HOME": str(home), given: "http://127.0.0.1:9"})
     assert str(caught.value) == f"LakeFS config is incomplete; missing {missing}"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "key"),
+    [
+        ("http://127.0.0.1:1", "from-file"),
+        ("http://127.0.0.1:1/api/v1/", "from-file"),
+        (" ", "from-file"),
+        ("http://127.0.0.1:9", None),
+        ("memory:", None),
+    ],
+)
+def test_a_key_of_lakectls_file_is_for_its_own_address_only(
+    cwd: Path, chosen: str, key: str | None
+) -> None:
+    home = cwd.parent / "home"
+    (home / ".lakectl.yaml").write_text(LAKECTL)
+    env = {"HOME": str(home), "PERAGO_LAKEFS": chosen}
+    if key is None and chosen != "memory:":
+        with pytest.raises(RuntimeConfigError) as caught:
+            load(cwd, env)
+        assert str(caught.value) == f"LakeFS config is incomplete; missing {KEY}, {SECRET}"
+    else:
+        assert load(cwd, env).lakectl_credentials_access_key_id == key
 
 
 def test_a_lakectl_file_that_is_not_yaml_is_named_but_not_quoted(cwd: Path) -> None:
