@@ -27,6 +27,7 @@ RTTS_MS = (0, 20)
 PEER_SECONDS_MAX = 45
 PEER = "perago==0.6.1"
 LAKEFS_SPEC = "lakefs-spec==0.15.1"
+COPY = "cp -r"
 LANES = {0: "16", 20: "48"}
 
 
@@ -55,6 +56,8 @@ def measure(stage: Ground, seeded: Seeded, rtt: int, subject: str) -> Iterator[R
             variables["BENCH_DIRECTORY"] = str(seeded.tree)
         if subject in {"presigned", "gateway"}:
             variables |= {"BENCH_ROUTE": subject, "BENCH_NO_CACHE": "1"}
+        if subject == COPY:
+            variables["BENCH_TREE"] = str(seeded.tree)
         if subject == "unchecked loop":
             variables["BENCH_UNCHECKED"] = "1"
         before = requests_of(seeded.server)
@@ -84,7 +87,7 @@ def _commands(case: Case, subject: str) -> list[tuple[str, tuple[str, ...]]]:
         return [("cold", case.steps[1:])]
     if subject == "perago 0.6.1":
         return [(step, ()) for step in case.steps]
-    return [("cold", ())]
+    return [("warm" if subject == COPY else "cold", ())]
 
 
 def _told(
@@ -92,6 +95,8 @@ def _told(
 ) -> list[tuple[str, float, float, int | None]]:
     if subject == "lakectl":
         return [(*_lakectl(variables), None)]
+    if subject == COPY:
+        return [("warm", _copied(variables), 1.0, 0)]
     line = [*_program(subject), *steps]
     environment = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
@@ -119,6 +124,14 @@ def _program(subject: str) -> list[str]:
             return [str(python), str(folder / "lakefs_spec_subject.py")]
         case _:
             raise ValueError(subject)
+
+
+def _copied(variables: dict[str, str]) -> float:
+    """What the same files cost without lakeFS, checks or Python: the floor of a warm start."""
+    line = ["cp", "-r", "--reflink=auto", variables["BENCH_TREE"], variables["BENCH_DIRECTORY"]]
+    started = time.perf_counter()
+    subprocess.run(line, check=True)
+    return time.perf_counter() - started
 
 
 def _lakectl(variables: dict[str, str]) -> tuple[str, float, float]:

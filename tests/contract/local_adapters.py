@@ -12,6 +12,7 @@ from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.identities import SeededIdentities
 from perago.adapters.memory.progress import RecordingProgress
 from perago.adapters.observability.progress_log import ProgressLog
+from perago.adapters.observability.transfer_bar import TransferBar
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
@@ -36,6 +37,7 @@ CONCURRENCY: Mapping[str, Callable[[], Concurrency]] = {
 PROGRESS: Mapping[str, Callable[[], Progress]] = {
     "memory": RecordingProgress,
     "log": ProgressLog,
+    "bar": TransferBar,
 }
 
 

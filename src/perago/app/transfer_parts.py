@@ -1,9 +1,11 @@
 """The part of the composition root that knows how object bytes travel.
 
-Builds the transport of a real server, and says which route is in force. Only the question for the
-route asks a service.
+Builds the transport of a real server, says which route is in force, and shows how far it has come.
+Only the question for the route asks a service.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ from perago.app.connections import Connections, LakeFSConnection, TransferTerms
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import WorldError
 from perago.ports.object_transport import ObjectTransport
+from perago.ports.progress import Progress
 
 if TYPE_CHECKING:
     from perago.adapters.transfer.configuration import TransferConfiguration
@@ -46,6 +49,18 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
         return route_of_server(_configuration(connection, terms, seconds=_QUESTION_SECONDS))
     except WorldError as error:
         return "auto", f"lakeFS was asked and did not say: {error}"
+
+
+@contextmanager
+def transfer_bar() -> Generator[Progress]:
+    """Progress for a command that somebody waits for: its transfers are seen."""
+    from perago.adapters.observability.transfer_bar import TransferBar  # noqa: PLC0415 - lazy
+
+    bar = TransferBar()
+    try:
+        yield bar
+    finally:
+        bar.close()
 
 
 def _has_transport(connection: LakeFSConnection) -> bool:

@@ -55,7 +55,9 @@ class TransferMeter:
             self._moves += 1
             self._bytes += size
             now = listener.clock.monotonic()
-            if now - self._told < TELL_EACH_SECONDS:
+            # Whoever has heard of it hears of its end as well.
+            ended = self._bytes >= self._size and self._told > self._started
+            if now - self._told < TELL_EACH_SECONDS and not ended:
                 return
             self._told = now
             facts = self._facts(now - self._started)

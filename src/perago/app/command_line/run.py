@@ -27,6 +27,7 @@ from perago.app.command_line.reporting import (
 )
 from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import load_settings
+from perago.app.transfer_parts import transfer_bar
 from perago.app.trial.file_tree import diff_lines, read_tree, write_back
 from perago.app.trial.trial_run import TaskRun, run_task_once
 from perago.domain.references import RepositoryId
@@ -108,18 +109,19 @@ async def _download(task: TaskDefinition, address: str) -> dict[str, bytes]:
         text = f"--repo: expected lakefs://repository/ref, found {address}"
         raise CommandUsageError(text)
     assert task.workspace is not None, "checked before"
-    container = Container(connections=connections_of(load_settings()))
-    lakefs = container.lakefs()
-    try:
-        repository = RepositoryId(parts.netloc)
-        commit = (await lakefs.commits.read(repository, ref)).commit
-        with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
-            source = WorkspaceSource(repository, commit, task.workspace.prefix)
-            await container.pipeline().materialise(source, Path(directory))
-            note(f"read lakefs://{repository}/{commit}, prefix {task.workspace.prefix}")
-            return read_tree(Path(directory))
-    finally:
-        await lakefs.close()
+    with transfer_bar() as progress:
+        container = Container(connections=connections_of(load_settings()), progress=progress)
+        lakefs = container.lakefs()
+        try:
+            repository = RepositoryId(parts.netloc)
+            commit = (await lakefs.commits.read(repository, ref)).commit
+            with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
+                source = WorkspaceSource(repository, commit, task.workspace.prefix)
+                await container.pipeline().materialise(source, Path(directory))
+                note(f"read lakefs://{repository}/{commit}, prefix {task.workspace.prefix}")
+                return read_tree(Path(directory))
+        finally:
+            await lakefs.close()
 
 
 def _print(task: TaskDefinition, done: TaskRun, *, diff: bool, as_json: bool) -> None:

@@ -26,6 +26,15 @@ def test_a_transfer_speaks_about_once_a_second() -> None:
     }
 
 
+def test_a_transfer_that_spoke_tells_its_end() -> None:
+    progress, clock = RecordingProgress(), VirtualClock()
+    meter = TransferMeter(TransferListener(progress, clock), "up", files=2, size=20)
+    clock.advance(2)
+    meter.moved(10)
+    meter.moved(10)
+    assert [facts["bytes"] for _, facts in progress.events] == [10, 20]
+
+
 def test_a_short_transfer_says_nothing() -> None:
     progress, clock = RecordingProgress(), VirtualClock()
     meter = TransferMeter(TransferListener(progress, clock), "up", files=1, size=10)

@@ -1,0 +1,82 @@
+"""How far a transfer has come: a bar on a terminal, a line of JSON for everything else.
+
+Takes transfers only and leaves every other phase to whoever stands behind it. Never raises.
+"""
+
+import contextlib
+import sys
+from collections.abc import Mapping
+from threading import Lock
+from typing import TYPE_CHECKING, TextIO, final
+
+from perago.adapters.observability.progress_log import progress_line
+from perago.ports.progress import Phase, Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+_WORDS = {"down": "download", "up": "upload"}
+
+
+@final
+class TransferBar(Progress):
+    """For one command that somebody waits for."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._bars: Bars | None = None
+        self._tasks: dict[str, TaskID] = {}
+        self._lock = Lock()
+
+    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
+        if phase is not Phase.TRANSFERRING:
+            return
+        with contextlib.suppress(Exception), self._lock:
+            if self._stream.isatty():
+                self._draw(facts)
+            else:
+                self._stream.write(progress_line(phase, facts) + "\n")
+                self._stream.flush()
+
+    def close(self) -> None:
+        """Leave the terminal as it is."""
+        with self._lock:
+            if self._bars is not None:
+                self._bars.stop()
+                self._bars = None
+
+    def _draw(self, facts: Mapping[str, object]) -> None:
+        direction = str(facts["direction"])
+        bars = self._bars or self._started()
+        task = self._tasks.get(direction)
+        if task is None:
+            total = float(str(facts["bytes_total"]))
+            task = bars.add_task(_WORDS.get(direction, direction), total=total, note="")
+            self._tasks[direction] = task
+        files, cached = facts["files_total"], facts["cached"]
+        note = f"{files} files" + (f", {cached} from the cache" if cached else "")
+        bars.update(task, completed=float(str(facts["bytes"])), note=note)
+
+    def _started(self) -> "Bars":
+        from rich.console import Console  # noqa: PLC0415 - only where there is a terminal
+        from rich.progress import (  # noqa: PLC0415 - as above
+            BarColumn,
+            DownloadColumn,
+            TextColumn,
+            TimeRemainingColumn,
+            TransferSpeedColumn,
+        )
+        from rich.progress import Progress as Bars  # noqa: PLC0415 - as above
+
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}"),
+            console=Console(file=self._stream),
+        )
+        self._bars.start()
+        return self._bars
