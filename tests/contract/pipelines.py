@@ -119,3 +119,17 @@ PIPELINES: dict[str, Adapter[PipelineWorld]] = {
     for cached in (False, True)
     if not cached or adapter.marker is None or name == "lakefs, api"
 }
+
+
+@asynccontextmanager
+async def _on_spark(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWorld]:
+    # Imported on use: a run without Spark must not look for it.
+    from tests.contract.spark_pipelines import open_spark_pipeline  # noqa: PLC0415
+
+    async with open_spark_pipeline(request) as (world, pipeline):
+        yield PipelineWorld(world, pipeline)
+
+
+SPARK_PIPELINES: dict[str, Adapter[PipelineWorld]] = {
+    "lakefs, spark": Adapter(_on_spark, marker="spark"),
+}

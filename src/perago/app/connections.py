@@ -4,6 +4,7 @@ Plain values; where each came from is the settings' business. `memory:` names th
 worlds of this process, any other scheme an adapter.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,6 +48,16 @@ class TransferTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineTerms:
+    """Who moves workspaces: this process, Spark, or whichever the number of objects asks for."""
+
+    kind: str = "local"
+    local_objects_max: int = 200_000
+    spark_master: str | None = None
+    spark_options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Connections:
     """The environment of a process; a part that is None is not there and must not be asked."""
 
@@ -54,3 +65,4 @@ class Connections:
     lakefs: LakeFSConnection | None = None
     conductor: ConductorConnection | None = None
     transfer: TransferTerms = TransferTerms()
+    pipeline: PipelineTerms = field(default_factory=PipelineTerms)

@@ -100,7 +100,7 @@ def _real_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
             secret_access_key=connection.secret_access_key,
             ca_file=connection.ca_file,
             verify_tls=connection.verify_tls,
-            proxy=connection.proxy,
+            proxy=connection.proxy or "",  # the settings have read the usual variables
         )
     )
 
@@ -164,9 +164,11 @@ def _pipeline(
     progress: Progress,
     clock: Clock,
 ) -> WorkspacePipeline:
+    from perago.adapters.local.transfer_meter import TransferListener  # noqa: PLC0415 - lazy
     from perago.app.pipeline_parts import open_pipeline  # noqa: PLC0415 - lazy
 
-    return open_pipeline(connections, lakefs, concurrency, progress, clock)
+    listener = TransferListener(progress, clock)
+    return open_pipeline(connections, lakefs, concurrency, listener, open_lakefs)
 
 
 def _canary(lakefs: LakeFSInstallation, identities: Identities) -> Canary:

@@ -1,33 +1,70 @@
 """The part of the composition root that makes the workspace pipeline.
 
 Named adapters of a real server get transfer and cache of their own; any other lakeFS is moved by
-its objects port. Connects to nothing.
+its objects port. Chooses between this process and Spark. Connects to nothing.
 """
 
+from collections.abc import Callable
+from functools import lru_cache, partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from perago.adapters.local.local_cache import open_local_cache
+from perago.adapters.local.part_down import PartDown
+from perago.adapters.local.part_scan import PartScan
+from perago.adapters.local.part_up import PartUp
+from perago.adapters.local.port_transport import PortTransport
+from perago.adapters.local.sized_pipeline import SizedPipeline
+from perago.adapters.local.staging_writes import StagingWrites
 from perago.adapters.local.transfer_meter import TransferListener
 from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
-from perago.ports.clock import Clock
+from perago.domain.authoring_errors import RuntimeConfigError
 from perago.ports.concurrency import Concurrency
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.object_transport import ObjectTransport
-from perago.ports.progress import Progress
 from perago.ports.workspace_pipeline import WorkspacePipeline
 
+if TYPE_CHECKING:
+    from perago.adapters.spark.part_work import PartWork
+
+OpenLakeFS = Callable[[LakeFSConnection], LakeFSInstallation]
+"""The container's own; its name travels to executors, so that they open what it opens."""
+
 CACHE_DIRECTORY = ".perago-cache"
+STATE_DIRECTORY = ".perago-pipeline"
 
 
 def open_pipeline(
     connections: Connections,
     lakefs: LakeFSInstallation,
     concurrency: Concurrency,
-    progress: Progress,
-    clock: Clock,
+    listener: TransferListener,
+    open_lakefs: OpenLakeFS,
 ) -> WorkspacePipeline:
-    """The pipeline of this process."""
+    """The pipeline of this process, as the setting or the size of a workspace asks for."""
+    local = _local(connections, lakefs, concurrency, listener)
+    terms = connections.pipeline
+    if terms.kind == "local" or (terms.kind == "auto" and find_spec("pyspark") is None):
+        return local
+    spark = _spark(connections, lakefs, concurrency, open_lakefs)
+    if spark is None and terms.kind == "spark":
+        text = "PERAGO_PIPELINE=spark needs a lakeFS that executors reach over http or https"
+        raise RuntimeConfigError(text, code="PRG-C002")
+    if spark is None:
+        return local
+    if terms.kind == "spark":
+        return spark
+    return SizedPipeline(local, spark, objects_max=terms.local_objects_max)
+
+
+def _local(
+    connections: Connections,
+    lakefs: LakeFSInstallation,
+    concurrency: Concurrency,
+    listener: TransferListener,
+) -> LocalWorkspacePipeline:
     connection, terms = connections.lakefs, connections.transfer
     transport = None if connection is None else _transport(connection, terms, concurrency)
     if connection is None or transport is None:
@@ -39,12 +76,31 @@ def open_pipeline(
         keeps_aside=True,
     )
     return LocalWorkspacePipeline(
+        lakefs.objects, lakefs.commits, concurrency, transport, cache, listener=listener
+    )
+
+
+def _spark(
+    connections: Connections,
+    lakefs: LakeFSInstallation,
+    concurrency: Concurrency,
+    open_lakefs: OpenLakeFS,
+) -> WorkspacePipeline | None:
+    """The pipeline as Spark jobs, or None where executors could not reach lakeFS."""
+    connection, terms = connections.lakefs, connections.pipeline
+    if connection is None or urlsplit(connection.url).scheme not in {"http", "https"}:
+        return None
+    from perago.adapters.spark.configuration import SparkConfiguration  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.workspace_pipeline import (  # noqa: PLC0415 - lazy
+        SparkWorkspacePipeline,
+    )
+
+    return SparkWorkspacePipeline(
+        SparkConfiguration(master=terms.spark_master, options=terms.spark_options),
         lakefs.objects,
-        lakefs.commits,
+        partial(open_part_work, open_lakefs, connection, connections.transfer),
         concurrency,
-        transport,
-        cache,
-        listener=TransferListener(progress, clock),
+        state_root=(connections.workspace_root / STATE_DIRECTORY).absolute(),
     )
 
 
@@ -72,4 +128,24 @@ def _transport(
             requests_concurrent_max=terms.requests_max or REQUESTS_CONCURRENT_MAX,
         ),
         concurrency,
+    )
+
+
+@lru_cache
+def open_part_work(
+    open_lakefs: OpenLakeFS, connection: LakeFSConnection, terms: TransferTerms
+) -> "PartWork":
+    """What an executor of the Spark pipeline does; one set of connections for each process."""
+    from perago.adapters.spark.part_work import PartWork  # noqa: PLC0415 - lazy
+    from perago.adapters.system.concurrency import AsyncioConcurrency  # noqa: PLC0415 - lazy
+
+    concurrency = AsyncioConcurrency()
+    lakefs = open_lakefs(connection)
+    transport = _transport(connection, terms, concurrency)
+    transport = transport or PortTransport(lakefs.objects, concurrency)
+    writes = StagingWrites(lakefs.objects, transport, concurrency, None)
+    return PartWork(
+        PartDown(lakefs.objects, transport),
+        PartScan(),
+        PartUp(lakefs.objects, lakefs.commits, writes),
     )

@@ -84,14 +84,14 @@ def collision(
     """
     spelled: dict[str, str] = {}
     for path in paths:
-        folded = _fold(path, rules)
+        folded = folded_name(path, rules)
         if folded in spelled:
             return spelled[folded], path
         spelled[folded] = path
     directories: dict[str, str] = {}
     for path in paths:
         parent = path.rpartition("/")[0]
-        while parent and directories.get(folded := _fold(parent, rules)) != parent:
+        while parent and directories.get(folded := folded_name(parent, rules)) != parent:
             if folded in spelled:
                 return spelled[folded], path
             if folded in directories:
@@ -101,7 +101,8 @@ def collision(
     return None
 
 
-def _fold(path: str, rules: NameRules) -> str:
+def folded_name(path: str, rules: NameRules) -> str:
+    """What the file system takes a path for: two paths that fold alike are one."""
     if rules.folds_unicode:
         path = unicodedata.normalize("NFD", path)
     return path.casefold() if rules.folds_case else path

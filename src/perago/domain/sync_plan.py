@@ -3,7 +3,7 @@
 Knows paths, sizes and checksums; who listed them is not known here.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 
@@ -18,11 +18,15 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
-    """Relative paths to write, to copy on the server (target -> source), and to delete."""
+    """Relative paths to write, to copy on the server (target -> source), and to delete.
 
-    upload: tuple[FileFacts, ...] = ()
-    copy: tuple[tuple[FileFacts, str], ...] = ()
-    delete: tuple[str, ...] = ()
+    Each is counted and gone through in order of path, nothing else: a large plan is read from
+    where it is kept, page by page.
+    """
+
+    upload: Collection[FileFacts] = ()
+    copy: Collection[tuple[FileFacts, str]] = ()
+    delete: Collection[str] = ()
 
     @property
     def is_empty(self) -> bool:

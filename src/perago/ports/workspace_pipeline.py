@@ -1,6 +1,6 @@
 """Moving a workspace: what a commit holds, its copy on disk, what changed, and back up again."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -92,8 +92,8 @@ class WorkspacePipeline(Protocol):
         """Check that the staging branch differs from its start by exactly the plan."""
         ...
 
-    async def listing(self, source: WorkspaceSource) -> Sequence[str]:
-        """The relative paths of a workspace, without moving it."""
+    async def listing(self, source: WorkspaceSource) -> Collection[str]:
+        """The relative paths of a workspace in order, without moving it."""
         ...
 
     async def forget(self, materialised: Materialised) -> None:

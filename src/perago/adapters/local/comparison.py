@@ -27,7 +27,7 @@ async def compare(
     """Plan how a staging branch becomes equal to the directory."""
     survey = await concurrency.blocking(lambda: _survey(index, directory))
     for suspect in survey.suspects:
-        _refuse_name(prefix, suspect.path)
+        refuse_name(prefix, suspect.path)
     local = dict(survey.untouched)
     batches = _batches(survey.suspects)
 
@@ -37,13 +37,13 @@ async def compare(
     for found in await in_lanes(concurrency, batches, hash_batch, lanes_max=HASHING_LANES_MAX):
         local.update(found)
     if not await concurrency.blocking(index.is_same_directory):
-        raise _lost(directory)
+        raise lost_workspace(directory)
     return plan_sync(index.base, local)
 
 
 def _survey(index: WorkspaceIndex, directory: Path) -> Survey:
     if not index.is_same_directory():
-        raise _lost(directory)
+        raise lost_workspace(directory)
     with disk_errors(directory):
         return index.survey()
 
@@ -63,7 +63,8 @@ def _hashed(directory: Path, batch: Sequence[ScannedFile]) -> dict[str, FileFact
     return found
 
 
-def _refuse_name(prefix: str, relative: str) -> None:
+def refuse_name(prefix: str, relative: str) -> None:
+    """Raise for a file that may not be staged, or that no later task could materialise."""
     path = object_path(prefix, relative)
     if is_refused_object(path) or is_refused_object(f"{path}/"):
         raise ReservedPathError(path)
@@ -75,7 +76,8 @@ def _refuse_name(prefix: str, relative: str) -> None:
         )
 
 
-def _lost(directory: Path) -> WorkspaceLostError:
+def lost_workspace(directory: Path) -> WorkspaceLostError:
+    """The error for a directory that is not the one that was filled."""
     return WorkspaceLostError(
         f"workspace {directory} vanished or was replaced while the task ran;"
         " nothing was staged; keep temporary-file cleaners away from PERAGO_WORKSPACE_ROOT"

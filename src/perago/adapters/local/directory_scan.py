@@ -41,12 +41,13 @@ class ScannedFile:
         return self.size, self.mtime_ns, self.ctime_ns, self.inode
 
 
-def scan(directory: Path) -> Iterator[ScannedFile]:
+def scan(directory: Path, folder: str = "", *, is_deep: bool = True) -> Iterator[ScannedFile]:
     """Every regular file below a directory but the marker, by relative path, in no order.
 
-    A symlink raises; sockets, pipes and devices are skipped; an empty directory is nothing.
+    A symlink raises; sockets, pipes and devices are skipped; an empty directory is nothing. With
+    a folder of the directory only what is below it, not deep only what stands in it.
     """
-    pending = [(os.fspath(directory), "")]
+    pending = [(os.path.join(directory, folder), f"{folder}/" if folder else "")]  # noqa: PTH118
     while pending:
         current, outer = pending.pop()
         with os.scandir(current) as entries:
@@ -55,7 +56,8 @@ def scan(directory: Path) -> Iterator[ScannedFile]:
                 if entry.is_symlink():
                     raise SymlinkError(path)
                 if entry.is_dir(follow_symlinks=False):
-                    pending.append((entry.path, f"{path}/"))
+                    if is_deep:
+                        pending.append((entry.path, f"{path}/"))
                 elif entry.name != ATTEMPT_MARKER:
                     facts = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(facts.st_mode):

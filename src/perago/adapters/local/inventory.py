@@ -16,7 +16,7 @@ from perago.domain.prefix_projection import (
     relative_path,
 )
 from perago.domain.reserved_paths import is_reserved_object
-from perago.ports.errors import UnsafeNameError
+from perago.ports.errors import RequestRefusedError, UnsafeNameError
 from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, Objects
 from perago.ports.workspace_pipeline import WorkspaceSource
 
@@ -29,7 +29,19 @@ class Inventory:
     requests: int
 
 
-async def take_inventory(objects: Objects, source: WorkspaceSource) -> Inventory:
+class WorkspaceTooLargeError(RequestRefusedError):
+    """A workspace has more objects than one process is to move."""
+
+    def __init__(self, source: WorkspaceSource, objects_max: int) -> None:
+        super().__init__(
+            f"{source.prefix} of {source.repository} has more than {objects_max} objects"
+        )
+        self.objects_max = objects_max
+
+
+async def take_inventory(
+    objects: Objects, source: WorkspaceSource, *, objects_max: int | None = None
+) -> Inventory:
     """List a workspace page by page; names are not checked."""
     entries: list[tuple[str, ObjectEntry]] = []
     after = ""
@@ -44,6 +56,8 @@ async def take_inventory(objects: Objects, source: WorkspaceSource) -> Inventory
         )
         requests += 1
         entries.extend(business_entries(source.prefix, page.entries))
+        if objects_max is not None and len(entries) > objects_max:
+            raise WorkspaceTooLargeError(source, objects_max)
         if not page.more:
             return Inventory(entries, requests)
         after = page.entries[-1].path
@@ -66,15 +80,24 @@ def refuse_unsafe_names(
 ) -> None:
     """Raise for the first name that cannot stand in lakeFS and on disk alike."""
     for name in names:
-        problem = name_problem(name, rules)
-        if problem is not None:
-            raise UnsafeNameError(
-                f"object {name!r} of {repository} {problem}; nothing was moved; rename it"
-            )
+        refuse_unsafe_name(repository, name, rules)
     clash = collision(names, rules)
     if clash is not None:
-        one, other = clash
+        raise name_clash(repository, *clash)
+
+
+def refuse_unsafe_name(repository: str, name: str, rules: NameRules) -> None:
+    """Raise for a name that cannot stand in lakeFS and on disk alike."""
+    problem = name_problem(name, rules)
+    if problem is not None:
         raise UnsafeNameError(
-            f"objects {one!r} and {other!r} of {repository} cannot stand in one directory;"
-            " nothing was moved; rename one of them"
+            f"object {name!r} of {repository} {problem}; nothing was moved; rename it"
         )
+
+
+def name_clash(repository: str, one: str, other: str) -> UnsafeNameError:
+    """The error for two names that one directory cannot hold."""
+    return UnsafeNameError(
+        f"objects {one!r} and {other!r} of {repository} cannot stand in one directory;"
+        " nothing was moved; rename one of them"
+    )

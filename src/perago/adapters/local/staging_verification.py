@@ -61,7 +61,7 @@ class StagingVerification:
             after = page.changes[-1].path
         for path in sorted(expected.keys() | found.keys()):
             if expected.get(path) != found.get(path):
-                raise _difference(area, path, expected.get(path), found.get(path))
+                raise difference(area, path, expected.get(path), found.get(path))
 
     async def _check_contents(
         self, written: dict[str, FileFacts], asked: Sequence[ListingWindow], area: StagingArea
@@ -70,7 +70,7 @@ class StagingVerification:
             for entry in await self._window(window, area):
                 facts = written.get(entry.path)
                 if facts is not None:
-                    _check_entry(area, facts, entry)
+                    check_entry(area, facts, entry)
 
         await in_lanes(self._concurrency, asked, check_window, lanes_max=WINDOW_LANES_MAX)
 
@@ -99,15 +99,15 @@ def _expected_changes(base: set[str], plan: SyncPlan, prefix: str) -> dict[str, 
     return expected
 
 
-def _check_entry(area: StagingArea, facts: FileFacts, entry: ObjectEntry) -> None:
+def check_entry(area: StagingArea, facts: FileFacts, entry: ObjectEntry) -> None:
+    """Raise unless an object of the staging branch is the file that was planned."""
     md5 = md5_of_checksum(entry.checksum) or facts.checksum
     if (entry.size, md5) != (facts.size, facts.checksum):
-        raise _difference(area, entry.path, facts.checksum, md5)
+        raise difference(area, entry.path, facts.checksum, md5)
 
 
-def _difference(
-    area: StagingArea, path: str, expected: object, found: object
-) -> DamagedObjectError:
+def difference(area: StagingArea, path: str, expected: object, found: object) -> DamagedObjectError:
+    """The error for a path that did not become what was planned."""
     return DamagedObjectError(
         f"staging branch {area.staged.branch} is not what was planned at {path!r}: expected"
         f" {expected or 'no change'}, found {found or 'no change'}; nothing was published"

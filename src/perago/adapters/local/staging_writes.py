@@ -5,11 +5,11 @@ Knows the plan and the index; what the branch is for is not known here.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import final
+from typing import Protocol, final
 
 from perago.adapters.local.lanes import in_lanes
 from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
-from perago.adapters.local.workspace_index import WorkspaceIndex
+from perago.adapters.local.workspace_index import IndexedFile
 from perago.domain.object_checksum import md5_of_checksum
 from perago.domain.prefix_projection import object_path
 from perago.domain.references import NO_METADATA
@@ -30,6 +30,14 @@ COPY_LANES_MAX = 16
 DELETE_LANES_MAX = 4
 
 
+class KnownFiles(Protocol):
+    """What is known of the files that were materialised."""
+
+    def get(self, path: str, /) -> IndexedFile | None:
+        """One of them, or None for a new one."""
+        ...
+
+
 @final
 class StagingWrites:
     """Writes plans; holds the ways to write and nothing of any attempt."""
@@ -47,13 +55,13 @@ class StagingWrites:
         self._concurrency = concurrency
 
     async def write(
-        self, directory: Path, index: WorkspaceIndex, plan: SyncPlan, area: StagingArea
+        self, directory: Path, index: KnownFiles, plan: SyncPlan, area: StagingArea
     ) -> TransferCounts:
         """Make every change of the plan; any refusal raises after the others have ended."""
         await self._concurrency.together3(
-            self._upload(directory, index, plan.upload, area),
-            self._copy(plan.copy, area),
-            self._delete(plan.delete, area),
+            self._upload(directory, index, tuple(plan.upload), area),
+            self._copy(tuple(plan.copy), area),
+            self._delete(tuple(plan.delete), area),
         )
         deletes = -(-len(plan.delete) // DELETE_PATHS_MAX)
         return TransferCounts(
@@ -64,7 +72,7 @@ class StagingWrites:
         )
 
     async def _upload(
-        self, directory: Path, index: WorkspaceIndex, files: Sequence[FileFacts], area: StagingArea
+        self, directory: Path, index: KnownFiles, files: Sequence[FileFacts], area: StagingArea
     ) -> None:
         if not files:
             return
@@ -76,7 +84,7 @@ class StagingWrites:
             area.staged.repository, area.staged.branch, uploads, meter.moved
         )
         for facts, answer in zip(largest_first, answers, strict=True):
-            _check_written(facts, answer, "uploaded")
+            check_written(facts, answer, "uploaded")
 
     async def _copy(self, copies: Sequence[tuple[FileFacts, str]], area: StagingArea) -> None:
         async def copy_one(copy: tuple[FileFacts, str]) -> None:
@@ -88,7 +96,7 @@ class StagingWrites:
                 source_path=object_path(area.prefix, source),
                 target_path=object_path(area.prefix, facts.path),
             )
-            _check_written(facts, answer, "copied")
+            check_written(facts, answer, "copied")
 
         await in_lanes(self._concurrency, copies, copy_one, lanes_max=COPY_LANES_MAX)
 
@@ -105,9 +113,7 @@ class StagingWrites:
         await in_lanes(self._concurrency, pages, delete_page, lanes_max=DELETE_LANES_MAX)
 
 
-def _upload_of(
-    directory: Path, index: WorkspaceIndex, facts: FileFacts, prefix: str
-) -> ObjectUpload:
+def _upload_of(directory: Path, index: KnownFiles, facts: FileFacts, prefix: str) -> ObjectUpload:
     before = index.get(facts.path)
     return ObjectUpload(
         path=object_path(prefix, facts.path),
@@ -117,7 +123,7 @@ def _upload_of(
     )
 
 
-def _check_written(facts: FileFacts, answer: ObjectEntry, how: str) -> None:
+def check_written(facts: FileFacts, answer: ObjectEntry, how: str) -> None:
     """Compare what the server says it holds with what was compared before."""
     md5 = md5_of_checksum(answer.checksum) or facts.checksum
     if (answer.size, md5) != (facts.size, facts.checksum):

@@ -6,7 +6,12 @@ Decides which question is the cheaper one; checks no names.
 from collections.abc import Mapping
 from typing import final
 
-from perago.adapters.local.inventory import Inventory, business_entries, take_inventory
+from perago.adapters.local.inventory import (
+    Inventory,
+    WorkspaceTooLargeError,
+    business_entries,
+    take_inventory,
+)
 from perago.adapters.local.manifests import Manifest, Manifests
 from perago.domain.prefix_projection import listing_prefix
 from perago.ports.commits import Change, ChangeKind, Commits
@@ -31,24 +36,34 @@ class Inventories:
         self._commits = commits
         self._concurrency = concurrency
         self._manifests = manifests
+        self.objects_max: int | None = None
 
     async def take(self, source: WorkspaceSource) -> Inventory:
-        """The business objects of a commit."""
+        """The business objects of a commit; raises when there are more than `objects_max`."""
+        inventory = await self._taken(source)
+        if self.objects_max is not None and len(inventory.entries) > self.objects_max:
+            raise WorkspaceTooLargeError(source, self.objects_max)
+        return inventory
+
+    async def _taken(self, source: WorkspaceSource) -> Inventory:
         manifests = self._manifests
         if manifests is None:
-            return await take_inventory(self._objects, source)
+            return await self._listed(source)
         known = await self._concurrency.blocking(lambda: manifests.nearest(source))
         if known is not None and known.commit == source.commit:
             return Inventory(list(business_entries(source.prefix, known.entries)), requests=0)
         inventory = None if known is None else await self._from_difference(source, known)
         if inventory is None:
-            inventory = await take_inventory(self._objects, source)
+            inventory = await self._listed(source)
         return inventory
 
     def remember(self, source: WorkspaceSource, inventory: Inventory) -> None:
         """Keep what was asked for, for the next one who takes it; blocks."""
         if self._manifests is not None and inventory.requests:
             self._manifests.save(source, [entry for _, entry in inventory.entries])
+
+    async def _listed(self, source: WorkspaceSource) -> Inventory:
+        return await take_inventory(self._objects, source, objects_max=self.objects_max)
 
     async def _from_difference(self, source: WorkspaceSource, known: Manifest) -> Inventory | None:
         """Apply the difference; None when a listing costs no more, or the answer lacks facts."""

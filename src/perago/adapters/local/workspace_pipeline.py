@@ -58,6 +58,10 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         self._verification = StagingVerification(objects, commits, concurrency)
         self._indexes: dict[Path, WorkspaceIndex] = {}
 
+    def refuse_more_than(self, objects_max: int) -> None:
+        """Leave larger workspaces to somebody else: WorkspaceTooLargeError, and nothing moved."""
+        self._inventories.objects_max = objects_max
+
     async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
         inventory = await self._inventories.take(source)
         index, counts = await self._materialisation.fill(source, inventory, directory)

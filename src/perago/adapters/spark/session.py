@@ -76,7 +76,7 @@ def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        raise SparkSessionError(master, _first_line(error)) from error
+        raise SparkSessionError(master, first_line(error)) from error
     atexit.register(_stop, session)
     return session
 
@@ -104,7 +104,8 @@ def _stop(session: Any) -> None:  # noqa: ANN401 - pyspark stays inside this pac
     session.stop()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What a failure of the JVM comes from, in one line."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     causes = [line for line in lines if line.startswith("Caused by") or "Exception:" in line]
     return (causes or lines or [type(error).__name__])[-1]

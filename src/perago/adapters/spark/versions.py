@@ -45,7 +45,7 @@ def check_versions(facts: SparkFacts, jars: Iterable[str], *, needs_s3a: bool) -
         )
     names = list(jars)
     if needs_s3a:
-        _check_hadoop(facts, dict(_named(name) for name in names))
+        _check_hadoop(facts, names)
     for name in names:
         scala = _SCALA_JAR.fullmatch(name)
         if scala is not None and scala["scala"] != facts.scala:
@@ -56,14 +56,17 @@ def check_versions(facts: SparkFacts, jars: Iterable[str], *, needs_s3a: bool) -
             )
 
 
-def _check_hadoop(facts: SparkFacts, versions: dict[str, str]) -> None:
-    found = versions.get("hadoop-aws")
-    if found != facts.hadoop:
-        raise SparkEnvironmentError(
-            expected=f"hadoop-aws {facts.hadoop}, the Hadoop of pyspark {facts.pyspark}",
-            found="no hadoop-aws" if found is None else f"hadoop-aws {found}",
-            remedy="run `perago spark jars`",
-        )
+def _check_hadoop(facts: SparkFacts, jars: Iterable[str]) -> None:
+    """One hadoop-aws, and the right one: beside another the class path decides."""
+    found = {version for name, version in map(_named, jars) if name == "hadoop-aws"}
+    if found == {facts.hadoop}:
+        return
+    raise SparkEnvironmentError(
+        expected=f"hadoop-aws {facts.hadoop}, the Hadoop of pyspark {facts.pyspark}",
+        found=" and ".join(f"hadoop-aws {version}" for version in sorted(found - {facts.hadoop}))
+        or "no hadoop-aws",
+        remedy="take it off spark.jars" if facts.hadoop in found else "run `perago spark jars`",
+    )
 
 
 def _named(jar: str) -> tuple[str, str]:

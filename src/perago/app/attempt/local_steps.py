@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
 
 from perago.app.attempt.check_attempt import read_verdict
@@ -103,6 +104,6 @@ async def warn_of_dropped_writes(world: World, materialised: Materialised) -> No
         world.progress.phase(Phase.WARNED, {**facts, "error": str(error)})
         return
     if not plan.is_empty:
-        written = [file.path for file in plan.upload] + [to.path for to, _ in plan.copy]
-        facts["paths"] = [*written, *plan.delete][:DROPPED_PATHS_NAMED_MAX]
+        written = chain((file.path for file in plan.upload), (to.path for to, _ in plan.copy))
+        facts["paths"] = list(islice(chain(written, plan.delete), DROPPED_PATHS_NAMED_MAX))
         world.progress.phase(Phase.WARNED, facts)

@@ -32,7 +32,7 @@ async def test_P1_materialise_is_exact(bench: Bench) -> None:
 async def test_P2_prefix_is_mapped(bench: Bench) -> None:
     commit = await bench.commit(TREE)
     source = WorkspaceSource(bench.repository, commit, "data/deep")
-    assert await bench.pipeline.listing(source) == ["er/b.bin"]
+    assert list(await bench.pipeline.listing(source)) == ["er/b.bin"]
     await bench.materialise(commit, "data/deep")
     assert bench.local() == {"er/b.bin": bytes(range(256))}
 
@@ -49,7 +49,7 @@ async def test_P3_reserved_paths_stay_out(bench: Bench) -> None:
     )
     materialised = await bench.materialise(commit, "/")
     assert bench.local() == {"a": b"a"}
-    assert await bench.pipeline.listing(materialised.source) == ["a"]
+    assert list(await bench.pipeline.listing(materialised.source)) == ["a"]
     (bench.directory / "a").unlink()
     _, area = await bench.stage(materialised)
     assert set(await bench.entries(area.staged.branch)) == {
@@ -92,7 +92,7 @@ async def test_P6_plan_names_additions_changes_deletions(bench: Bench) -> None:
     plan = await bench.pipeline.plan(materialised)
     assert [(facts.path, facts.size) for facts in plan.upload] == [("a.csv", 8), ("new/file", 3)]
     assert [(facts.path, source) for facts, source in plan.copy] == [("moved.bin", "deep/er/b.bin")]
-    assert plan.delete == ("deep/er/b.bin", "empty")
+    assert list(plan.delete) == ["deep/er/b.bin", "empty"]
 
 
 async def test_P7_same_bytes_are_no_change(bench: Bench) -> None:
@@ -207,7 +207,7 @@ async def test_P16_directory_markers_are_ignored(bench: Bench) -> None:
     assert bench.local() == {"deep/a": b"a"}
     (bench.directory / "deep/a").unlink()
     plan, area = await bench.stage(materialised)
-    assert plan.delete == ("deep/a",)
+    assert list(plan.delete) == ["deep/a"]
     assert set(await bench.entries(area.staged.branch)) == {"data/", "data/deep/", "b/"}
 
 

@@ -1,0 +1,138 @@
+"""One part of a large workspace on its way down: a stretch of a listing, some objects to files.
+
+Runs where an engine puts it, beside other parts; owns the loop of its own thread. Which parts
+there are, and what becomes of the rows, is not known here.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NoReturn, final
+
+from perago.adapters.local.disk_errors import disk_errors
+from perago.adapters.local.inventory import business_entries, name_clash, refuse_unsafe_name
+from perago.domain.key_ranges import KeyRange
+from perago.domain.prefix_projection import (
+    NameRules,
+    folded_name,
+    listing_prefix,
+    object_path,
+)
+from perago.domain.workspace_rows import ListedObject, PlacedFile
+from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
+from perago.ports.objects import ObjectEntry, Objects
+from perago.ports.workspace_pipeline import WorkspaceSource
+
+FETCHED_AT_ONCE = 2000
+
+
+@final
+class PartDown:
+    """Lists and fetches; holds nothing of any workspace."""
+
+    def __init__(self, objects: Objects, transport: ObjectTransport) -> None:
+        self._objects = objects
+        self._transport = transport
+
+    def list_range(
+        self, source: WorkspaceSource, rules: NameRules | None, part: KeyRange
+    ) -> Iterator[ListedObject]:
+        """The business objects of one range of keys; with rules, names are checked by them."""
+        with asyncio.Runner() as runner:
+            after, previous = part.after, ""
+            while True:
+                page = runner.run(
+                    self._objects.list_page(
+                        source.repository,
+                        source.commit,
+                        prefix=listing_prefix(source.prefix),
+                        after=after,
+                    )
+                )
+                mine = [entry for entry in page.entries if part.holds(entry.path)]
+                for relative, entry in business_entries(source.prefix, mine):
+                    if rules is not None:
+                        refuse_unsafe_name(source.repository, relative, rules)
+                    yield _listed(relative, entry, rules, previous)
+                    previous = relative
+                if not page.more or len(mine) < len(page.entries):
+                    return
+                after = page.entries[-1].path
+
+    def refuse_clash(self, source: WorkspaceSource, one: str, other: str) -> NoReturn:
+        """Raise for two names that one directory cannot hold."""
+        raise name_clash(source.repository, one, other)
+
+    def fetch(
+        self,
+        source: WorkspaceSource,
+        directory: Path,
+        landing: Path,
+        rows: Iterable[ListedObject],
+    ) -> Iterator[PlacedFile]:
+        """Bring objects to their files, by way of a landing place on the same disk.
+
+        A part that was given up and still runs can place nothing once the landing place is gone.
+        """
+        left = iter(rows)
+        made: set[str] = set()
+        with disk_errors(landing):
+            room = Path(tempfile.mkdtemp(dir=landing))
+        with asyncio.Runner() as runner:
+            while batch := list(islice(left, FETCHED_AT_ONCE)):
+                orders = [
+                    FetchOrder(_entry(source.prefix, row), room / str(number))
+                    for number, row in enumerate(batch)
+                ]
+                fetched = runner.run(
+                    self._transport.fetch(source.repository, source.commit, orders)
+                )
+                for row, one in zip(batch, fetched, strict=True):
+                    yield _placed(directory, made, row, one)
+
+
+def _listed(
+    relative: str, entry: ObjectEntry, rules: NameRules | None, previous: str
+) -> ListedObject:
+    metadata = dict(entry.metadata)
+    row = ListedObject(relative, entry.checksum, entry.size, entry.content_type, metadata)
+    if rules is None:
+        return row
+    fresh = {folder: folded_name(folder, rules) for folder in _fresh_folders(relative, previous)}
+    return row._replace(folded=folded_name(relative, rules), folders=fresh)
+
+
+def _fresh_folders(relative: str, previous: str) -> Iterator[str]:
+    """The folders of a path that the one before it, in order of path, is not in."""
+    folder = relative.rpartition("/")[0]
+    while folder and not previous.startswith(f"{folder}/"):
+        yield folder
+        folder = folder.rpartition("/")[0]
+
+
+def _entry(prefix: str, row: ListedObject) -> ObjectEntry:
+    return ObjectEntry(object_path(prefix, row.path), row.checksum, row.size)
+
+
+def _placed(directory: Path, made: set[str], row: ListedObject, one: Fetched) -> PlacedFile:
+    target = os.path.join(directory, row.path)  # noqa: PTH118 - a million times in a row
+    parent = row.path.rpartition("/")[0]
+    with disk_errors(Path(target)):
+        if parent not in made:
+            (directory / parent).mkdir(parents=True, exist_ok=True)
+            made.add(parent)
+        os.replace(one.order.target, target)  # noqa: PTH105 - as above
+        stamp = os.lstat(target)
+    return PlacedFile(
+        row.path,
+        one.md5,
+        stamp.st_size,
+        stamp.st_mtime_ns,
+        stamp.st_ctime_ns,
+        stamp.st_ino,
+        row.content_type,
+        row.metadata,
+    )

@@ -1,0 +1,149 @@
+"""The jobs on the way up: the plan onto the staging branch, and the branch against the plan.
+
+Changes are written by the executors; counts come back. What is checked is found by a join, and
+the driver sees the first difference only.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from perago.adapters.spark.part_work import OpenPartWork
+from perago.adapters.spark.pipeline_session import PipelineSession
+from perago.adapters.spark.row_frames import frame_of
+from perago.adapters.spark.row_problems import told, unpacked
+from perago.domain.key_ranges import KeyRange
+from perago.domain.prefix_projection import listing_prefix
+from perago.domain.sync_plan import SyncPlan
+from perago.domain.workspace_rows import PlanKind, PlannedChange, SeenChange, WrittenBatch
+from perago.ports.commits import ChangeKind
+from perago.ports.objects import DELETE_PATHS_MAX
+from perago.ports.workspace_pipeline import StagingArea, TransferCounts
+
+CHANGES_PER_RANGE = 10_000
+SAMPLES_PER_RANGE = 20
+
+
+def write_changes(
+    session: PipelineSession,
+    planned: Any,  # noqa: ANN401 - a frame
+    directory: Path,
+    plan: SyncPlan,
+    area: StagingArea,
+) -> TransferCounts:
+    """Upload, copy and delete on the executors; full pages of deletions."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
+    writes, deletes = len(plan.upload) + len(plan.copy), len(plan.delete)
+    is_delete = F.col("kind") == PlanKind.DELETE.value
+    parts: list[Any] = []
+    if writes:
+        parts.append(planned.where(~is_delete).repartition(session.parts_for(writes)))
+    if deletes:
+        parts.append(planned.where(is_delete).repartition(-(-deletes // DELETE_PATHS_MAX)))
+    rows = session.session.sparkContext.union(
+        [
+            part.rdd.mapPartitions(partial(_write, session.open_work, directory, area))
+            for part in parts
+        ]
+    )
+    totals = (
+        frame_of(session.session, rows, WrittenBatch)
+        .agg(*(F.sum(name).alias(name) for name in WrittenBatch._fields[:-1]), F.min("problem"))
+        .collect()[0]
+    )
+    if totals["min(problem)"] is not None:
+        raise unpacked(totals["min(problem)"])
+    return TransferCounts(*(totals[name] or 0 for name in WrittenBatch._fields[:-1]))
+
+
+def check_changes(
+    session: PipelineSession,
+    planned: Any,  # noqa: ANN401 - a frame
+    area: StagingArea,
+    count: int,
+) -> None:
+    """Raise unless the uncommitted paths of the branch are exactly those of the plan."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
+    ranges = _ranges(planned, area.prefix, count)
+    rows = session.spread(ranges, partial(_changes, session.open_work, area))
+    found = frame_of(session.session, rows, SeenChange).alias("found")
+    added = F.when(F.col("is_new"), ChangeKind.ADDED.value).otherwise(ChangeKind.CHANGED.value)
+    removed = F.col("kind") == PlanKind.DELETE.value
+    expected = planned.select(
+        F.concat(F.lit(listing_prefix(area.prefix)), F.col("path")).alias("path"),
+        F.when(removed, ChangeKind.REMOVED.value).otherwise(added).alias("kind"),
+    ).alias("expected")
+    odd = (
+        found.join(expected, F.col("found.path") == F.col("expected.path"), "full_outer")
+        .where("NOT (found.kind <=> expected.kind) OR found.problem IS NOT NULL")
+        .select(
+            F.coalesce("expected.path", "found.path").alias("path"),
+            F.col("expected.kind").alias("expected"),
+            F.col("found.kind").alias("found"),
+            F.col("found.problem"),
+        )
+        .orderBy(F.col("problem").isNull(), "path")
+        .limit(1)
+        .collect()
+    )
+    for row in odd:
+        if row["problem"] is not None:
+            raise unpacked(row["problem"])
+        session.open_work().up.refuse_difference(area, row["path"], row["expected"], row["found"])
+
+
+def check_contents(
+    session: PipelineSession,
+    planned: Any,  # noqa: ANN401 - a frame
+    area: StagingArea,
+    count: int,
+) -> None:
+    """Raise unless every object that was written is what was planned."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
+    written = planned.where(F.col("kind") != PlanKind.DELETE.value)
+    ordered = written.repartitionByRange(session.parts_for(count), "path").sortWithinPartitions(
+        "path"
+    )
+    problems = ordered.rdd.mapPartitions(partial(_check, session.open_work, area))
+    found = frame_of(session.session, problems, SeenChange).agg(F.min("problem")).collect()[0][0]
+    if found is not None:
+        raise unpacked(found)
+
+
+def _ranges(planned: Any, prefix: str, count: int) -> list[KeyRange]:  # noqa: ANN401 - a frame
+    """Ranges of about as many changes each, by a sample of the plan."""
+    wanted = count // CHANGES_PER_RANGE
+    cuts: list[str] = []
+    if wanted > 1:
+        share = min(1.0, wanted * SAMPLES_PER_RANGE / count)
+        sampled = planned.select("path").sample(share).orderBy("path").collect()
+        outer = listing_prefix(prefix)
+        cuts = [outer + row["path"] for row in sampled[SAMPLES_PER_RANGE::SAMPLES_PER_RANGE]]
+    return [KeyRange(after, upto) for after, upto in zip(["", *cuts], [*cuts, None], strict=True)]
+
+
+def _write(
+    open_work: OpenPartWork, directory: Path, area: StagingArea, rows: Iterable[Any]
+) -> Iterator[WrittenBatch]:
+    changes = (PlannedChange(*row) for row in rows)
+    written = open_work().up.write(directory, area, changes)
+    return told(written, lambda problem: WrittenBatch(problem=problem))
+
+
+def _changes(open_work: OpenPartWork, area: StagingArea, part: KeyRange) -> Iterator[SeenChange]:
+    rows = open_work().up.changes(area, part)
+    return told(rows, lambda problem: SeenChange("", problem=problem))
+
+
+def _check(open_work: OpenPartWork, area: StagingArea, rows: Iterable[Any]) -> Iterator[SeenChange]:
+    changes = (PlannedChange(*row) for row in rows)
+
+    def check() -> Iterator[SeenChange]:
+        open_work().up.check(area, changes)
+        yield from ()
+
+    return told(check(), lambda problem: SeenChange("", problem=problem))

@@ -1,0 +1,205 @@
+"""The workspace pipeline as Spark jobs: for workspaces that one process should not move.
+
+Workers and executors share the file system of the workspaces. The driver keeps totals and the
+places of tables; listings, indexes and plans stay in the tables. Joins the jobs; each of them
+decides for itself.
+"""
+
+import tempfile
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast, final
+
+from perago.adapters.spark.configuration import SparkConfiguration
+from perago.adapters.spark.down_jobs import (
+    cut_listing,
+    fetch_files,
+    find_clash,
+    take_inventory,
+)
+from perago.adapters.spark.manifest_rows import Line, ManifestRows
+from perago.adapters.spark.part_work import OpenPartWork
+from perago.adapters.spark.pipeline_session import PipelineSession, PipelineSessions
+from perago.adapters.spark.pipeline_state import PipelineState
+from perago.adapters.spark.plan_jobs import compare, planned_frame, write_plan
+from perago.adapters.spark.row_frames import Kept
+from perago.adapters.spark.up_jobs import check_changes, check_contents, write_changes
+from perago.domain.key_ranges import KeyRange
+from perago.domain.sync_plan import SyncPlan
+from perago.ports.concurrency import Concurrency
+from perago.ports.errors import WorkspaceLostError
+from perago.ports.objects import Objects
+from perago.ports.workspace_pipeline import (
+    Materialised,
+    StagingArea,
+    TransferCounts,
+    WorkspacePipeline,
+    WorkspaceSource,
+)
+
+
+@dataclass(slots=True)
+class _Workspace:
+    """What the driver remembers of one workspace."""
+
+    state: PipelineState
+    identity: tuple[int, int]
+    index: Kept
+    plans: list[SyncPlan] = field(default_factory=list[SyncPlan])
+
+
+@final
+class SparkWorkspacePipeline(WorkspacePipeline):
+    """Workspaces moved by the Spark of this process."""
+
+    def __init__(
+        self,
+        configuration: SparkConfiguration,
+        objects: Objects,
+        open_work: OpenPartWork,
+        concurrency: Concurrency,
+        *,
+        state_root: Path,
+    ) -> None:
+        self._objects = objects
+        self._open_work = open_work
+        self._concurrency = concurrency
+        self._sessions = PipelineSessions(configuration, open_work, concurrency)
+        self._state_root = state_root
+        self._workspaces: dict[Path, _Workspace] = {}
+
+    async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
+        ranges = await self._ranges(source)
+        state = PipelineState(self._state_root, directory)
+        workspace, counts = await self._sessions.run(
+            f"materialise {source.repository}",
+            lambda session: self._fill(session, source, ranges, directory, state),
+        )
+        self._workspaces[directory] = workspace
+        return Materialised(source, directory, counts)
+
+    async def plan(self, materialised: Materialised) -> SyncPlan:
+        workspace = self._workspace(materialised)
+        plan = await self._sessions.run(
+            f"compare {materialised.directory.name}",
+            lambda session: self._compare(session, materialised, workspace),
+        )
+        workspace.plans.append(plan)
+        return plan
+
+    async def transfer(
+        self, materialised: Materialised, plan: SyncPlan, area: StagingArea
+    ) -> TransferCounts:
+        workspace = self._planned(materialised, plan)
+        if plan.is_empty:
+            return TransferCounts()
+        return await self._sessions.run(
+            f"stage {materialised.directory.name}",
+            lambda session: write_changes(
+                session,
+                planned_frame(session, workspace.state.plan),
+                materialised.directory,
+                plan,
+                area,
+            ),
+        )
+
+    async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
+        workspace = self._planned(materialised, plan)
+        await self._sessions.run(
+            f"verify {area.staged.branch}",
+            lambda session: self._check(session, workspace, plan, area),
+        )
+
+    async def listing(self, source: WorkspaceSource) -> Collection[str]:
+        ranges = await self._ranges(source)
+        return await self._sessions.run(
+            f"list {source.repository}",
+            lambda session: self._list(session, source, ranges),
+        )
+
+    async def forget(self, materialised: Materialised) -> None:
+        workspace = self._workspaces.pop(materialised.directory, None)
+        if workspace is not None:
+            await self._concurrency.blocking(workspace.state.remove)
+
+    async def _ranges(self, source: WorkspaceSource) -> list[KeyRange]:
+        wanted = await self._sessions.run("start", lambda session: session.parts)
+        return await cut_listing(self._objects, source, wanted)
+
+    def _fill(
+        self,
+        session: PipelineSession,
+        source: WorkspaceSource,
+        ranges: list[KeyRange],
+        directory: Path,
+        state: PipelineState,
+    ) -> tuple[_Workspace, TransferCounts]:
+        work = self._open_work()
+        state.create()
+        try:
+            rules = work.scan.rules(directory)
+            inventory = take_inventory(session, source, ranges, state.inventory, rules)
+            clash = find_clash(inventory.frame, rules)
+            if clash is not None:
+                work.down.refuse_clash(source, *clash)
+            index = fetch_files(session, source, inventory, directory, state)
+            state.close_landing()
+        except BaseException:
+            state.remove()
+            raise
+        counts = TransferCounts(
+            objects=index.objects,
+            bytes=index.bytes,
+            requests=len(ranges) + inventory.objects,
+        )
+        return _Workspace(state, work.scan.identity(directory), index), counts
+
+    def _compare(
+        self, session: PipelineSession, materialised: Materialised, workspace: _Workspace
+    ) -> SyncPlan:
+        scan, directory = self._open_work().scan, materialised.directory
+        scan.refuse_another(directory, workspace.identity)
+        folders = scan.folders(directory, session.parts)
+        compared = compare(session, workspace.index, directory, folders)
+        plan = write_plan(session, materialised, workspace.index, compared, workspace.state)
+        scan.refuse_another(directory, workspace.identity)
+        return plan
+
+    def _check(
+        self, session: PipelineSession, workspace: _Workspace, plan: SyncPlan, area: StagingArea
+    ) -> None:
+        planned = planned_frame(session, None if plan.is_empty else workspace.state.plan)
+        writes = len(plan.upload) + len(plan.copy)
+        check_changes(session, planned, area, writes + len(plan.delete))
+        if writes:
+            check_contents(session, planned, area, writes)
+
+    def _list(
+        self, session: PipelineSession, source: WorkspaceSource, ranges: list[KeyRange]
+    ) -> Collection[str]:
+        self._state_root.mkdir(parents=True, exist_ok=True)
+        scratch = tempfile.TemporaryDirectory(dir=self._state_root, prefix=".listing-")
+        place = Path(scratch.name)
+        kept = take_inventory(session, source, ranges, place / "inventory", None)
+        kept.frame.select("path").orderBy("path").write.json((place / "paths").as_uri())
+
+        def path_of(line: Line, _kept_until: object = scratch) -> str:
+            return cast("str", line["path"])
+
+        return ManifestRows(place / "paths", kept.objects, path_of)
+
+    def _workspace(self, materialised: Materialised) -> _Workspace:
+        workspace = self._workspaces.get(materialised.directory)
+        if workspace is None:
+            raise WorkspaceLostError(
+                f"nothing is known of workspace {materialised.directory}: it was not materialised"
+                " by this process, or was forgotten; start the attempt again"
+            )
+        return workspace
+
+    def _planned(self, materialised: Materialised, plan: SyncPlan) -> _Workspace:
+        workspace = self._workspace(materialised)
+        assert any(plan is known for known in workspace.plans[-1:]), "the last plan made here"
+        return workspace

@@ -1,0 +1,25 @@
+"""Laws of perago.ports.workspace_pipeline for the pipeline as Spark jobs, on a real lakeFS."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from tests.contract.adapters import Factory, parameters
+from tests.contract.pipelines import SPARK_PIPELINES, PipelineWorld
+
+from perago.testing.contract.workspace_bench import Bench
+from perago.testing.contract.workspace_pipeline import *
+
+pytestmark = [pytest.mark.spark, pytest.mark.lakefs]
+
+
+@pytest_asyncio.fixture(params=parameters(SPARK_PIPELINES))
+async def bench(
+    request: pytest.FixtureRequest, tmp_path: Path, spark_session: object, any_master: None
+) -> AsyncIterator[Bench]:
+    del spark_session, any_master  # it is the one that the pipeline finds
+    factory: Factory[PipelineWorld] = request.param
+    async with factory(request) as opened:
+        repository = await opened.world.create_repository()
+        yield Bench(opened.world, opened.pipeline, repository, tmp_path / "attempt")
