@@ -80,13 +80,24 @@ def test_an_error_in_json_has_the_same_facts(run: Run) -> None:
     assert ran.document["error"]["type"] == "TaskDefinitionError"
 
 
+@pytest.mark.parametrize("command", ["check", "extract"])
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("PERAGO_EXECUTION_MODE", "fork", "PERAGO_EXECUTION_MODE must be either"),
+        ("PERAGO_WORKER_ID_PREFIX", "-", "PERAGO_WORKER_ID_PREFIX must contain only"),
+        ("PERAGO_LOG_ROOT", "/proc", "/proc is not writable: "),
+    ],
+    ids=["value", "prefix", "root"],
+)
 def test_a_wrong_setting_is_reported_before_a_wrong_module(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: str, name: str, value: str, said: str
 ) -> None:
-    monkeypatch.setenv("PERAGO_EXECUTION_MODE", "fork")
-    ran = run("check", "no_such_module")
+    monkeypatch.setenv(name, value)
+    arguments = ["-o", "out.json"] if command == "extract" else []
+    ran = run(command, "no_such_module", *arguments)
     assert ran.code == 1
-    assert ran.err.startswith("error: PERAGO_EXECUTION_MODE must be either")
+    assert ran.err.startswith(f"error: {said}")
 
 
 def test_a_module_target_is_required(run: Run) -> None:

@@ -1,6 +1,7 @@
 """The configuration record of 0.6.1: defaults, order of complaints, services, roots."""
 
 import datetime as dt
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -73,8 +74,18 @@ def test_a_root_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeConfigError) as caught:
         load(tmp_path)
     assert str(caught.value).startswith(f"{tmp_path / 'workspaces'} is not writable: ")
+    with pytest.raises(RuntimeConfigError) as caught:
+        load(tmp_path, {"PERAGO_WORKSPACE_ROOT": str(tmp_path), "PERAGO_LOG_ROOT": "/proc"})
+    # It is there, so only writing into it tells.
+    assert str(caught.value).startswith("/proc is not writable: ")
 
 
+ONLY_ASCII = "must contain only ASCII letters and digits"
+DURATIONS = (
+    "PERAGO_WORKSPACE_GC_TTL",
+    "PERAGO_WORKSPACE_GC_INTERVAL",
+    "PERAGO_SHUTDOWN_FORCE_KILL_AFTER",
+)
 WRONG = {
     "PERAGO_LOG_FILE_MAX_SIZE": ("x", "PERAGO_LOG_FILE_MAX_SIZE must be a positive size"),
     "PERAGO_LOG_RETENTION": ("x", "PERAGO_LOG_RETENTION must be a positive day count"),
@@ -106,6 +117,19 @@ def test_complaints_come_in_the_order_of_0_6_1(tmp_path: Path) -> None:
     assert load(tmp_path, wrong).metrics is not None
 
 
+@pytest.mark.parametrize("name", DURATIONS)
+@pytest.mark.parametrize("text", ["0s", "5", "1.5h", "-1s", "2w"])
+def test_a_duration_is_positive(tmp_path: Path, name: str, text: str) -> None:
+    with pytest.raises(RuntimeConfigError) as caught:
+        load(tmp_path, {name: text})
+    assert str(caught.value) == (
+        f"{name} must be a positive duration such as '30s', '5m', '1h', or '24h'"
+    )
+    assert getattr(load(tmp_path, {name: "2H"}), name.removeprefix("PERAGO_").lower()) == (
+        dt.timedelta(hours=2)
+    )
+
+
 @pytest.mark.parametrize(
     ("env", "prefix"),
     [({}, "appworkersx"), ({"PERAGO_WORKER_ID_PREFIX": " mine "}, "mine")],
@@ -114,6 +138,10 @@ def test_the_prefix_is_configured_or_made_of_the_target(
     tmp_path: Path, env: dict[str, str], prefix: str
 ) -> None:
     assert load(tmp_path, env).worker_id_prefix == prefix
+    for wrong, text in {" ": "must not be empty", "a-1": ONLY_ASCII, "é": ONLY_ASCII}.items():
+        with pytest.raises(RuntimeConfigError) as caught:
+            load(tmp_path, {"PERAGO_WORKER_ID_PREFIX": wrong})
+        assert str(caught.value) == f"PERAGO_WORKER_ID_PREFIX {text}"
 
 
 @pytest.mark.parametrize("target", ["", "...", "/"])
@@ -151,6 +179,14 @@ def test_the_three_parts_of_lakefs(tmp_path: Path) -> None:
     assert (config.endpoint_url, config.access_key_id) == ("u", "a")
     assert config.secret_access_key.get_secret_value() == "s"
     assert load(tmp_path, WHOLE | {"PERAGO_LAKEFS": "memory:"}).lakefs is None
+    for count in (1, 2):
+        for missing in combinations(WHOLE, count):
+            part = {name: value for name, value in WHOLE.items() if name not in missing}
+            with pytest.raises(RuntimeConfigError) as caught:
+                load(tmp_path, part)
+            assert str(caught.value) == (
+                f"LakeFS config is incomplete; missing {', '.join(missing)}"
+            )
     elsewhere = load(tmp_path, WHOLE | {"PERAGO_LAKEFS": "http://v"}).lakefs
     assert elsewhere is not None
     assert elsewhere.endpoint_url == "http://v"
