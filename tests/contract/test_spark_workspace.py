@@ -11,7 +11,7 @@ from tests.contract.spark_worlds import SPARK, SparkWorld
 from perago.domain.spark_errors import ReadOnlyWorkspaceError, SparkPathError
 from perago.ports.spark_workspace import SparkWorkspace
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_master")]
 
 
 @pytest_asyncio.fixture(params=parameters(SPARK))

@@ -8,6 +8,7 @@ import asyncio
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,7 +43,8 @@ from perago import RetryPolicy, SparkWorkspace, TaskControls, TimeoutPolicy, Wor
     owner_email="data@example.com",
     workspace=WorkspaceSpec(prefix="lake"),
     controls=TaskControls(
-        retry=RetryPolicy(count=3, delay_seconds=0), timeout=TimeoutPolicy(response_seconds=10)
+        retry=RetryPolicy(count={retries}, delay_seconds=0),
+        timeout=TimeoutPolicy(response_seconds=10),
     ),
 )
 def body(workspace: SparkWorkspace, params: spark_flow.Params) -> spark_flow.Rows:
@@ -69,35 +71,38 @@ class SparkFlow:
     """The workflow on its servers."""
 
     scene: WorkerScene
-    names: tuple[str, ...]
+    modules: tuple[TaskModule, ...]
     api: CountedBytes
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """Workers reach lakeFS through the counter."""
-        return {
-            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-            "LAKECTL_SERVER_ENDPOINT_URL": self.api.endpoint,
-            "PERAGO_SPARK_MASTER": "local-cluster[2,1,1024]",
-            "PERAGO_SPARK_CONF_spark_driver_bindAddress": "127.0.0.1",
-            "PERAGO_SPARK_CONF_spark_driver_host": "127.0.0.1",
-            "PERAGO_SPARK_CONF_spark_driver_memory": "1g",
-            "PERAGO_SPARK_CONF_spark_sql_shuffle_partitions": "4",
-            "SPARK_WORKER_DIR": str(self.scene.folder / "spark-work"),
-        }
 
     async def launch(self) -> RunningWorker:
         """Start `perago start` for the three tasks, each time on the same disk."""
-        modules = [TaskModule(name, self.scene.folder, has_workspace=True) for name in self.names]
         root = self.scene.folder / "root"
-        return await self.scene.launch(modules, root=root, **self.environment)
+        return await self.scene.launch(
+            self.modules, root=root, **spark_environment(self.scene, self.api)
+        )
+
+
+def spark_environment(scene: WorkerScene, api: CountedBytes | None = None) -> dict[str, str]:
+    """Executors of their own on this machine; lakeFS through the counter, where there is one."""
+    endpoint = scene.servers[0].endpoint if api is None else api.endpoint
+    return {
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+        "LAKECTL_SERVER_ENDPOINT_URL": endpoint,
+        "PERAGO_SPARK_MASTER": "local-cluster[2,1,1024]",
+        "PERAGO_SPARK_CONF_spark_driver_bindAddress": "127.0.0.1",
+        "PERAGO_SPARK_CONF_spark_driver_host": "127.0.0.1",
+        "PERAGO_SPARK_CONF_spark_driver_memory": "1g",
+        "PERAGO_SPARK_CONF_spark_sql_shuffle_partitions": "4",
+        "SPARK_WORKER_DIR": str(scene.folder / "spark-work"),
+    }
 
 
 async def survive_every_kill(scene: WorkerScene, session: FromSpark, *, rows: int) -> Told:
     """The whole scene: three publications, each table right, hardly a byte through the worker."""
     with counted(scene.servers[0].endpoint, only=b" /api/") as api:
-        flow, fenced = await _declare(scene, api)
-        workflow = await _start(flow, fenced, rows)
+        flow = SparkFlow(scene, await declare_steps(scene, STEPS), api)
+        fenced = await fence_main(scene)
+        workflow = await start_steps(scene, flow.modules, fenced, rows=rows)
         worker = await flow.launch()
         seen = 0
         try:
@@ -106,6 +111,7 @@ async def survive_every_kill(scene: WorkerScene, session: FromSpark, *, rows: in
             worker = await flow.launch()
             record = await scene.ended(workflow, seconds_max=1500)
             _check_attempts(record, flow)
+            _check_secrets(scene, worker)
             worker.signal(signal.SIGTERM)
             assert await worker.exit_code() == 0, worker.screen
         finally:
@@ -130,41 +136,55 @@ def _check_rows(scene: WorkerScene, session: FromSpark, rows: int) -> None:
     check_tables(session, f"s3a://{scene.repository}/main/lake", rows)
 
 
-async def _declare(scene: WorkerScene, api: CountedBytes) -> tuple[SparkFlow, CommitId]:
+async def declare_steps(
+    scene: WorkerScene, steps: Sequence[str], *, retries: int = 3
+) -> tuple[TaskModule, ...]:
+    """Write one module a step, put the TaskDefs on Conductor."""
     marks = scene.folder / "marks"
     marks.mkdir()
-    names = tuple(scene.conductor.unique(f"spark_{step}") for step in STEPS)
-    for name, step in zip(names, STEPS, strict=True):
-        text = MODULE.format(name=name, step=step, marks=str(marks))
-        (scene.folder / f"{name}.py").write_text(text, encoding="utf-8")
+    modules: list[TaskModule] = []
+    for step in steps:
+        name = scene.conductor.unique(f"spark_{step}")
+        text = MODULE.format(name=name, step=step, marks=str(marks), retries=retries)
+        path = scene.folder / f"{name}.py"
+        path.write_text(text, encoding="utf-8")
+        modules.append(TaskModule(name, path, has_workspace=True))
     sys.path.insert(0, str(scene.folder))
     try:
-        for name in names:
-            await scene.conductor.definitions.put(build_taskdef(load_module_task(name)))
+        for module in modules:
+            await scene.conductor.definitions.put(build_taskdef(load_module_task(module.name)))
     finally:
         sys.path.remove(str(scene.folder))
+    return tuple(modules)
+
+
+async def fence_main(scene: WorkerScene) -> CommitId:
+    """Install the fence; the commit that workflows start from."""
     lakefs = scene.lakefs
     tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
     report = await install_fence(tools, scene.repository, MAIN)
     assert report.commit is not None
-    return SparkFlow(scene, names, api), report.commit
+    return report.commit
 
 
-async def _start(flow: SparkFlow, fenced: CommitId, rows: int) -> str:
-    place = {"repository": flow.scene.repository, "branch": MAIN, "refType": "commit"}
+async def start_steps(
+    scene: WorkerScene, modules: Sequence[TaskModule], fenced: CommitId, *, rows: int
+) -> str:
+    """Start a workflow of these tasks, each on what the one before it published."""
+    place = {"repository": scene.repository, "branch": MAIN, "refType": "commit"}
     tasks: list[dict[str, object]] = []
     workspace: object = {**place, "ref": fenced}
-    for name in flow.names:
+    for module in modules:
+        name = module.name
         given = {"workspace": workspace, "params": {"rows": rows}}
         row: dict[str, object] = {"name": name, "taskReferenceName": name, "type": "SIMPLE"}
         tasks.append({**row, "inputParameters": given})
         workspace = f"${{{name}.output.workspace}}"
-    name = f"flow_{flow.names[0]}"
+    name = f"flow_{modules[0].name}"
     definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": tasks}
     definition["ownerEmail"] = "data@example.com"
-    workflows = flow.scene.conductor.workflows
-    await workflows.put_definition(definition)
-    return await workflows.start(name, {})
+    await scene.conductor.workflows.put_definition(definition)
+    return await scene.conductor.workflows.start(name, {})
 
 
 async def _half_written(scene: WorkerScene, worker: RunningWorker) -> int:
@@ -182,19 +202,20 @@ async def _half_written(scene: WorkerScene, worker: RunningWorker) -> int:
 
 async def _kill_worker(worker: RunningWorker) -> None:
     """SIGKILL the parent; its executors and every JVM of theirs go with it."""
-    below = _descendants(worker.pid)
-    assert any("java" in _program(pid) for pid in below), "no JVM to outlive its worker"
+    below = descendants(worker.pid)
+    assert any("java" in program_of(pid) for pid in below), "no JVM to outlive its worker"
     worker.signal(signal.SIGKILL)
     await worker.exit_code()
     for _ in range(LAST_WORDS_SECONDS * 10):
         if not any(is_alive(pid) for pid in below):
             return
         await asyncio.sleep(0.1)
-    left = [(pid, _program(pid)) for pid in below if is_alive(pid)]
+    left = [(pid, program_of(pid)) for pid in below if is_alive(pid)]
     raise AssertionError(f"processes outlive their worker: {left}")
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
+    """Every process below one."""
     children: dict[int, list[int]] = {}
     for directory in Path("/proc").iterdir():
         if directory.name.isdigit():
@@ -212,7 +233,8 @@ def _descendants(pid: int) -> list[int]:
     return found
 
 
-def _program(pid: int) -> str:
+def program_of(pid: int) -> str:
+    """The name of its program, or nothing when it is gone."""
     try:
         return os.path.basename(process_file(pid, "cmdline").split("\0")[0])  # noqa: PTH119
     except (FileNotFoundError, ProcessLookupError):
@@ -223,13 +245,20 @@ def _check_attempts(record: WorkflowRecord, flow: SparkFlow) -> None:
     """Only the first attempt of the first task was lost: Spark itself repaired the rest."""
     assert record.status is WorkflowStatus.COMPLETED, record.reason
     ended = [(row.snapshot.task_type, row.snapshot.status) for row in record.attempts]
-    ingest, clean, total = flow.names
+    ingest, clean, total = [module.name for module in flow.modules]
     assert ended == [
         (ingest, AttemptStatus.TIMED_OUT),
         (ingest, AttemptStatus.COMPLETED),
         (clean, AttemptStatus.COMPLETED),
         (total, AttemptStatus.COMPLETED),
     ]
+
+
+def _check_secrets(scene: WorkerScene, worker: RunningWorker) -> None:
+    """No log of ours and no line of Spark's on the screen holds the secret key."""
+    logs = (worker.folder / "logs").rglob("*.jsonl")
+    for text in (worker.screen, *(path.read_text(encoding="utf-8") for path in logs)):
+        assert scene.servers[0].secret_access_key not in text
 
 
 async def _check_target(scene: WorkerScene, fenced: CommitId) -> int:

@@ -88,6 +88,7 @@ def double(workspace: SparkWorkspace) -> int:
     return int(doubled.count())
 
 
+@pytest.mark.usefixtures("any_master")
 @pytest.mark.parametrize("policy", list(PolicySetting), ids=list(PolicySetting))
 async def test_a_spark_task_publishes_and_a_local_task_reads_it(
     stage: SparkStage, unique_name: Callable[[str], str], policy: PolicySetting
@@ -175,6 +176,7 @@ def raise_after_writing(workspace: SparkWorkspace) -> int:
     raise ValueError("the second half is missing")
 
 
+@pytest.mark.usefixtures("any_master")
 @pytest.mark.parametrize(
     ("body", "text"),
     [

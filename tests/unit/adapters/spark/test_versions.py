@@ -27,9 +27,10 @@ def test_what_fits_is_silent(java: int) -> None:
         (SparkFacts("4.3.0", "3.5.0", "2.13", 11), JARS, "expected Java 17 .* found Java 11"),
         (FACTS, [], "found no hadoop-aws; run `perago spark jars`"),
         (FACTS, ["hadoop-aws-3.4.1.jar"], "hadoop-aws 3.5.0, .* found hadoop-aws 3.4.1"),
+        (FACTS, [*JARS, "hadoop-aws-3.4.1.jar"], "found hadoop-aws 3.4.1; take it off spark.jars"),
         (FACTS, [*JARS, "delta-spark_2.12-4.0.0.jar"], "Scala 2.13, .*delta-spark_2.12-4.0.0"),
     ],
-    ids=["no Java", "old Java", "no jars", "other Hadoop", "other Scala"],
+    ids=["no Java", "old Java", "no jars", "other Hadoop", "two Hadoops", "other Scala"],
 )
 def test_what_does_not_fit_is_one_clear_error(
     facts: SparkFacts, jars: list[str], text: str

@@ -1,0 +1,95 @@
+"""What the Spark pipeline keeps beside its workspaces, and how errors come back from executors."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from perago.adapters.spark.manifest_rows import Line, ManifestRows
+from perago.adapters.spark.pipeline_session import PipelineSession
+from perago.adapters.spark.pipeline_state import PipelineState
+from perago.adapters.spark.row_problems import packed, told, unpacked
+from perago.domain.errors import PeragoError, ReservedPathError
+from perago.ports.errors import (
+    DamagedObjectError,
+    UnavailableError,
+    WorkspaceLostError,
+    WorldError,
+)
+
+
+def rows_of(place: Path, count: int) -> ManifestRows[str]:
+    def path_of(line: Line) -> str:
+        return str(line["path"])
+
+    return ManifestRows(place, count, path_of, "upload")
+
+
+def test_rows_are_counted_without_reading_and_read_in_order(tmp_path: Path) -> None:
+    lines = [{"kind": "upload", "path": "a"}, {"kind": "delete", "path": "b"}]
+    (tmp_path / "part-00000-x.json").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    (tmp_path / "part-00001-x.json").write_text(json.dumps({"kind": "upload", "path": "c\n"}))
+    (tmp_path / "_SUCCESS").write_text("")
+    rows = rows_of(tmp_path, 2)
+    assert (len(rows), list(rows), list(rows)) == (2, ["a", "c\n"], ["a", "c\n"])
+    assert "c\n" in rows
+    assert "b" not in rows
+
+
+def test_rows_of_a_forgotten_workspace_are_an_error(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceLostError):
+        list(rows_of(tmp_path / "gone", 1))
+    assert list(rows_of(tmp_path / "gone", 0)) == []
+
+
+@pytest.mark.parametrize(
+    "error", [DamagedObjectError("two bytes"), ReservedPathError("_lakefs_actions/x")], ids=str
+)
+def test_an_error_of_a_part_is_the_same_error_on_the_driver(error: Exception) -> None:
+    found = unpacked(packed(error))
+    assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
+    assert isinstance(found, WorldError | PeragoError)
+
+
+def test_a_class_of_somebody_else_is_not_looked_up() -> None:
+    text = json.dumps(["subprocess", "CalledProcessError", "text", {}])
+    assert isinstance(unpacked(text), UnavailableError)
+
+
+def test_a_refusal_ends_the_rows_of_a_part_and_a_defect_is_raised() -> None:
+    def rows(error: Exception) -> Iterator[str]:
+        yield "row"
+        raise error
+
+    assert list(told(rows(DamagedObjectError("two bytes")), lambda _: "problem")) == [
+        "row",
+        "problem",
+    ]
+    with pytest.raises(KeyError):
+        list(told(rows(KeyError("defect")), lambda _: "problem"))
+
+
+def test_state_of_a_workspace_that_is_gone_is_swept_by_the_next(tmp_path: Path) -> None:
+    root = tmp_path / "state"
+    for name in ("one", "two", "three"):
+        (tmp_path / name).mkdir()
+    one, two = (PipelineState(root, tmp_path / name) for name in ("one", "two"))
+    one.create()
+    two.create()
+    (tmp_path / "one").rmdir()
+    PipelineState(root, tmp_path / "three").create()
+    assert not one.place.exists()
+    assert two.landing.is_dir()
+    two.close_landing()
+    assert not two.landing.exists()
+    two.remove()
+    assert [path.name[:5] for path in root.iterdir()] == ["three"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "parts"),
+    [(0, 0, 1), (3, 0, 1), (1_200, 0, 3), (20_000, 0, 4), (10**6, 0, 50), (9, 10**12, 117)],
+)
+def test_parts_follow_rows_and_bytes(rows: int, size: int, parts: int) -> None:
+    assert PipelineSession(None, 2, lambda: pytest.fail("no work")).parts_for(rows, size) == parts
