@@ -49,7 +49,7 @@ async def test_a_machine_without_spark_publishes_nothing(
         fenced = await fence_main(scene)
         workflow = await start_steps(scene, modules, fenced, rows=10)
         environment = spark_environment(scene) | setting
-        async with scene.worker(modules, **environment) as worker:
+        async with scene.worker(modules, root=tmp_path / "root", **environment) as worker:
             record = await scene.ended(workflow)
             below = [program_of(pid) for pid in descendants(worker.pid)]
 
