@@ -13,7 +13,7 @@ SIDE_BY_SIDE := --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES))
 UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 .DEFAULT_GOAL := help
-.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint check servers test soak mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint check servers test soak matrix mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ browser: .venv/.gate chromium  ## Opens the page of `perago dev` in headless Chr
 chromium: .venv/.gate
 	@$(BIN)/python -m tools.browser
 
+matrix: servers  ## Runs Spark tests on every pyspark that is promised, each with its Hadoop.
+	$(BIN)/python -m tools.spark_matrix
+
 mutate: .venv/.gate  ## Changes the domain in small wrong ways; its tests must notice each of them.
 	$(BIN)/python -m tools.mutate $(MODULES)
 
@@ -68,8 +71,8 @@ bench-start: .venv/.gate  ## Measures how long `perago --version` and `--help` t
 bench-publish: servers  ## Measures requests and time of one publication by policy, beside 0.6.1.
 	$(BIN)/python -m benchmarks.publish
 
-bench-worker: servers  ## Measures `perago start` on a full queue, beside 0.6.1.
-	$(BIN)/python -m benchmarks.worker
+bench-worker: servers  ## Measures `perago start` on a full queue, beside 0.6.1; QUICK=1 is short.
+	$(BIN)/python -m benchmarks.worker $(if $(QUICK),--quick)
 
 bench-transfer: servers  ## Measures workspaces down and up beside other clients; QUICK=1 is short.
 	$(BIN)/python -m benchmarks.transfer $(if $(QUICK),--quick)
