@@ -12,6 +12,7 @@ from perago.app.authoring.current_attempt import current_attempt
 from perago.app.authoring.metric_recorder import MetricRecorder
 from perago.app.authoring.metric_spec import MetricSpec
 from perago.app.authoring.task_declaration import task, task_of
+from perago.app.worker import frames
 from perago.domain.authoring_errors import TaskTerminalError
 
 UNSENDABLE: dict[str, float | str] = {
@@ -55,6 +56,9 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:
             logging.getLogger("team").warning("logged %d", params.number)
             current_attempt().progress("half way", rows=params.number)
             metrics.histogram("rows", params.number)
+        case "forge":
+            forged = frames.Returned("of somebody else", {"number": 99})
+            os.write(int(sys.argv[1]), frames.encode(forged))
         case "environment":
             return Answer(number=sum("hunter2secret" in value for value in os.environ.values()))
         case _:

@@ -86,6 +86,15 @@ async def test_an_order_to_stop_ends_the_body_at_once_and_its_process_is_not_use
         assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
 
 
+async def test_an_answer_for_another_execution_reaches_nobody() -> None:
+    """A late answer must not be taken for the one that is waited for, nor the next one's."""
+    async with process_body() as body:
+        for number, execution in enumerate(("e1", "e2", "e3")):
+            answer = await body.run(call_of("forge", number, execution_id=execution))
+            assert answer == BodyReturned({"number": number})
+        assert await body.run(call_of("count", 4, execution_id="e4")) == BodyReturned({"number": 4})
+
+
 async def test_after_an_order_for_all_nothing_begins() -> None:
     async with process_body() as body:
         running = asyncio.create_task(body.run(call_of("sleep", 50)))

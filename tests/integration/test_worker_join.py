@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
-from tests.integration.worker_scene import WorkerScene, worker_scene
+from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
 
+from perago.adapters.system.identities import SystemIdentities
+from perago.app.fence.install import FenceTools, install_fence
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.references import BranchName
+from perago.domain.references import BranchName, CommitId
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
@@ -22,6 +24,15 @@ async def scene(
 ) -> AsyncIterator[WorkerScene]:
     """Two real servers and a folder."""
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
+        yield opened
+
+
+@pytest_asyncio.fixture
+async def forking_scene(
+    lakefs_server: LakefsServer, conductor_workers_server: ConductorServer, tmp_path: Path
+) -> AsyncIterator[WorkerScene]:
+    """The same with a Conductor whose own workers drive JOIN."""
+    async with worker_scene((lakefs_server, conductor_workers_server), tmp_path) as opened:
         yield opened
 
 
@@ -83,3 +94,78 @@ async def test_histories_that_parted_are_refused_with_both_sides(scene: WorkerSc
         await scene.conductor.workflows.terminate(workflow, "over")
     reason = worker.events("attempt ended")[0]["reason"]
     assert f"contains [{here}] and lacks [{there}]" in reason
+
+
+async def _declare_side(scene: WorkerScene, side: str) -> TaskModule:
+    """A task that writes one file below its own prefix."""
+    body = '(workspace / "made.txt").write_text(str(params.number))'
+    module = await scene.declare(body, workspace=True)
+    text = module.path.read_text(encoding="utf-8")
+    spec = f'prefix="{side}", isolation="prefix"'
+    module.path.write_text(text.replace('prefix="data"', spec), encoding="utf-8")
+    return module
+
+
+def _branch_of_fork(module: TaskModule) -> dict[str, object]:
+    return {
+        "name": module.name,
+        "taskReferenceName": module.name,
+        "type": "SIMPLE",
+        "inputParameters": {"params": {"number": 7}, "workspace": "${workflow.input.workspace}"},
+    }
+
+
+def _forked(name: str, modules: list[TaskModule]) -> dict[str, object]:
+    """FORK, a task on each prefix, JOIN, then the join of the workspaces."""
+    references = [module.name for module in modules]
+    joined = [f"${{{each}.output.workspace}}" for each in references]
+    return {
+        "name": name,
+        "version": 1,
+        "schemaVersion": 2,
+        "ownerEmail": "data@example.com",
+        "tasks": [
+            {
+                "name": "fork",
+                "taskReferenceName": "fork",
+                "type": "FORK_JOIN",
+                "forkTasks": [[_branch_of_fork(module)] for module in modules],
+            },
+            {"name": "wait", "taskReferenceName": "wait", "type": "JOIN", "joinOn": references},
+            {
+                "name": "perago.join",
+                "taskReferenceName": "joined",
+                "type": "SIMPLE",
+                "inputParameters": {"params": {"workspaces": joined}},
+            },
+        ],
+        "outputParameters": {"workspace": "${joined.output.result.workspace}"},
+    }
+
+
+async def test_branches_of_a_fork_publish_their_prefixes_and_are_joined(
+    forking_scene: WorkerScene,
+) -> None:
+    scene, lakefs = forking_scene, forking_scene.lakefs
+    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
+    fenced = (await install_fence(tools, scene.repository, MAIN)).commit
+    await scene.conductor.definitions.put(
+        {"name": "perago.join", "ownerEmail": "data@example.com", "retryDelaySeconds": 0}
+    )
+    modules = [await _declare_side(scene, side) for side in ("left", "right")]
+    name = scene.conductor.unique("forked")
+    await scene.conductor.workflows.put_definition(_forked(name, modules))
+    place = {"repository": scene.repository, "branch": MAIN, "refType": "commit", "ref": fenced}
+    async with scene.polling_worker(modules, "-j", "2") as worker:
+        workflow = await scene.conductor.workflows.start(name, {"workspace": place})
+        ended = await scene.ended(workflow)
+        assert ended.status is WorkflowStatus.COMPLETED, worker.screen
+    head = await lakefs.branches.head(scene.repository, MAIN)
+    assert ended.output_data == {"workspace": place | {"ref": head.commit}}
+    published = await lakefs.commits.first_parents(
+        scene.repository, MAIN, CommitId(str(fenced)), commits_max=10
+    )
+    assert len(published.above) == 2, "each branch published once"
+    for side in ("left", "right"):
+        page = await lakefs.objects.list_page(scene.repository, head.commit, prefix=f"{side}/")
+        assert [each.path for each in page.entries] == [f"{side}/made.txt"]

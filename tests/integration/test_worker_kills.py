@@ -30,4 +30,4 @@ async def test_forty_attempts_survive_a_killer_of_executors_and_parents(
 async def test_a_worker_that_was_stopped_longer_than_its_leases_publishes_nothing_twice(
     scene: WorkerScene,
 ) -> None:
-    await survive_stops(scene, count=20, stops=3, seed=7)
+    await survive_stops(scene, count=40, stops=5, seed=7)
