@@ -1,52 +1,62 @@
-"""The same kit tests in memory and on real servers, with the same outcomes.
+"""The kit's cases on real servers, with the outcomes that the unit tests see in memory.
 
-On real servers the faults strike the adapters' ports: requests really travel, leases really end.
+Faults strike the adapters' ports: requests really travel, leases really end. Most of a case is
+waiting for a lease, so several run at once, each with its own repository, workflow and domain.
 """
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
-from tests.kit_cases import CASES, Case, outcome_of
+from tests.kit_cases import CASES, Case, Outcome, outcome_of
 from tools.servers import ConductorServer, LakefsServer
 
-from perago.testing import MemoryGround, PeragoEnvironment
-from perago.testing.ground import Ground
+from perago.testing import PeragoEnvironment
 from perago.testing.real_ground import RealGround, RealServers
 
-BOTH = [
-    pytest.param("memory"),
-    pytest.param("real", marks=[pytest.mark.lakefs, pytest.mark.conductor]),
-]
+AT_ONCE = 6  # more would let leases of four seconds end on a busy machine
 
 
-@pytest.fixture(params=BOTH)
-def perago_ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """Servers of this session instead of those that the environment names."""
-    if request.param == "memory":
-        ground: Ground = MemoryGround()
-    else:
-        lakefs: LakefsServer = request.getfixturevalue("lakefs_server")
-        conductor: ConductorServer = request.getfixturevalue("conductor_workers_server")
-        ground = RealGround(
-            RealServers(
-                lakefs_url=lakefs.endpoint,
-                access_key_id=lakefs.access_key_id,
-                secret_access_key=lakefs.secret_access_key,
-                namespace_root=lakefs.namespace_root,
-                conductor_url=conductor.api_url,
-            )
+Environments = Callable[[str], PeragoEnvironment]
+
+
+@pytest.fixture
+def environments(
+    lakefs_server: LakefsServer, conductor_workers_server: ConductorServer
+) -> Iterator[Environments]:
+    """Make a world of its own for each case; all are closed when no loop runs any more."""
+    servers = RealServers(
+        lakefs_url=lakefs_server.endpoint,
+        access_key_id=lakefs_server.access_key_id,
+        secret_access_key=lakefs_server.secret_access_key,
+        namespace_root=lakefs_server.namespace_root,
+        conductor_url=conductor_workers_server.api_url,
+    )
+    with ExitStack() as opened:
+        yield lambda policy: opened.enter_context(
+            PeragoEnvironment(policy=policy, ground=RealGround(servers))
         )
-    yield ground
-    ground.close()
 
 
-@pytest.mark.perago(policy="settled")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_settled(perago_env: PeragoEnvironment, case: Case) -> None:
-    assert await outcome_of(perago_env, case.faults) == case.settled, await perago_env.told()
+async def difference(env: PeragoEnvironment, case: Case, expected: Outcome) -> str:
+    """Run a case; say how it differs from what is expected, nothing if it does not."""
+    found = await outcome_of(env, case.faults)
+    if found == expected:
+        return ""
+    return f"{case.id}: expected {expected}, found {found}\n{await env.told()}"
 
 
-@pytest.mark.perago(policy="head-parent")
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-async def test_head_parent(perago_env: PeragoEnvironment, case: Case) -> None:
-    assert await outcome_of(perago_env, case.faults) == case.head_parent, await perago_env.told()
+@pytest.mark.lakefs
+@pytest.mark.conductor
+@pytest.mark.parametrize("policy", ["settled", "head-parent"])
+async def test_every_case_ends_as_in_memory(environments: Environments, policy: str) -> None:
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(case: Case) -> str:
+        expected = case.settled if policy == "settled" else case.head_parent
+        async with turns:
+            return await difference(environments(policy), case, expected)
+
+    differences = await asyncio.gather(*(in_turn(case) for case in CASES))
+    assert not any(differences), "\n\n".join(filter(None, differences))

@@ -6,17 +6,20 @@ multiprocessing for the whole program (and on macOS the proxy variables). Both a
 
 import multiprocessing
 import os
+from threading import Lock
 from typing import Any, Final
 
 from perago.adapters.conductor.connection_settings import ConductorSettings, api_address
 from perago.adapters.conductor.http_connection import HttpConnection
 
 _PROXY_VARIABLE: Final = "no_proxy"
+_ONE_AT_A_TIME: Final = Lock()  # its modules import each other: a second thread would see a half
 
 
 def sdk_client(settings: ConductorSettings, connection: HttpConnection) -> Any:  # noqa: ANN401  # untyped SDK
     """The SDK's client over our connection; asks for a token at once if there is a key."""
-    configuration_class, authentication_class, client_class = _classes()
+    with _ONE_AT_A_TIME:
+        configuration_class, authentication_class, client_class = _classes()
     authentication = None
     if settings.auth_key is not None and settings.auth_secret is not None:
         authentication = authentication_class(
