@@ -1,5 +1,9 @@
 """The text of the metrics, and that no label can take all memory."""
 
+import re
+from pathlib import Path
+
+from perago.app.telemetry import attempt_metrics
 from perago.app.telemetry import metrics as module
 from perago.app.telemetry.metrics import Metrics
 
@@ -35,3 +39,10 @@ def test_a_label_that_never_repeats_ends_with_the_largest_number_of_series() -> 
     assert len(metrics.gauges["app.x"]) == module.SERIES_MAX
     metrics.gauge("app.x", {"user": "0"}, 7)
     assert metrics.gauges["app.x"][(("user", "0"),)] == 7
+
+
+def test_operators_read_of_every_metric() -> None:
+    text = (Path(__file__).parents[4] / "docs/operations.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(runtime\.\w+)`", text))
+    made = {value for value in vars(attempt_metrics).values() if str(value).startswith("runtime.")}
+    assert named == made
