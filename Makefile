@@ -8,12 +8,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 
 # The gate starts hundreds of Python programs; none of them needs to compile Perago again.
 unexport PYTHONDONTWRITEBYTECODE
-# A make that can keeps the output of things that run side by side apart.
-SIDE_BY_SIDE := --no-print-directory -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+# Two at once, unless a make above has already said how many; a make that can keeps their output apart.
+SIDE_BY_SIDE = --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j2) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 .DEFAULT_GOAL := help
-.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint check servers test soak matrix mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak matrix mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,11 +34,18 @@ lint: .venv/.gate  ## Checks style, types, the architecture contracts, dependenc
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/deptry src
 	$(BIN)/vulture
+	@$(MAKE) $(SIDE_BY_SIDE) lint-mypy lint-pyright
+lint-mypy:
 	$(BIN)/mypy
+lint-pyright:
 	$(BIN)/pyright
 
 check: lint  ## Runs everything that needs no server: lint, unit, contracts on memory, scale cases.
-	$(PYTEST)
+	@$(MAKE) $(SIDE_BY_SIDE) check-unit check-programs
+check-unit:
+	$(PYTEST) tests/unit examples
+check-programs:
+	$(PYTEST) tests --ignore=tests/unit
 
 docs: .venv/.gate  ## Builds the documentation to build/docs, and runs its code.
 	@$(BIN)/python -m tools.build_docs
@@ -49,7 +56,11 @@ servers: .venv/.gate  ## Fetches and builds the real servers, once per user of t
 
 test:  ## Runs the whole gate: check, and the contract and integration tests on real servers.
 	@$(MAKE) --no-print-directory -j2 check servers chromium
-	$(PYTEST) -m "(browser or lakefs or conductor or spark) and not soak"
+	@$(MAKE) $(subst =target,=line,$(SIDE_BY_SIDE)) test-spark test-servers
+test-spark:  # JVMs that calculate, beside tests that mostly wait; each has servers of its own
+	$(PYTEST) -m "spark and not soak"
+test-servers:
+	$(PYTEST) -m "(browser or lakefs or conductor) and not (spark or soak)"
 
 soak: servers  ## Runs the full form of the long tests: chaos, races, simulation.
 	$(PYTEST) -m soak
