@@ -5,20 +5,26 @@ A URL is asked for when it is used, never earlier: it lives for minutes.
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from typing import cast, final
 from urllib.parse import urlsplit
 
 from perago.adapters.transfer.api_route import LakeFSApi, Place, entry_of, objects_path
 from perago.adapters.transfer.connections import Inline, Request
+from perago.adapters.transfer.failures import AnsweredError, BrokenError
 from perago.adapters.transfer.landing import land, local_disk
 from perago.adapters.transfer.sending import FileBody, open_to_send
-from perago.ports.errors import DamagedObjectError
+from perago.ports.errors import DamagedObjectError, LocalDiskError
 from perago.ports.object_transport import FetchOrder
 from perago.ports.objects import ObjectEntry, ObjectUpload
 
 MULTIPART_BYTES_MIN = 64 * 1024 * 1024
 PART_BYTES = 16 * 1024 * 1024
+PARTS_AT_ONCE = 4
 _PIECE_BYTES = 1024 * 1024
 
 
@@ -69,19 +75,31 @@ class PresignedRoute:
         starts = range(0, body.length, PART_BYTES)
         query = {"path": upload.path, "parts": str(len(starts))}
         opened = self._api.ask("POST", f"{_staging_path(place)}/pmpu", query)
-        urls = cast("Sequence[str]", opened["presigned_urls"])
-        parts: list[dict[str, object]] = []
-        for number, (start, url) in enumerate(zip(starts, urls, strict=True), start=1):
-            length = min(PART_BYTES, body.length - start)
-            tag = self._put(url, FileBody(body.path, body.file, start, length))
-            parts.append({"part_number": number, "etag": tag})
         path = f"{_staging_path(place)}/pmpu/{opened['upload_id']}"
-        complete = {
-            "physical_address": opened["physical_address"],
-            "parts": parts,
-            **_description(upload),
-        }
+        address = {"physical_address": opened["physical_address"]}
+        urls = cast("Sequence[str]", opened["presigned_urls"])
+        try:
+            with ThreadPoolExecutor(PARTS_AT_ONCE, thread_name_prefix="perago-part") as threads:
+                tags = list(threads.map(partial(self._put_part, body), starts, urls))
+        except BaseException:
+            # Parts that nobody completes would stay in the block store, and be paid for.
+            with suppress(AnsweredError, BrokenError):
+                self._api.ask("DELETE", path, {"path": upload.path}, address)
+            raise
+        parts = [{"part_number": number, "etag": tag} for number, tag in enumerate(tags, start=1)]
+        complete = {**address, "parts": parts, **_description(upload)}
         return self._link(path, {"path": upload.path}, complete, upload)
+
+    def _put_part(self, whole: FileBody, start: int, url: str) -> str:
+        """Store one part through a file of its own: threads do not share where one stands."""
+        with open_to_send(whole.path) as (file, _):
+            if not os.path.sameopenfile(file.fileno(), whole.file.fileno()):
+                raise LocalDiskError(
+                    f"{whole.path} was replaced while it was uploaded; nothing was published;"
+                    " a process of the task may still write to it"
+                )
+            length = min(PART_BYTES, whole.length - start)
+            return self._put(url, FileBody(whole.path, file, start, length))
 
     def _link(
         self,
