@@ -5,7 +5,7 @@ Looks at annotations only; no schema is generated and no value is validated here
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Annotated, cast, get_args, get_type_hints
+from typing import Annotated, Any, cast, get_args, get_type_hints
 
 from pydantic import AliasChoices, AliasPath, BaseModel, RootModel, TypeAdapter
 from pydantic.errors import PydanticUserError
@@ -68,8 +68,9 @@ def fields_without_schema(model: type[BaseModel]) -> list[str]:
 
 
 def _has_schema(field: FieldInfo) -> bool:
+    form: Any = Annotated[field.annotation, field]
     try:
-        TypeAdapter(Annotated[field.annotation, field]).json_schema()
+        TypeAdapter(form).json_schema()
     except PydanticUserError:
         return False
     return True

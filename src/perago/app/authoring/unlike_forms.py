@@ -12,6 +12,7 @@ from pydantic import BaseModel, EncodedBytes, EncodedStr, Json
 from pydantic.fields import FieldInfo
 from pydantic_core import to_json
 
+_JSON: Any = Json  # a class at run time, a form for checkers
 _ENCODED = (EncodedBytes, EncodedStr)
 
 
@@ -31,7 +32,7 @@ def readable(model: type[BaseModel], written: Mapping[str, Any]) -> dict[str, An
     }
 
 
-def _readable(annotation: Any, value: Any) -> Any:  # noqa: ANN401  # whatever a field may hold
+def _readable(annotation: Any, value: object) -> object:  # noqa: ANN401  # a type form
     parts = [each for each in _parts(annotation) if each not in {type(None), Ellipsis}]
     is_form = get_origin(annotation) in {Annotated, Union, UnionType}
     match value:
@@ -42,10 +43,10 @@ def _readable(annotation: Any, value: Any) -> Any:  # noqa: ANN401  # whatever a
         case _ if is_form and len(parts) == 1:
             return _readable(parts[0], value)
         case dict() if parts and not is_form:
-            below = cast("dict[str, Any]", value)
+            below = cast("dict[str, object]", value)
             return {key: _readable(parts[-1], each) for key, each in below.items()}
         case list() if len(parts) == 1 and not is_form:
-            return [_readable(parts[0], each) for each in cast("list[Any]", value)]
+            return [_readable(parts[0], each) for each in cast("list[object]", value)]
         case _:
             return value
 
@@ -59,7 +60,7 @@ def _annotated(field: FieldInfo) -> Any:  # noqa: ANN401  # a type form
 
 def _is_json(annotation: object) -> bool:
     marks = _marks(annotation)
-    return annotation is Json or Json in marks or any(isinstance(mark, Json) for mark in marks)
+    return annotation is _JSON or _JSON in marks or any(isinstance(mark, _JSON) for mark in marks)
 
 
 def _holds_mark(annotation: object) -> bool:

@@ -1,11 +1,11 @@
 """Results with fields that are read in another form than they are written in: JSON, base 64."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
-from pydantic import Base64Bytes, Base64Str, BaseModel, Field, Json
+from pydantic import Base64Bytes, Base64Str, BaseModel, Field, Json, create_model
 
 from perago import TaskDefinition, build_taskdef
 from perago.app.authoring.envelope import check_stored_result, validate_result
@@ -16,7 +16,10 @@ class Plain(BaseModel):
     """JSON text at the top, bare and with a type."""
 
     numbers: Json[list[int]]
-    anything: Json
+    anything: Json[Any]
+
+
+BARE = create_model("Bare", anything=(cast("Any", Json), ...))
 
 
 class Inside(BaseModel):
@@ -58,6 +61,7 @@ ROWS: list[tuple[BaseModel, dict[str, Any]]] = [
         {"each": [1, 2], "named": {"a": 3}, "maybe": 4},
     ),
     (Inside.model_validate({"each": []}), {"each": [], "named": {}, "maybe": None}),
+    (BARE.model_validate({"anything": "[5]"}), {"anything": [5]}),
     (ALIASED, {"theNumbers": [3]}),
     (
         Around(one=ALIASED, more=[PLAIN], perhaps=PLAIN),
@@ -72,7 +76,7 @@ ROWS: list[tuple[BaseModel, dict[str, Any]]] = [
         {"text": "YWJjZA==", "data": "YWJjZA==", "several": ["YWJjZA=="]},
     ),
 ]
-IDS = ["top", "inside", "empty", "alias", "nested", "base 64"]
+IDS = ["top", "inside", "empty", "bare", "alias", "nested", "base 64"]
 
 
 def definition(model: type[BaseModel]) -> TaskDefinition:

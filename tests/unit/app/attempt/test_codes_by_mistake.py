@@ -1,0 +1,328 @@
+"""Each code of fences, services and unknown outcomes, provoked by what somebody did.
+
+The mistake is made in a world of attempts; the code is read where its reader finds it: in the
+reason that Conductor got, or in the error of the attempt when it may not say anything any more.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+
+from perago.adapters.memory.hook_scripts import has_lua
+from perago.adapters.memory.planned_faults import (
+    Answer,
+    CrashAfter,
+    CrashBefore,
+    Fault,
+    LoseAnswer,
+    LoseRequest,
+    Meanwhile,
+    Refuse,
+    When,
+)
+from perago.app.authoring.failure import error_code, failure_reason
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.fence.forget import ForgetTools, forget
+from perago.domain.error_codes import ERROR_CODES
+from perago.domain.errors import PeragoError
+from perago.domain.outcome import MergeConflict, MergeRefused, NoChanges
+from perago.domain.publication_fence import FENCE_FILE
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.reserved_paths import ACTIONS_PREFIX, FENCE_PATH
+from perago.ports.errors import (
+    AccessDeniedError,
+    BranchExistsError,
+    DamagedObjectError,
+    UnavailableError,
+)
+
+SETTLED, LINEAGE = PolicySetting.SETTLED, PolicySetting.LINEAGE
+HEAD_PARENT, AUTO = PolicySetting.HEAD_PARENT, PolicySetting.AUTO
+MERGE, RELOCATE, CREATE_TAG = "branches.merge", "branches.relocate", "tags.create"
+FIRST_FENCED = 3
+"""The canary of a fenced world merges twice before."""
+TOO_MANY_COMMITS = 1026
+REFUSING_HOOK = b"""
+name: other
+on: {pre-merge: {}}
+hooks: [{id: other, type: lua, properties: {script: 'error("not on fridays")'}}]
+"""
+
+Mistake = Callable[[Path], Awaitable[str]]
+MISTAKES: dict[str, Mistake] = {}
+
+
+def mistake(code: str) -> Callable[[Mistake], Mistake]:
+    def keep(scene: Mistake) -> Mistake:
+        MISTAKES[code] = scene
+        return scene
+
+    return keep
+
+
+async def told(world: FaultWorld, faults: Sequence[Fault] = ()) -> str:
+    """Run one attempt; return what its reader reads."""
+    report = await world.attempt(world.worker(faults))
+    assert report is not None
+    assert report.error is not None
+    reason = failure_reason(report.error)
+    if report.update is not None:
+        assert str(report.update.reason) == reason
+    assert error_code(report.error) in reason
+    return reason
+
+
+async def started(world: FaultWorld) -> FaultWorld:
+    await world.start()
+    return world
+
+
+async def retried(world: FaultWorld, fault: Fault) -> FaultWorld:
+    """A world whose first attempt died, with the next one waiting."""
+    await world.start()
+    await world.attempt(world.worker([fault]))
+    world.clock.advance(61)
+    await world.operator.workflows.decide(world.workflow)
+    return world
+
+
+@mistake("PRG-F001")
+async def the_workflow_is_terminated_while_the_body_runs(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    ended = Meanwhile(
+        "branches.create",
+        When.BEFORE_EFFECT,
+        lambda: world.conductor.terminate(world.workflow, "enough"),
+    )
+    return await told(world, [ended])
+
+
+@mistake("PRG-F002")
+async def somebody_commits_to_the_target(root: Path) -> str:
+    world = await started(FaultWorld(root, LINEAGE, fenced=False))
+    world.human()
+    return await told(world)
+
+
+@mistake("PRG-F003")
+async def the_head_has_no_owner_and_owners_are_required(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False, require_ownership=True))
+    world.human()
+    return await told(world)
+
+
+@mistake("PRG-F004")
+async def the_workflow_is_older_than_a_thousand_commits(root: Path) -> str:
+    world = await started(FaultWorld(root, LINEAGE, fenced=False))
+    for _ in range(TOO_MANY_COMMITS):
+        world.repository.commit({})
+    return await told(world)
+
+
+@mistake("PRG-F005")
+async def the_target_is_reset_to_before_the_input(root: Path) -> str:
+    world = await started(FaultWorld(root, LINEAGE, fenced=False))
+    world.repository.reset_hard(world.repository.head().parents[0])
+    world.human()
+    return await told(world)
+
+
+@mistake("PRG-F006")
+async def the_decision_tag_is_moved_by_hand(root: Path) -> str:
+    world = await retried(FaultWorld(root, SETTLED), CrashAfter(CREATE_TAG))
+    (tag,) = world.repository.tags()
+    world.repository.delete_tag(tag)
+    world.repository.tag(tag, world.input)
+    return await told(world)
+
+
+@mistake("PRG-F007")
+async def others_commit_elsewhere_again_and_again(root: Path) -> str:
+    spec = WorkspaceSpec(prefix="data", isolation="prefix")
+    world = await started(FaultWorld(root, SETTLED, spec=spec))
+    others = [
+        Meanwhile(MERGE, When.BEFORE_EFFECT, partial(world.human, f"elsewhere/{nth}"), nth)
+        for nth in range(FIRST_FENCED, 200)
+    ]
+    return await told(world, others)
+
+
+@mistake("PRG-F008")
+async def a_retry_resolves_to_another_input(root: Path) -> str:
+    spec = WorkspaceSpec(prefix="data", isolation="prefix")
+    world = await retried(FaultWorld(root, SETTLED, spec=spec), CrashBefore(MERGE, FIRST_FENCED))
+    later = world.human("elsewhere/later.txt")
+    worker = world.worker()
+    record = await worker.poll(TASK)
+    assert record is not None
+    given = {**record.input_data, "workspace": world.workspace(ref=later)}
+    report = await world.drive(worker.run(replace(record, input_data=given)))
+    assert report.error is not None
+    return failure_reason(report.error)
+
+
+@mistake("PRG-F009")
+async def a_running_workflow_is_to_be_forgotten(root: Path) -> str:
+    world = await started(FaultWorld(root, SETTLED))
+    worker = world.worker().world
+    tools = ForgetTools(
+        worker.lakefs.branches, worker.lakefs.commits, worker.lakefs.tags, worker.queue
+    )
+    with pytest.raises(PeragoError) as caught:
+        await forget(tools, world.repository.id, world.workflow, TASK)
+    return failure_reason(caught.value)
+
+
+@mistake("PRG-F010")
+async def another_hook_refuses_the_merge(root: Path) -> str:
+    world = FaultWorld(root, HEAD_PARENT, fenced=False)
+    world.input = world.repository.commit({f"{ACTIONS_PREFIX}other.yaml": REFUSING_HOOK})
+    return await told(await started(world))
+
+
+@mistake("PRG-F011")
+async def a_readme_stands_among_the_hook_files(root: Path) -> str:
+    world = FaultWorld(root, HEAD_PARENT, fenced=False)
+    readme = {f"{ACTIONS_PREFIX}README.md": b"# our hooks"}
+    world.input = world.repository.commit(readme, unchecked=True)
+    return await told(await started(world))
+
+
+@mistake("PRG-F012")
+async def the_staged_commit_is_merged_by_hand_and_reverted(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    return await told(world, [Answer(MERGE, NoChanges("no changes"))])
+
+
+@mistake("PRG-F013")
+async def somebody_left_uncommitted_objects_on_the_target(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    world.repository.write("elsewhere/draft.txt", b"draft")
+    return await told(world)
+
+
+@mistake("PRG-F014")
+async def the_target_of_a_replacement_is_protected(root: Path) -> str:
+    world = FaultWorld(root, HEAD_PARENT, fenced=False)
+    world.repository.protect()
+    return await told(await retried(world, CrashAfter(MERGE)))
+
+
+@mistake("PRG-F015")
+async def the_prefix_conflicts_with_a_head_that_moved(root: Path) -> str:
+    spec = WorkspaceSpec(prefix="data", isolation="prefix")
+    world = await started(FaultWorld(root, SETTLED, spec=spec))
+    moved = Meanwhile(CREATE_TAG, When.BEFORE_EFFECT, world.human)
+    return await told(world, [moved, Answer(MERGE, MergeConflict("conflict"), FIRST_FENCED)])
+
+
+@mistake("PRG-F020")
+async def settled_is_asked_for_without_a_fence(root: Path) -> str:
+    return await told(await started(FaultWorld(root, SETTLED, fenced=False)))
+
+
+@mistake("PRG-F021")
+async def the_fence_file_is_edited(root: Path) -> str:
+    world = FaultWorld(root, AUTO, fenced=False)
+    edited = FENCE_FILE.replace(b"error(", b"print(")
+    world.input = world.repository.commit({FENCE_PATH: edited}, unchecked=True)
+    return await told(await started(world))
+
+
+@mistake("PRG-F022")
+async def hooks_are_switched_off_in_the_server(root: Path) -> str:
+    world = FaultWorld(root, AUTO)
+    world.lakefs.actions_enabled = False
+    return await told(await started(world))
+
+
+@mistake("PRG-F023")
+async def hooks_are_switched_off_between_canary_and_merge(root: Path) -> str:
+    world = await started(FaultWorld(root, SETTLED))
+
+    def switch_off_and_commit() -> None:
+        world.lakefs.actions_enabled = False
+        world.human()
+
+    return await told(
+        world, [Meanwhile(MERGE, When.BEFORE_EFFECT, switch_off_and_commit, FIRST_FENCED)]
+    )
+
+
+@mistake("PRG-U001")
+async def the_network_swallows_the_merge(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    return await told(world, [LoseRequest(MERGE)])
+
+
+@mistake("PRG-L002")
+async def the_input_names_a_branch_that_is_not_there(root: Path) -> str:
+    world = FaultWorld(root, SETTLED)
+    await world.start(world.workspace(branch="mian"))
+    return await told(world)
+
+
+@mistake("PRG-L003")
+async def the_server_refuses_the_merge_with_words_nobody_knows(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    return await told(world, [Answer(MERGE, MergeRefused("not today"))])
+
+
+@mistake("PRG-L004")
+async def the_staging_branch_of_another_execution_has_the_name(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    return await told(world, [Refuse("branches.create", BranchExistsError("it exists"))])
+
+
+@mistake("PRG-L007")
+async def the_user_may_not_write(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    return await told(world, [Refuse("branches.create", AccessDeniedError("not allowed"))])
+
+
+@mistake("PRG-L008")
+async def the_server_does_not_answer_a_read(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    return await told(world, [Refuse("branches.create", UnavailableError("nothing was sent"))])
+
+
+@mistake("PRG-L009")
+async def the_answer_to_a_staging_commit_is_lost(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    return await told(world, [LoseAnswer("commits.commit")])
+
+
+@mistake("PRG-L010")
+async def an_object_arrives_damaged(root: Path) -> str:
+    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
+    return await told(world, [Refuse("objects.download", DamagedObjectError("data/kept.txt"))])
+
+
+@mistake("PRG-L011")
+async def the_repository_is_read_only(root: Path) -> str:
+    world = FaultWorld(root, HEAD_PARENT, fenced=False)
+    world.repository.make_read_only()
+    return await told(await started(world))
+
+
+# What no attempt can be told: PRG-L001 is the family's own, L005 is told as F014, L006 cannot
+# happen since an empty change stages nothing, F024 needs a server that merges wrongly.
+UNTOLD = {"PRG-L001", "PRG-L005", "PRG-L006", "PRG-F024"}
+
+
+@pytest.mark.parametrize("code", MISTAKES)
+async def test_what_somebody_did_is_told_with_its_code(code: str, tmp_path: Path) -> None:
+    if code == "PRG-F010":
+        assert has_lua(), "the other hook is a script"
+    reason = await MISTAKES[code](tmp_path)
+    assert code in reason
+
+
+def test_every_code_of_these_families_has_its_mistake() -> None:
+    families = ("PRG-F", "PRG-L", "PRG-U")
+    ours = {code for code in ERROR_CODES if code.startswith(families)}
+    assert ours - UNTOLD == set(MISTAKES)
