@@ -11,10 +11,13 @@ from urllib.parse import unquote
 
 import pytest
 
-from perago.adapters.transfer.configuration import TransferConfiguration
+from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
 from perago.adapters.transfer.connections import Connections, Request
+from perago.adapters.transfer.http_transport import HttpTransport
 from perago.adapters.transfer.pace import Pace
 from perago.adapters.transfer.pipelined_fetch import PipelinedFetch
+from perago.domain.references import RepositoryId
 from perago.ports.errors import LocalDiskError
 from perago.ports.object_transport import FetchOrder
 from perago.ports.objects import ObjectEntry
@@ -59,7 +62,8 @@ def served(script: Script, connection: socket.socket) -> None:
     with connection, suppress(ConnectionError), connection.makefile("rb") as wire:
         for line in wire:
             if line.startswith(b"GET "):
-                path = unquote(line.split()[1].decode().removeprefix("/"))
+                target = line.split()[1].decode()
+                path = unquote(target.rpartition("path=")[2].removeprefix("/"))
                 number += 1
                 script.requests.append(path)
                 answer = script.answer(path, number)
@@ -86,6 +90,13 @@ def server(script: Script) -> Generator[str]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
+def orders_below(place: Path) -> list[FetchOrder]:
+    return [
+        FetchOrder(ObjectEntry(path, md5_of(body), len(body)), place / str(number))
+        for number, (path, body) in enumerate(FILES.items())
+    ]
+
+
 def fetched(script: Script, place: Path, answer_seconds: float = 5.0) -> dict[int, str]:
     with server(script) as origin:
         configuration = TransferConfiguration(
@@ -95,10 +106,7 @@ def fetched(script: Script, place: Path, answer_seconds: float = 5.0) -> dict[in
             answer_seconds=answer_seconds,
         )
         connections = Connections(configuration)
-        orders = [
-            FetchOrder(ObjectEntry(path, md5_of(body), len(body)), place / str(number))
-            for number, (path, body) in enumerate(FILES.items())
-        ]
+        orders = orders_below(place)
 
         def ask(order: FetchOrder) -> Request:
             return Request("GET", origin, "/" + order.entry.path.replace(" ", "%20"), {})
@@ -173,3 +181,30 @@ def test_a_disk_that_refuses_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "5").touch()
     with pytest.raises(LocalDiskError, match="file exists"):
         fetched(Script(good), tmp_path)
+
+
+async def test_a_burst_of_503_is_waited_out(tmp_path: Path) -> None:
+    left = iter(range(200))
+
+    def answer(path: str, number: int) -> bytes:
+        busy = b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nbusy"
+        return good(path, number) if next(left, None) is None else busy
+
+    concurrency = AsyncioConcurrency()
+    with server(Script(answer)) as origin:
+        transport = HttpTransport(
+            TransferConfiguration(
+                endpoint_url=origin,
+                access_key_id="id",
+                secret_access_key="secret",
+                route=RouteChoice.API,
+                first_pause_seconds=0.05,
+                tries_max=20,
+            ),
+            concurrency,
+        )
+        found = await transport.fetch(RepositoryId("repo"), "main", orders_below(tmp_path))
+        transport.close()
+    concurrency.close()
+    assert dict(enumerate(one.md5 for one in found)) == EVERYTHING
+    assert next(left, None) is None, "the burst was met"
