@@ -28,6 +28,7 @@ from perago.app.command_line.program import find_command, program
 from perago.app.settings.layered_settings import DEFAULT
 from perago.app.settings.settings import Settings
 from perago.domain.error_codes import ERROR_CODES
+from tools.attempt_reference import attempt_rows, attempt_section
 from tools.kit_reference import kit_page
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -84,7 +85,10 @@ prints every value and where it was found; secrets are masked.
 - `[tool.perago]`: the names in lower case without `PERAGO_`, with `-` or `_`, such as
   `strict-input = true`. Secrets are refused there.
 - A secret may be in a file of its own: `LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY_FILE`.
-- `~/.lakectl.yaml` is read when none of the three `LAKECTL_` names is set anywhere.
+- `~/.lakectl.yaml` is read when none of the three `LAKECTL_` names is set anywhere, and never for
+  another address in `PERAGO_LAKEFS` than its own.
+- Proxies are read as every HTTP client reads them: in lower case too, `ALL_PROXY` for both
+  schemes, and `NO_PROXY` with names, domains, networks and ports.
 - Spark options: `PERAGO_SPARK_CONF_spark_executor_memory=4g` is `spark.executor.memory`; a
   doubled underscore is one underscore. In `pyproject.toml`: `[tool.perago.spark-conf]`.
 - `OTEL_` variables that are not listed are read by OpenTelemetry itself.
@@ -144,7 +148,8 @@ def task_page() -> str:
 A module declares one task: a function with one of four signatures,
 `(workspace: Path, params: P)`, `(workspace: Path, params: P, metrics: MetricRecorder)`,
 `(params: P)`, `(params: P, metrics: MetricRecorder)`, where `P` and the result are pydantic
-models. The decorator returns the function itself.
+models. A task whose bytes go through Spark has `workspace: SparkWorkspace` instead of the path;
+see [Spark](../spark.md). The decorator returns the function itself.
 
 ## @task
 
@@ -157,7 +162,10 @@ follow links, on every version of Python. The attempt marker and `_lakefs_action
 
 {table(("Guardrail", "Meaning"), guardrails)}
 
-{chr(10).join(_model_section(model) for model in models)}"""
+{chr(10).join(_model_section(model) for model in models)}
+{attempt_section()}
+{table(("Part", "Meaning"), attempt_rows())}
+"""
 
 
 def taskdef_page() -> str:

@@ -69,18 +69,29 @@ class CurrentAttempt:
 
 
 _current: ContextVar[CurrentAttempt | None] = ContextVar("perago_current_attempt", default=None)
+# Threads that a body starts have a context of their own, but an executor runs one body at a time.
+_in_this_process: list[CurrentAttempt] = []
 
 
 def current_attempt() -> CurrentAttempt:
-    """Return the attempt this body runs in, or a stand-in outside a worker."""
-    return _current.get() or CurrentAttempt()
+    """Return the attempt this body runs in, or a stand-in outside a worker.
+
+    Threads of a body get it too, unless bodies share the process (execution mode `thread`):
+    there the body hands it to them.
+    """
+    found = _current.get()
+    if found is None and len(_in_this_process) == 1:
+        (found,) = _in_this_process
+    return found or CurrentAttempt()
 
 
 @contextmanager
 def running(attempt: CurrentAttempt) -> Generator[CurrentAttempt]:
     """Make `attempt` the current one, for the code inside the block only."""
     token = _current.set(attempt)
+    _in_this_process.append(attempt)
     try:
         yield attempt
     finally:
+        _in_this_process.remove(attempt)
         _current.reset(token)

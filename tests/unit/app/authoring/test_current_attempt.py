@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -51,3 +52,21 @@ def test_log_records_carry_the_ids(caplog: pytest.LogCaptureFixture) -> None:
     ids = {name: vars(said)[name] for name in ("workflow_id", "task_id", "execution_id")}
     assert ids == {"workflow_id": "w", "task_id": "t", "execution_id": "e"}
     assert vars(progress)["progress"] == {"rows": 5}
+
+
+def seen_by_a_thread() -> CurrentAttempt:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(current_attempt).result()
+
+
+def test_threads_of_a_body_are_in_its_attempt() -> None:
+    attempt = CurrentAttempt(task_id="t1")
+    with running(attempt):
+        assert seen_by_a_thread() is attempt
+    assert seen_by_a_thread() is not attempt
+
+
+def test_where_bodies_share_a_process_a_thread_is_in_none_of_them() -> None:
+    with running(CurrentAttempt(task_id="t1")), running(CurrentAttempt(task_id="t2")) as inner:
+        assert seen_by_a_thread().task_id == "local"
+        assert current_attempt() is inner
