@@ -52,7 +52,7 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:
         case "sleep":
             time.sleep(params.number)  # noqa: TID251 - a body may well sleep
         case "talk":
-            sys.stdout.write("printed\n")
+            sys.stdout.write("printed\nwithout an end")
             logging.getLogger("team").warning("logged %d", params.number)
             current_attempt().progress("half way", rows=params.number)
             metrics.histogram("rows", params.number)

@@ -79,6 +79,7 @@ async def test_threads_publish_and_a_body_that_never_ends_does_not_hold_up_the_e
 ) -> None:
     module = await scene.declare(
         """
+        print("in a thread")
         (workspace / "b.txt").write_text("b")
         time.sleep(params.seconds)
         """,
@@ -92,6 +93,8 @@ async def test_threads_publish_and_a_body_that_never_ends_does_not_hold_up_the_e
         assert published.status is WorkflowStatus.COMPLETED, worker.screen
         head = await scene.lakefs.branches.head(scene.repository, MAIN)
         assert head.parents == (scene.start_commit,)
+        (printed,) = worker.events("in a thread")
+        assert printed["execution_id"] == head.metadata["perago.execution_id"]
         workflow = await scene.start(module, ref=head.commit, seconds=600)
         await scene.started(workflow)
         worker.signal(signal.SIGTERM)

@@ -6,7 +6,7 @@ A thread cannot be killed: a body that is stopped is told so, abandoned, and its
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import final
 
@@ -18,6 +18,7 @@ from perago.app.worker.first_of import first_of
 from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.app.worker.sent_outcome import sent_outcome
 from perago.app.worker.stop_orders import StopOrders
+from perago.app.worker.thread_output import heard_threads, speaking
 from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, TaskBody
 
@@ -40,6 +41,7 @@ class ThreadBody(TaskBody):
         self._orders = StopOrders()
         self._slots = slots
         self._running: list[BodyCall] = []
+        self._heard = ExitStack()
 
     @property
     def ready(self) -> int:
@@ -58,10 +60,12 @@ class ThreadBody(TaskBody):
         ]
 
     async def start(self) -> None:
-        """Nothing to make ready."""
+        """Listen to what bodies say from now on."""
+        self._heard.enter_context(heard_threads())
 
     async def close(self) -> None:
         """Threads that still run are daemons; they end with the process."""
+        self._heard.close()
 
     def dump_stacks(self) -> None:
         """The stacks are this process's own."""
@@ -96,7 +100,8 @@ class ThreadBody(TaskBody):
 
 def _run(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> BodyOutcome:
     """Run the body; a result that an executor could not send is a failure here as well."""
-    _, outcome = sent_outcome(call, run_body(task, call, around))
+    with speaking(call, around.observer):
+        _, outcome = sent_outcome(call, run_body(task, call, around))
     return outcome
 
 
