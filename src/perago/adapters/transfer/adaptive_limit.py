@@ -23,7 +23,7 @@ class AdaptiveLimit:
 
     def __init__(self, most: int, *, start: int = START) -> None:
         self._most = max(LEAST, most)
-        self._limit = min(start, self._most)
+        self._limit = self._usual = min(start, self._most)
         self._best_rate = 0.0
         self._best_wait = float("inf")
         self._gain = _GAIN
@@ -72,8 +72,13 @@ class AdaptiveLimit:
         elif tried_from is not None:
             self._limit = tried_from
             self._starts_fast = False
-        elif rate < self._best_rate * _LOSS and wait > self._best_wait * 2:
-            self._limit = max(LEAST, self._limit - max(1, self._limit // 8))
+        elif (
+            # Slow answers alone, which this host may cause itself, cost no more than was climbed.
+            self._limit > self._usual
+            and rate < self._best_rate * _LOSS
+            and wait > self._best_wait * 2
+        ):
+            self._limit -= max(1, (self._limit - self._usual) // 2)
         if self._tried_from is None:
             self._gain = _GAIN
         self._best_rate *= _AGEING

@@ -49,6 +49,14 @@ def test_the_limit_recovers_after_a_burst_of_refusals() -> None:
     assert limit.limit > 32
 
 
+def test_a_server_that_only_becomes_slow_is_asked_as_much_as_at_the_start() -> None:
+    limit = AdaptiveLimit(MOST)
+    serve(limit, seconds=0.02, rate_max=10_000, answers=2_000)
+    for _ in range(40):
+        serve(limit, seconds=0.2, rate_max=100, answers=200)
+    assert START <= limit.limit <= START * 2
+
+
 def test_the_limit_stays_within_its_bounds() -> None:
     limit = AdaptiveLimit(1)
     serve(limit, seconds=0.02, rate_max=10_000, answers=1_000)
