@@ -5,6 +5,7 @@ written down here, and Maven is not needed.
 """
 
 import importlib.util
+import os
 import subprocess
 import sys
 import tarfile
@@ -18,6 +19,7 @@ from tools.servers import versions
 from tools.servers.cache import make_once, run_logged
 from tools.servers.errors import FetchError
 from tools.servers.java_runtime import any_java
+from tools.servers.trust_store import source_of_trust, trust_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +86,11 @@ def retrieve(
         module = Path(scratch) / "ivy.xml"
         module.write_text("\n".join(lines), encoding="utf-8")
         pattern = f"{directory}/[artifact]-[revision](-[classifier]).[ext]"
+        java = any_java()
+        trust = trust_options(source_of_trust(os.environ), Path(scratch)) if java.is_fetched else []
         run_logged(
             [
-                *(any_java().program, "-jar", str(_ivy_jar()), "-ivy", str(module)),
+                *(java.program, *trust, "-jar", str(_ivy_jar()), "-ivy", str(module)),
                 *("-cache", f"{scratch}/cache", "-retrieve", pattern),
             ],
             what=", ".join(f"{library.group}:{library.name}" for library in libraries),

