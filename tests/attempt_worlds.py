@@ -24,21 +24,9 @@ from perago.ports.clock import Clock
 from perago.ports.concurrency import Concurrency
 from perago.ports.identities import Identities
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.lease import Lease
 from perago.ports.spark_workspace import SparkGateway
 from perago.ports.task_queue import PollRequest
-
-
-class NoLease(Lease):
-    """Attempts of a test are shorter than their lease."""
-
-    @property
-    def last_beat(self) -> None:
-        """Nothing beats."""
-        return
-
-    async def end(self) -> None:
-        """Nothing beats."""
+from perago.testing.embedded_worker import NoLease
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS
-from tests.integration.struck_ports import ProcessDied
 
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
@@ -30,6 +29,7 @@ from perago.domain.reserved_paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.progress import Phase, Progress
 from perago.ports.task_queue import PollRequest, TerminalUpdate
+from perago.testing.strikes import ProcessDied
 
 FILES: Mapping[str, bytes | None] = {
     FENCE_PATH: FENCE_FILE,

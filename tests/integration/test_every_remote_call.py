@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS
-from tests.integration.struck_ports import ProcessDied, Strike, StrikePlan, struck
+from tests.integration.strike_plan import Strike, StrikePlan
 
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
@@ -26,6 +26,8 @@ from perago.domain.references import CommitId, RepositoryId
 from perago.domain.reserved_paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.task_queue import PollRequest, TerminalUpdate
+from perago.testing.strikes import ProcessDied
+from perago.testing.struck_ports import struck_installation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(900)]
 
@@ -100,7 +102,11 @@ class Case:
         name = self.lakefs.unique_name("worker")
         settings = AttemptSettings(name, publication=self.policy)
         return attempt_worker(
-            struck(ports, plan), struck(self.conductor, plan), around, [self.task], settings
+            struck_installation(ports, plan),
+            struck_installation(self.conductor, plan),
+            around,
+            [self.task],
+            settings,
         )
 
     async def attempt(self, plan: StrikePlan) -> None:

@@ -104,7 +104,7 @@ class Strikes(CallGate):
         else:
             self._live()
             await self._strike_all(due, Side.AFTER)
-        return _lost(call) if lost else answer
+        return lost_answer(call) if lost else answer
 
     def _by_real_means(
         self, due: Sequence[Fault], call: Call, send: Send
@@ -205,7 +205,7 @@ def _told(fault: Fault) -> str:
     return happenings[type(fault)] + until
 
 
-def _lost(call: Call) -> object:
+def lost_answer(call: Call) -> object:
     """What a caller sees of a call without an answer: a value or an error, by what it asked."""
     verb = call.operation.rpartition(".")[2]
     text = f"{call.operation}: the request left and no answer came"

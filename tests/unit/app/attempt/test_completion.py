@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.attempt_worlds import AttemptWorker, NoLease
+from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
 from perago.adapters.memory.planned_faults import (
@@ -22,7 +22,9 @@ from perago.app.authoring.task_declaration import task
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.publication_policy import PolicySetting
 from perago.ports.errors import AccessDeniedError, RequestRefusedError, WorldError
+from perago.ports.lease import Lease
 from perago.ports.task_queue import TerminalUpdate
+from perago.testing.embedded_worker import NoLease
 
 COMPLETE = "queue.complete"
 
@@ -174,7 +176,11 @@ async def test_the_heartbeats_are_joined_before_the_end_is_sent(tmp_path: Path) 
     worker = world.worker(faults)
     record = await _poll(worker)
 
-    class Beating(NoLease):
+    class Beating(Lease):
+        @property
+        def last_beat(self) -> None:
+            return
+
         async def end(self) -> None:
             told.append("joined")
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tests.attempt_worlds import NoLease
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.memory.telemetry import RememberedTelemetry
@@ -15,6 +14,7 @@ from perago.app.telemetry.attempt_story import AttemptStory
 from perago.app.telemetry.listeners import Listeners
 from perago.domain.publication_policy import PolicySetting
 from perago.ports.telemetry import FinishedSpan
+from perago.testing.embedded_worker import NoLease
 
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
