@@ -8,11 +8,13 @@ import argparse
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.metadata import version as installed
 from pathlib import Path
 
 from tools.servers import ConductorServer, LakefsServer, conductor_server, lakefs_server
@@ -51,7 +53,12 @@ class Smoke:
 
 
 def pyspark_place(version: str) -> Path:
-    """Return a directory with this pyspark and its py4j alone, made on first use."""
+    """Return a directory with this pyspark and its py4j alone, made on first use.
+
+    The one of the virtual environment is where it is.
+    """
+    if version == installed("pyspark"):
+        return Path(sysconfig.get_path("purelib"))
     key = f"pyspark-{version}"
 
     def install(directory: Path) -> None:
