@@ -3,17 +3,20 @@
 import asyncio
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.integration.worker_chaos import is_alive
 from tests.integration.worker_scene import WorkerScene, process_file, worker_scene
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.attempt import WorkflowStatus
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
+BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared with everybody
 
 
 @pytest_asyncio.fixture
@@ -74,3 +77,23 @@ async def test_nobody_else_may_look_at_workspaces_and_their_cache(scene: WorkerS
         assert {"workspaces", "logs"} <= {path.name for path in roots}
         found = [path for root in roots for path in (root, *root.rglob("*")) if path.is_dir()]
         assert [path for path in found if path.stat().st_mode & 0o077] == []
+
+
+async def test_a_signal_before_executors_are_ready_ends_the_worker_at_once(
+    scene: WorkerScene,
+) -> None:
+    slow = "import sys, time\nif 'executor_process' in sys.argv[0]:\n    time.sleep(100)\n"
+    module = await scene.declare(before=slow)
+    async with scene.worker([module], "-j", "2") as worker:
+        for _ in range(600):
+            if len(executors := worker.executors()) == 2:
+                break
+            await asyncio.sleep(0.05)
+        else:
+            pytest.fail(worker.screen)
+        began = time.monotonic()
+        worker.signal(signal.SIGTERM)
+        assert await worker.exit_code() == 0, worker.screen
+        assert time.monotonic() - began < 5 + BUSY_SECONDS
+        assert worker.events("worker told to end before it was ready")
+    assert [pid for pid in executors if is_alive(pid)] == []

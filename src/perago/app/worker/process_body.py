@@ -88,7 +88,13 @@ class ProcessBody(TaskBody):
     async def start(self) -> None:
         """Start every executor; ExecutorStartError when one cannot import its tasks."""
         starts = [asyncio.create_task(self._first_start(slot)) for slot in self._slots]
-        done, _ = await asyncio.wait(starts)
+        try:
+            done, _ = await asyncio.wait(starts)
+        except asyncio.CancelledError:
+            for start in starts:
+                start.cancel()  # each ends the process it has begun
+            await asyncio.wait(starts)
+            raise
         for start in done:
             start.result()
 

@@ -101,21 +101,33 @@ class Worker:
         parts = self._parts
         with answered_signals(SignalAnswers(self._signalled, self._dump)):
             try:
-                await self._make_ready()
-                return await self._work()
+                if await self._make_ready():
+                    return await self._work()
+                return WorkerEnd.DRAINED
             finally:
                 self.phase = WorkerPhase.ENDED
                 await parts.bodies.close()
 
-    async def _make_ready(self) -> None:
-        """Executors import their tasks while the parent asks its questions."""
+    async def _make_ready(self) -> bool:
+        """Executors import their tasks while the parent asks its questions; no when told to end."""
         starting = asyncio.create_task(self._parts.bodies.start())
-        try:
-            for look in self._parts.before_polling:
-                await look()
-        finally:
-            await asyncio.wait({starting})
-        starting.result()
+        asking = asyncio.create_task(self._ask())
+        draining = asyncio.ensure_future(self._draining.wait())
+        ready = asyncio.gather(starting, asking, return_exceptions=True)
+        await first_of(ready, draining)
+        draining.cancel()
+        if not ready.done():
+            ready.cancel()
+            await asyncio.wait({starting, asking})
+            write(LOGGER, logging.INFO, "worker told to end before it was ready", {})
+            return False
+        for task in (asking, starting):
+            task.result()
+        return True
+
+    async def _ask(self) -> None:
+        for look in self._parts.before_polling:
+            await look()
 
     async def _work(self) -> WorkerEnd:
         self.phase = WorkerPhase.RUNNING
