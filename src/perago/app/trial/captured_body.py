@@ -36,10 +36,13 @@ def run_captured(task: TaskDefinition, call: BodyCall) -> tuple[BodyOutcome, lis
     log = logging.StreamHandler(lines)
     log.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     root = logging.getLogger()
+    level = root.level
     root.addHandler(log)
+    root.setLevel(min(level, logging.INFO))  # as a worker logs
     try:
         with contextlib.redirect_stdout(lines), contextlib.redirect_stderr(lines):
             outcome = run_body(task, call, BodySurroundings(observer=LineObserver(lines)))
     finally:
         root.removeHandler(log)
+        root.setLevel(level)
     return outcome, lines.getvalue().splitlines()[:OUTPUT_LINES_MAX]

@@ -8,12 +8,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from perago.domain.errors import PeragoError
 from perago.domain.reserved_paths import is_reserved_object
-from perago.ports.errors import RequestRefusedError
 
 Files = Mapping[str, bytes]
 SHOWN_BYTES_MAX = 256 * 1024
 CONTEXT_LINES = 3
+
+
+class SymlinkFoundError(PeragoError, RuntimeError):
+    """A link stands where an attempt would have to publish a file."""
+
+    code = "PRG-W005"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"workspace publication does not support symlinks: {path}")
+        self.path = path
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +40,15 @@ class TreeDiff:
         return not (self.added or self.changed or self.removed)
 
 
-def read_tree(root: Path) -> dict[str, bytes]:
+def read_tree(root: Path, *, skip_links: bool = False) -> dict[str, bytes]:
     """Every file below a directory by its path from there."""
     files: dict[str, bytes] = {}
     for path in sorted(root.rglob("*")):
         relative = path.relative_to(root).as_posix()
         if path.is_symlink():
-            raise RequestRefusedError(
-                f"workspace publication does not support symlinks: {relative}"
-            )
+            if skip_links:
+                continue
+            raise SymlinkFoundError(relative)
         if path.is_file() and not is_reserved_object(relative):
             files[relative] = path.read_bytes()
     return files

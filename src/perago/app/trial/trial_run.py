@@ -19,9 +19,8 @@ from perago.app.trial.file_tree import Files, TreeDiff, compare_trees, read_tree
 from perago.app.trial.trial_place import TRIAL, TrialPlace, make_place
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.authoring_errors import GuardrailViolation
-from perago.domain.errors import BodyFailedError
+from perago.domain.errors import BodyFailedError, ReservedPathError
 from perago.domain.reserved_paths import is_refused_object
-from perago.ports.errors import RequestRefusedError
 from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
 
 REASON_LENGTH_MAX = 500
@@ -110,7 +109,7 @@ class _Trial:
             reason=reason,
             traceback=self._traceback,
             before=self._before,
-            files=_readable(self._root),
+            files=read_tree(self._root, skip_links=True),
             guardrails=tuple(self._verdicts),
             lines=tuple(self._lines),
             warnings=tuple(self._warnings),
@@ -171,14 +170,7 @@ class _Trial:
                 if path.is_file() and is_refused_object(path.relative_to(self._root).as_posix())
             ]
             if refused:
-                raise RequestRefusedError(f"{refused[0]} is reserved; a task cannot write there")
+                raise ReservedPathError(refused[0])
 
 
 _RUNNING = AttemptStatus.IN_PROGRESS
-
-
-def _readable(root: Path) -> dict[str, bytes]:
-    try:
-        return read_tree(root)
-    except RequestRefusedError:
-        return {}

@@ -3,7 +3,6 @@
 Whatever the function raises becomes a value; only a cancellation from outside passes through.
 """
 
-import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,6 +12,7 @@ from perago.app.authoring.invocation import invoke_body
 from perago.app.authoring.metric_recorder import TaskAttemptMetricContext
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
+from perago.app.worker.author_traceback import author_traceback
 from perago.app.worker.body_workspace import body_workspace
 from perago.app.worker.calling_recorder import CallingRecorder
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned
@@ -53,7 +53,7 @@ def run_body(
         return BodyRaised(
             reason=failure_reason(error),
             terminal=error_is_terminal(error),
-            traceback="".join(traceback.format_exception(error)),
+            traceback=author_traceback(error),
         )
 
 

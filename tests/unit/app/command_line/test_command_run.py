@@ -84,3 +84,73 @@ def test_run_refuses_with_a_reason(
     assert ran.code == code
     assert ("PRG-X003" in ran.err) == (code == 2)
     assert text in ran.out + ran.err
+
+
+FAILING = """
+import logging
+from pathlib import Path
+from pydantic import BaseModel
+from perago import WorkspaceSpec, current_attempt, task
+
+
+class Params(BaseModel):
+    how: str
+
+
+class Done(BaseModel):
+    size: int
+
+
+@task(name="cli.fail", owner_email="data@example.com", workspace=WorkspaceSpec(prefix="{prefix}"))
+def fail(workspace: Path, params: Params) -> Done:
+    current_attempt().logger.info("said to the attempt")
+    logging.getLogger("mine").info("said to a logger")
+    (workspace / "new.txt").write_text("new")
+    if params.how == "raise":
+        raise KeyError("why")
+    if params.how == "result":
+        return {{"size": "x"}}
+    if params.how == "link":
+        (workspace / "link").symlink_to("new.txt")
+    if params.how == "reserved":
+        (workspace / "_lakefs_actions").mkdir()
+        (workspace / "_lakefs_actions/mine.yaml").write_text("")
+    return Done(size=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "prefix", "reason"),
+    [
+        ("raise", "x", "FAILED: KeyError: 'why'"),
+        ("result", "x", "FAILED: ValidationError: result.size: Input should be a valid integer"),
+        ("link", "x", "FAILED: workspace publication does not support symlinks: link"),
+        ("reserved", "/", "FAILED: _lakefs_actions/mine.yaml is reserved;"),
+    ],
+    ids=["raise", "result", "link", "reserved"],
+)
+def test_a_body_that_fails_is_told_with_its_own_lines_and_code(
+    project: Path, run: Run, how: str, prefix: str, reason: str
+) -> None:
+    (project / f"failing_{how}.py").write_text(FAILING.format(prefix=prefix))
+    (project / "ws").mkdir()
+    options = ["--workspace", "ws", "--params", f'{{"how": "{how}"}}']
+    ran = run("run", f"failing_{how}", *options)
+    assert ran.code == 1
+    assert reason in ran.out
+    assert "| INFO perago.task: said to the attempt" in ran.err
+    assert "| INFO mine: said to a logger" in ran.err
+    assert "+ new.txt" in ran.out
+    code = {"result": "PRG-R001", "link": "PRG-W005", "reserved": "PRG-W001"}.get(how, "")
+    assert code in ran.out
+    frames = [line for line in ran.err.splitlines() if line.startswith("  File")]
+    expected = f'  File "{project / "failing_raise.py"}", line 22, in fail'
+    assert frames == ([expected] if how == "raise" else [])
+
+
+def test_a_link_in_the_given_directory_is_named(run: Run, target: str) -> None:
+    Path("ws/link").symlink_to("old.txt")
+    ran = run("run", target, "--workspace", "ws", "--params", '{"text": "hi"}')
+    assert ran.code == 1
+    assert ran.err.startswith("error: workspace publication does not support symlinks: link")
+    assert "PRG-W005" in ran.err
