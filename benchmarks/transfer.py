@@ -24,7 +24,7 @@ from benchmarks.transfer_rows import FULL, QUICK, Case, Row
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "transfer.json"
 RTTS_MS = (0, 20)
-PEER_SECONDS_MAX = 45
+PEER_SECONDS_MAX = 30
 PEER = "perago==0.6.1"
 LAKEFS_SPEC = "lakefs-spec==0.15.1"
 COPY = "cp -r"
