@@ -163,11 +163,15 @@ class PeragoEnvironment:
         params: Mapping[str, object] | None = None,
     ) -> WorkflowRun:
         """Run one task on the head of a repository's branch, to the end."""
-        given: dict[str, object] = {
-            "params": {reference_of(definition_of(task).name): dict(params or {})}
-        }
+        definition = definition_of(task)
+        given: dict[str, object] = {"params": {reference_of(definition.name): dict(params or {})}}
         if repository is not None:
             given["workspace"] = await repository.workspace(branch)
+        elif definition.has_workspace:
+            raise ValueError(
+                f"{definition.name} has a workspace, found no repository; "
+                "expected run(task, await env.repository(...))"
+            )
         run = await self.start(task, given)
         await self.until_idle()
         return run

@@ -60,7 +60,9 @@ def plain(text: object) -> str:
 
 
 def _event_text(event: Event) -> str:
-    facts = ", ".join(f"{key} {_short(value)}" for key, value in event.facts.items())
+    # The reason has a line of its own, below.
+    shown = {key: value for key, value in event.facts.items() if key != "reason"}
+    facts = ", ".join(f"{key} {_short(value)}" for key, value in shown.items())
     mark = {EventKind.STRIKE: "!! ", EventKind.OUTPUT: "| "}.get(event.kind, "")
     return f"{mark}{plain(event.text)}{': ' + plain(facts) if facts else ''}"
 

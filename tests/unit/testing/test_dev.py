@@ -73,6 +73,12 @@ def test_words_that_are_no_fault_are_refused(text: str, said: str) -> None:
         parse_fault(text)
 
 
+async def test_params_that_nobody_gives_are_empty() -> None:
+    clean, _ = counting_task()
+    scene = await run_world(DevRequest(sequence("flow", clean), [clean], {}, {}), "settled")
+    assert scene["status"] == "COMPLETED"
+
+
 async def test_a_run_is_a_document_that_json_can_carry() -> None:
     scene = await _scene(crash(after="merge"))
     assert json.loads(json.dumps(scene))["status"] == "COMPLETED"

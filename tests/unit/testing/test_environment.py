@@ -304,3 +304,11 @@ async def test_a_wait_for_no_time_is_refused(perago_env: PeragoEnvironment, dura
     wait["inputParameters"] = {"duration": duration}
     with pytest.raises(RequestRefusedError, match="is no duration"):
         await perago_env.start({"name": "waiting", "version": 1, "tasks": [wait]})
+
+
+async def test_a_workspace_task_without_a_repository_is_told_so(
+    perago_env: PeragoEnvironment,
+) -> None:
+    clean, _ = counting_task()
+    with pytest.raises(ValueError, match=r"clean has a workspace.* env\.repository"):
+        await perago_env.run(clean)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.testing.definitions import reference_of
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
 from perago.testing.story_document import attempt_document, story_document
@@ -42,11 +43,19 @@ async def run_world(
         repository = await env.repository("dev", dict(request.files))
         await env.register(*request.tasks)
         env.plan(*request.faults)
-        given = {"workspace": await repository.workspace(), **request.workflow_input}
+        given = {
+            "workspace": await repository.workspace(),
+            # Where `sequence` looks for them; a task without required parameters needs no more.
+            "params": {reference_of(task.name): {} for task in request.tasks},
+            **request.workflow_input,
+        }
         run = await env.start(request.definition, given)
         await env.until_idle()
         story = await env.story()
-        pending = [f"planned, but its moment never came: {fault}" for fault in env.pending_faults]
+        pending = [
+            f"planned, but its moment never came: {type(fault).__name__} {fault.moment}"
+            for fault in env.pending_faults
+        ]
         return {
             "title": run.name,
             "policy": policy,
