@@ -58,6 +58,7 @@ class CallbackAttempt:
     callbacks: WorkspaceCallbacks
     staged: StagedWorkspace | None = None
     is_unchanged: bool = False
+    noop_ref: str | None = None
 
     @classmethod
     def begin(
@@ -111,4 +112,4 @@ class CallbackAttempt:
                 " completion",
                 code="PRG-I007",
             )
-        self.callbacks.complete_noop(self.workspace, self.spec, self.context)
+        self.noop_ref = self.callbacks.complete_noop(self.workspace, self.spec, self.context)

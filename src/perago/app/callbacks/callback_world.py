@@ -60,9 +60,13 @@ async def run_on_callbacks(
     if report.update is None:
         assert report.error is not None, "only a failure is not sent"
         return result_for_exception(report.error, max_length=failure_reason_max_length)
+    output = dict(report.update.output)
+    if run.noop_ref is not None and "workspace" in output:
+        # The caller's rule says which commit an unchanged workspace is handed on as.
+        output["workspace"] = run.workspace.published_output(run.noop_ref).model_dump(mode="json")
     return RuntimeTaskResult(
         status=cast("Any", report.update.status.value),
-        output=dict(report.update.output) if report.update.reason is None else None,
+        output=output if report.update.reason is None else None,
         reason_for_incompletion=report.update.reason,
     )
 

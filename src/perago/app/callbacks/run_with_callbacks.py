@@ -5,8 +5,8 @@ Blocks until the attempt has ended and returns how. Sends nothing to Conductor.
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -117,8 +117,5 @@ def _finished(start: Callable[[], Coroutine[object, object, Answer]]) -> Answer:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(start())
-    answers: list[Answer] = []
-    thread = threading.Thread(target=lambda: answers.append(asyncio.run(start())))
-    thread.start()
-    thread.join()
-    return answers[0]
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(lambda: asyncio.run(start())).result()

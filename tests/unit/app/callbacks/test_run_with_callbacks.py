@@ -1,9 +1,10 @@
 """The callback API of 0.6.1: the caller moves and publishes, the lifecycle is the spine's."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
@@ -153,6 +154,24 @@ def test_no_change_is_completed_by_the_callers_rule(caller: Caller) -> None:
 
     assert result.output == {"workspace": INPUT, "result": {"files": 1}}
     assert caller.calls == ["download", "load", "noop"]
+
+
+def test_the_commit_that_the_callers_rule_names_is_the_output(caller: Caller) -> None:
+    result = caller.run(EDIT, {}, complete_noop_workspace=lambda *_: "B")
+    assert result.output == {"workspace": INPUT | {"ref": "B"}, "result": {"files": 1}}
+
+
+async def test_an_attempt_can_be_run_where_a_loop_runs_already(caller: Caller) -> None:
+    assert caller.run(EDIT, {}).status == "COMPLETED"
+
+
+def test_what_a_callback_ends_the_process_with_is_not_lost_in_a_thread(caller: Caller) -> None:
+    async def inside() -> None:
+        caller.run(EDIT, {"text": "x"})
+
+    caller.fail["stage"] = cast("Any", KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(inside())
 
 
 def test_a_read_only_task_asks_nobody(caller: Caller) -> None:
