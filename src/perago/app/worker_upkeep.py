@@ -36,17 +36,17 @@ class Upkeep:
     async def check_services(self) -> None:
         """The server is a Conductor, and knows the tasks."""
         conductor = self.container.conductor()
-        await conductor.queue.check()
         try:
+            await conductor.queue.check()
             different = await check_registered(
                 conductor.definitions, self.tasks, strict=self.strict_taskdef
             )
         except RuntimeConfigError:
             raise
         except Exception as error:
-            raise RuntimeConfigError(
-                f"failed to validate Conductor TaskDef: {error}", code="PRG-T019"
-            ) from error
+            code = error.code if isinstance(error, WorldError) else "PRG-T019"
+            text = f"failed to validate Conductor TaskDef: {error}"
+            raise RuntimeConfigError(text, code=code) from error
         for name, differences in different.items():
             facts = {"task_name": name, "differences": [str(each) for each in differences]}
             write(LOGGER, logging.WARNING, "registered TaskDef differs from the code", facts)

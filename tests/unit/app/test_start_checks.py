@@ -2,18 +2,24 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import final
 
 import pytest
+from dependency_injector import providers
 from pydantic import BaseModel
 
 from perago.app.authoring.metric_spec import MetricSpec
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.connections import Connections
+from perago.app.container import Container
 from perago.app.settings.settings import Settings, load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_services
+from perago.app.worker_upkeep import Upkeep
 from perago.domain.authoring_errors import RuntimeConfigError
+from perago.ports.errors import UnavailableError
 from perago.ports.task_definitions import TaskDefinitions
 
 EXPORTED = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:1/v1/metrics"}
@@ -128,3 +134,23 @@ async def test_a_different_taskdef_is_returned_or_refused() -> None:
     assert str(found) == "retryCount: registered 9, code 3"
     with pytest.raises(RuntimeConfigError, match="'t' differs from the code: retryCount"):
         await check_registered(different, [PLAIN], strict=True)
+
+
+class Gone:
+    """A queue whose server does not answer."""
+
+    async def check(self) -> str:
+        """Fail as an adapter does."""
+        raise UnavailableError("ask for the version: nothing was sent")
+
+
+async def test_a_conductor_that_is_not_there_is_said_in_the_words_of_0_6_1(tmp_path: Path) -> None:
+    container = Container(connections=Connections(workspace_root=tmp_path))
+    container.conductor.override(providers.Object(SimpleNamespace(queue=Gone())))
+    upkeep = Upkeep(settings(tmp_path, {}), [PLAIN], container, list)
+    with pytest.raises(RuntimeConfigError) as caught:
+        await upkeep.check_services()
+    assert str(caught.value) == (
+        "failed to validate Conductor TaskDef: ask for the version: nothing was sent"
+    )
+    assert caught.value.code == "PRG-L008"

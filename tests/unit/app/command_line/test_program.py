@@ -103,6 +103,22 @@ def test_a_different_taskdef_is_refused_at_start_when_told_to(
     assert remedy.startswith("  PRG-T019: Run perago register MODULE")
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["-j", "0"], "'-j' / '--processes'"),
+        (["-j", "many"], "'-j' / '--processes'"),
+        (["--execution-mode", "fork"], "'--execution-mode'"),
+        ([], "Missing argument 'MODULE...'"),
+    ],
+    ids=["none", "word", "mode", "module"],
+)
+def test_wrong_usage_of_start_ends_with_2(run: Run, options: list[str], said: str) -> None:
+    ran = run("start", *options, *(["some_module"] if options else []))
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+
+
 def documents() -> dict[str, list[str]]:
     """One command line of each command that answers without a server."""
     return {
