@@ -13,6 +13,7 @@ from tests.contract.memory_worlds import open_memory_lakefs
 
 from perago.adapters.local.local_cache import open_local_cache
 from perago.adapters.local.port_transport import PortTransport
+from perago.adapters.local.sized_pipeline import SizedPipeline
 from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.system.concurrency import AsyncioConcurrency
@@ -119,6 +120,18 @@ PIPELINES: dict[str, Adapter[PipelineWorld]] = {
     for cached in (False, True)
     if not cached or adapter.marker is None or name == "lakefs, api"
 }
+
+
+@asynccontextmanager
+async def _sized(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWorld]:
+    """Every workspace of more than three objects is somebody else's."""
+    async with _in_memory(request) as moved:
+        ports = moved.world.objects, moved.world.commits, moved.concurrency
+        local, large = LocalWorkspacePipeline(*ports), LocalWorkspacePipeline(*ports)
+        yield PipelineWorld(moved.world, SizedPipeline(local, large, objects_max=3))
+
+
+PIPELINES["memory, sized"] = Adapter(_sized)
 
 
 @asynccontextmanager

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 
 class ListedObject(NamedTuple):
-    """One object of a commit by its relative path; `folded` is what the disk takes it for.
+    """One object of a commit by its relative path.
 
-    `folders` are those that no row before it in its part named, each with what it folds to.
+    Where the disk takes different names for one, `folded` is what it takes this one for, and
+    `folders` are those that no row before it in its part named, with what they are taken for.
     """
 
     path: str

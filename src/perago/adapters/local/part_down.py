@@ -40,9 +40,16 @@ class PartDown:
     def list_range(
         self, source: WorkspaceSource, rules: NameRules | None, part: KeyRange
     ) -> Iterator[ListedObject]:
-        """The business objects of one range of keys; with rules, names are checked by them."""
+        """The business objects of one range of keys; with rules, names are checked by them.
+
+        Keys that begin alike follow each other, so that a file beside a folder of its name is
+        found on the way; what stands before a range is asked for. Names that only the disk takes
+        for one are left to whoever sees all of them.
+        """
         with asyncio.Runner() as runner:
             after, previous = part.after, ""
+            checks = rules is not None
+            above = runner.run(self._files_before(source, part.after)) if checks else []
             while True:
                 page = runner.run(
                     self._objects.list_page(
@@ -56,11 +63,27 @@ class PartDown:
                 for relative, entry in business_entries(source.prefix, mine):
                     if rules is not None:
                         refuse_unsafe_name(source.repository, relative, rules)
+                        _refuse_folder(source.repository, relative, above)
                     yield _listed(relative, entry, rules, previous)
                     previous = relative
                 if not page.more or len(mine) < len(page.entries):
                     return
                 after = page.entries[-1].path
+
+    async def _files_before(self, source: WorkspaceSource, after: str) -> list[str]:
+        """Objects up to a key that may bear the name of a folder of the keys after it."""
+        found: list[str] = []
+        outer = len(listing_prefix(source.prefix))
+        for end in range(outer + 1, len(after) + 1):
+            path = after[:end]
+            if end < len(after) and after[end] > "/":
+                continue  # whatever is below a folder of this name comes before the key
+            page = await self._objects.list_page(
+                source.repository, source.commit, prefix=path, amount=1
+            )
+            if page.entries and page.entries[0].path == path:
+                found.append(path[outer:])
+        return found
 
     def refuse_clash(self, source: WorkspaceSource, one: str, other: str) -> NoReturn:
         """Raise for two names that one directory cannot hold."""
@@ -99,18 +122,31 @@ def _listed(
 ) -> ListedObject:
     metadata = dict(entry.metadata)
     row = ListedObject(relative, entry.checksum, entry.size, entry.content_type, metadata)
-    if rules is None:
+    if rules is None or not (rules.folds_case or rules.folds_unicode):
         return row
-    fresh = {folder: folded_name(folder, rules) for folder in _fresh_folders(relative, previous)}
+    fresh = {
+        folder: folded_name(folder, rules)
+        for folder in _folders_above(relative)
+        if not previous.startswith(f"{folder}/")
+    }
     return row._replace(folded=folded_name(relative, rules), folders=fresh)
 
 
-def _fresh_folders(relative: str, previous: str) -> Iterator[str]:
-    """The folders of a path that the one before it, in order of path, is not in."""
+def _folders_above(relative: str) -> Iterator[str]:
     folder = relative.rpartition("/")[0]
-    while folder and not previous.startswith(f"{folder}/"):
+    while folder:
         yield folder
         folder = folder.rpartition("/")[0]
+
+
+def _refuse_folder(repository: str, relative: str, above: list[str]) -> None:
+    """Raise when a path goes through a file; `above` are the files it begins like."""
+    while above and not relative.startswith(above[-1]):
+        above.pop()
+    for file in above:
+        if relative.startswith(f"{file}/"):
+            raise name_clash(repository, file, relative)
+    above.append(relative)
 
 
 def _entry(prefix: str, row: ListedObject) -> ObjectEntry:

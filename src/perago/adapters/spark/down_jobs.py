@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from perago.adapters.spark.part_work import OpenPartWork
-from perago.adapters.spark.pipeline_session import PipelineSession
+from perago.adapters.spark.pipeline_session import PipelineSession, spread_rows
 from perago.adapters.spark.pipeline_state import PipelineState
 from perago.adapters.spark.row_frames import Kept, keep
 from perago.adapters.spark.row_problems import told
@@ -48,18 +48,18 @@ def take_inventory(
     return keep(session.session, rows, ListedObject, place)
 
 
-def find_clash(inventory: Any, rules: NameRules) -> tuple[str, str] | None:  # noqa: ANN401 - a frame
-    """Two names that one directory cannot hold, or None."""
+def find_clash(inventory: Any) -> tuple[str, str] | None:  # noqa: ANN401 - a frame
+    """Two names that the disk takes for one, or None."""
     names = inventory.select("path", "folded")
     folders = inventory.selectExpr("explode(folders) AS (folder, folded)")
     clashes = names.join(folders, "folded").selectExpr("path AS one", "folder AS other")
-    if rules.folds_case or rules.folds_unicode:
-        for frame, name in ((names, "path"), (folders.distinct(), "folder")):
-            twice = frame.groupBy("folded").agg({name: "min", "*": "count"}).where("`count(1)` > 1")
-            other = frame.join(twice, "folded").where(f"{name} <> `min({name})`")
-            clashes = clashes.union(other.selectExpr(f"`min({name})` AS one", f"{name} AS other"))
-    found = clashes.limit(1).collect()
-    return (found[0]["one"], found[0]["other"]) if found else None
+    for frame, name in ((names, "path"), (folders.distinct(), "folder")):
+        least = f"min({name})"
+        twice = frame.groupBy("folded").agg({name: "min", "*": "count"}).where("`count(1)` > 1")
+        other = frame.join(twice, "folded").where(f"{name} <> `{least}`")
+        clashes = clashes.union(other.selectExpr(f"`{least}` AS one", f"{name} AS other"))
+    (found,) = clashes.selectExpr("min(struct(one, other)) AS first").collect()
+    return None if found["first"] is None else (found["first"]["one"], found["first"]["other"])
 
 
 def fetch_files(
@@ -71,7 +71,7 @@ def fetch_files(
 ) -> Kept:
     """Bring every object of the inventory to its file; the table of stamps is the index."""
     parts = session.parts_for(inventory.objects, inventory.bytes)
-    rows = inventory.frame.repartition(parts).rdd.mapPartitions(
+    rows = spread_rows(inventory.frame, parts).rdd.mapPartitions(
         partial(_fetch, session.open_work, source, directory, state.landing)
     )
     return keep(session.session, rows, PlacedFile, state.index)

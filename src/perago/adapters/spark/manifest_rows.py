@@ -44,6 +44,11 @@ class ManifestRows(Collection[Row], Generic[Row]):
         return any(each == row for each in self)
 
 
+def path_of(line: Line) -> str:
+    """The path of a line."""
+    return cast("str", line["path"])
+
+
 def manifest_lines(place: Path) -> Iterator[Line]:
     """Every line of the parts of a manifest."""
     if not place.is_dir():

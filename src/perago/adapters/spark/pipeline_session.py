@@ -59,6 +59,11 @@ class PipelineSession:
         return self.session.sparkContext.parallelize(items, parts).flatMap(work)
 
 
+def spread_rows(frame: Any, parts: int) -> Any:  # noqa: ANN401 - frames
+    """The same rows in so many parts; one part needs no exchange."""
+    return frame.coalesce(1) if parts == 1 else frame.repartition(parts)
+
+
 @final
 class PipelineSessions:
     """Runs steps in threads, each under a job group that ends with it."""

@@ -4,14 +4,14 @@ A file whose stamp is the recorded one was not written since; every other file i
 is a table of lines in order of path, and the driver keeps its totals.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from perago.adapters.spark.manifest_rows import Line, ManifestRows
+from perago.adapters.spark.manifest_rows import Line, ManifestRows, path_of
 from perago.adapters.spark.part_work import OpenPartWork
-from perago.adapters.spark.pipeline_session import PipelineSession
+from perago.adapters.spark.pipeline_session import ROWS_PER_PART, PipelineSession, spread_rows
 from perago.adapters.spark.pipeline_state import PipelineState
 from perago.adapters.spark.row_frames import COLUMNS, Kept, frame_of, keep
 from perago.adapters.spark.row_problems import told, unpacked
@@ -58,6 +58,7 @@ def write_plan(
     state: PipelineState,
 ) -> SyncPlan:
     """Read the suspects and write down what has to move."""
+    from pyspark.sql import Observation  # noqa: PLC0415 - half a second
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
 
     compared.persist()
@@ -73,25 +74,23 @@ def write_plan(
             return SyncPlan()
         changes = _gone(compared)
         if totals["suspects"]:
-            rows = (
-                compared.where("NOT is_gone")
-                .select("path", "base_md5", "base_size", "content_type", "metadata")
-                .repartition(session.parts_for(totals["suspects"]))
-                .rdd.mapPartitions(
-                    partial(
-                        _read,
-                        session.open_work,
-                        materialised.directory,
-                        materialised.source.prefix,
-                    )
-                )
+            suspects = compared.where("NOT is_gone").select(
+                "path", "base_md5", "base_size", "content_type", "metadata"
+            )
+            place = materialised.directory, materialised.source.prefix
+            rows = spread_rows(suspects, session.parts_for(totals["suspects"])).rdd.mapPartitions(
+                partial(_read, session.open_work, *place)
             )
             read = keep(session.session, rows, ReadFile, state.suspects)
             changes = changes.union(_written(index.frame, read.frame))
-        changes.orderBy("path").write.mode("overwrite").json(state.plan.as_uri())
+        ordered = _in_order(changes, totals["gone"] + totals["suspects"])
+        seen = Observation()
+        counts = (F.count_if(F.col("kind") == kind.value).alias(kind.value) for kind in PlanKind)
+        counted = ordered.observe(seen, *counts)
+        counted.write.mode("overwrite").json(state.plan.as_uri())
     finally:
         compared.unpersist()
-    return _plan(session, state.plan)
+    return _plan(state.plan, seen.get)
 
 
 def planned_frame(session: PipelineSession, place: Path | None) -> Any:  # noqa: ANN401 - a frame
@@ -119,7 +118,7 @@ def _written(index: Any, read: Any) -> Any:  # noqa: ANN401 - frames
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
 
     changed = read.where("NOT (md5 <=> base_md5 AND size <=> base_size)")
-    wanted = changed.where("base_md5 IS NULL AND size > 0").select("md5", "size").distinct()
+    wanted = changed.where("base_md5 IS NULL AND size > 0").select("md5", "size")
     sources = (
         index.select("md5", "size", "path")
         .join(wanted, ["md5", "size"], "left_semi")
@@ -142,30 +141,27 @@ def _written(index: Any, read: Any) -> Any:  # noqa: ANN401 - frames
     )
 
 
-def _plan(session: PipelineSession, place: Path) -> SyncPlan:
-    counted = planned_frame(session, place).groupBy("kind").count().collect()
-    counts = {row["kind"]: int(row["count"]) for row in counted}
+def _in_order(changes: Any, count: int) -> Any:  # noqa: ANN401 - frames
+    """By path; few changes in one part, for cutting them into ranges costs a job."""
+    if count <= ROWS_PER_PART:
+        return changes.coalesce(1).sortWithinPartitions("path")
+    return changes.orderBy("path")
 
-    def count(kind: PlanKind) -> int:
-        return counts.get(kind, 0)
 
+def _plan(place: Path, counts: Mapping[str, int]) -> SyncPlan:
     return SyncPlan(
-        upload=ManifestRows(place, count(PlanKind.UPLOAD), _facts, PlanKind.UPLOAD),
-        copy=ManifestRows(place, count(PlanKind.COPY), _copy, PlanKind.COPY),
-        delete=ManifestRows(place, count(PlanKind.DELETE), _path, PlanKind.DELETE),
+        upload=ManifestRows(place, counts[PlanKind.UPLOAD], _facts, PlanKind.UPLOAD),
+        copy=ManifestRows(place, counts[PlanKind.COPY], _copy, PlanKind.COPY),
+        delete=ManifestRows(place, counts[PlanKind.DELETE], path_of, PlanKind.DELETE),
     )
 
 
 def _facts(line: Line) -> FileFacts:
-    return FileFacts(cast("str", line["path"]), cast("str", line["md5"]), cast("int", line["size"]))
+    return FileFacts(path_of(line), cast("str", line["md5"]), cast("int", line["size"]))
 
 
 def _copy(line: Line) -> tuple[FileFacts, str]:
     return _facts(line), cast("str", line["source"])
-
-
-def _path(line: Line) -> str:
-    return cast("str", line["path"])
 
 
 def _look(open_work: OpenPartWork, directory: Path, folder: Folder) -> Iterator[FoundFile]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from perago.adapters.spark.part_work import OpenPartWork
-from perago.adapters.spark.pipeline_session import PipelineSession
+from perago.adapters.spark.pipeline_session import PipelineSession, spread_rows
 from perago.adapters.spark.row_frames import frame_of
 from perago.adapters.spark.row_problems import told, unpacked
 from perago.domain.key_ranges import KeyRange
@@ -39,9 +39,10 @@ def write_changes(
     is_delete = F.col("kind") == PlanKind.DELETE.value
     parts: list[Any] = []
     if writes:
-        parts.append(planned.where(~is_delete).repartition(session.parts_for(writes)))
+        parts.append(spread_rows(planned.where(~is_delete), session.parts_for(writes)))
     if deletes:
-        parts.append(planned.where(is_delete).repartition(-(-deletes // DELETE_PATHS_MAX)))
+        pages = -(-deletes // DELETE_PATHS_MAX)
+        parts.append(spread_rows(planned.where(is_delete), pages))
     rows = session.session.sparkContext.union(
         [
             part.rdd.mapPartitions(partial(_write, session.open_work, directory, area))
@@ -105,9 +106,9 @@ def check_contents(
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
 
     written = planned.where(F.col("kind") != PlanKind.DELETE.value)
-    ordered = written.repartitionByRange(session.parts_for(count), "path").sortWithinPartitions(
-        "path"
-    )
+    parts = session.parts_for(count)
+    ranged = written.coalesce(1) if parts == 1 else written.repartitionByRange(parts, "path")
+    ordered = ranged.sortWithinPartitions("path")
     problems = ordered.rdd.mapPartitions(partial(_check, session.open_work, area))
     found = frame_of(session.session, problems, SeenChange).agg(F.min("problem")).collect()[0][0]
     if found is not None:

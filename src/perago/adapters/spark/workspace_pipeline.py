@@ -5,11 +5,13 @@ places of tables; listings, indexes and plans stay in the tables. Joins the jobs
 decides for itself.
 """
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast, final
+from typing import final
 
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.down_jobs import (
@@ -18,7 +20,7 @@ from perago.adapters.spark.down_jobs import (
     find_clash,
     take_inventory,
 )
-from perago.adapters.spark.manifest_rows import Line, ManifestRows
+from perago.adapters.spark.manifest_rows import ManifestRows, path_of
 from perago.adapters.spark.part_work import OpenPartWork
 from perago.adapters.spark.pipeline_session import PipelineSession, PipelineSessions
 from perago.adapters.spark.pipeline_state import PipelineState
@@ -141,9 +143,10 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         try:
             rules = work.scan.rules(directory)
             inventory = take_inventory(session, source, ranges, state.inventory, rules)
-            clash = find_clash(inventory.frame, rules)
-            if clash is not None:
-                work.down.refuse_clash(source, *clash)
+            if rules.folds_case or rules.folds_unicode:
+                clash = find_clash(inventory.frame)
+                if clash is not None:
+                    work.down.refuse_clash(source, *clash)
             index = fetch_files(session, source, inventory, directory, state)
             state.close_landing()
         except BaseException:
@@ -180,15 +183,12 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         self, session: PipelineSession, source: WorkspaceSource, ranges: list[KeyRange]
     ) -> Collection[str]:
         self._state_root.mkdir(parents=True, exist_ok=True)
-        scratch = tempfile.TemporaryDirectory(dir=self._state_root, prefix=".listing-")
-        place = Path(scratch.name)
+        place = Path(tempfile.mkdtemp(dir=self._state_root, prefix=".listing-"))
         kept = take_inventory(session, source, ranges, place / "inventory", None)
         kept.frame.select("path").orderBy("path").write.json((place / "paths").as_uri())
-
-        def path_of(line: Line, _kept_until: object = scratch) -> str:
-            return cast("str", line["path"])
-
-        return ManifestRows(place / "paths", kept.objects, path_of)
+        paths = ManifestRows(place / "paths", kept.objects, path_of)
+        weakref.finalize(paths, shutil.rmtree, place, ignore_errors=True)
+        return paths
 
     def _workspace(self, materialised: Materialised) -> _Workspace:
         workspace = self._workspaces.get(materialised.directory)

@@ -73,9 +73,13 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-def test_ranges_list_every_object_once_and_name_every_folder(scene: Scene) -> None:
-    rows = scene.listed()
-    assert [f"data/{row.path}" for row in rows] == sorted(FILES)
+def test_ranges_list_every_object_once(scene: Scene) -> None:
+    assert [f"data/{row.path}" for row in scene.listed()] == sorted(FILES)
+
+
+def test_where_names_fold_every_folder_is_named_with_what_it_is_taken_for(scene: Scene) -> None:
+    folding = NameRules(folds_case=True)
+    rows = [row for part in RANGES for row in scene.down.list_range(scene.source, folding, part)]
     assert {folder for row in rows for folder in row.folders or {}} == {
         f"d{number}" for number in range(7)
     }
@@ -87,6 +91,19 @@ def test_an_unsafe_name_is_refused_by_the_part_that_lists_it(scene: Scene) -> No
     assert list(scene.down.list_range(source, RULES, RANGES[0]))
     with pytest.raises(UnsafeNameError, match="d9/a"):
         list(scene.down.list_range(source, RULES, RANGES[2]))
+
+
+@pytest.mark.parametrize("file", ["d2", "d2/f030", "d5", "d6/f006"])
+@pytest.mark.parametrize("between", ["", "!", "-x/y"])
+def test_a_file_beside_a_folder_of_its_name_is_refused(
+    scene: Scene, file: str, between: str
+) -> None:
+    files = {f"data/{file}": b"a", f"data/{file}/deep/b": b"b", f"data/{file}{between}": b"c"}
+    commit = scene.builder.commit(files)
+    source = WorkspaceSource(scene.builder.id, commit, "data")
+    rows = (row for part in RANGES for row in scene.down.list_range(source, RULES, part))
+    with pytest.raises(UnsafeNameError, match=f"'{file}' and '{file}/"):
+        list(rows)
 
 
 def test_a_part_done_twice_places_the_same_files(scene: Scene) -> None:
