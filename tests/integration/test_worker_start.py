@@ -64,6 +64,20 @@ async def test_one_workflow_is_published_and_one_id_is_found_everywhere(scene: W
     phases = [line["phase"] for line in worker.lines() if "phase" in line]
     assert phases[0] == "started"
     assert {"materialised", "body-ended", "staged", "published"} <= set(phases)
+    _check_lines(worker)
+
+
+def _check_lines(worker: RunningWorker) -> None:
+    """Each phase says how long it took and what it sent and moved."""
+    lines = {line["phase"]: line for line in worker.lines() if "phase" in line}
+    assert lines["materialised"]["bytes"] == 1
+    assert lines["materialised"]["transfer_requests"] >= 1
+    # A branch, a commit; the object goes its own way.
+    assert lines["staging"]["requests"] + lines["staged"]["requests"] >= 2
+    assert lines["staged"]["transfer_requests"] == 1
+    assert lines["published"]["requests"] >= 1
+    assert lines["pre-checked"]["requests"] == 0
+    assert all(line["seconds"] >= 0 for line in lines.values())
 
 
 async def test_sigterm_with_four_bodies_publishes_all_four(scene: WorkerScene) -> None:

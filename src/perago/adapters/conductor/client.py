@@ -27,6 +27,7 @@ from perago.adapters.conductor.connection_settings import (
 from perago.adapters.conductor.error_mapping import landing_page, world_error
 from perago.adapters.conductor.http_connection import HttpConnection
 from perago.adapters.conductor.sdk_import import sdk_client
+from perago.ports.request_count import request_sent
 
 ERROR_CHAIN_MAX = 10
 
@@ -55,6 +56,7 @@ class SdkApiClient(ApiClient):
 
     async def call(self, request: ApiRequest) -> object:
         pool = self._polls if request.is_poll else self._calls
+        request_sent()
         try:
             answer = await _joined(pool.submit(self._send, request))
         except RequestFailedError as failure:

@@ -30,6 +30,7 @@ from perago.adapters.conductor.connection_settings import (
 from perago.adapters.conductor.error_mapping import landing_page, world_error
 from perago.adapters.conductor.http_answer import Answer
 from perago.adapters.conductor.lean_connection import LeanConnection
+from perago.ports.request_count import request_sent
 
 # Below the idle time-outs of servers and balancers: a connection they closed loses an answer.
 IDLE_SECONDS_MAX = 5.0
@@ -59,6 +60,7 @@ class LeanApiClient(ApiClient):
         return shown_address(self._url)
 
     async def call(self, request: ApiRequest) -> object:
+        request_sent()
         try:
             answer = await self._send(request)
         except RequestFailedError as failure:

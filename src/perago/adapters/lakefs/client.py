@@ -17,6 +17,7 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.error_mapping import FIRST_REFUSAL, Operation, port_error
 from perago.adapters.lakefs.exchange import Failure, Lost, NotSent, Refused
 from perago.ports.errors import UnavailableError, WorldError
+from perago.ports.request_count import request_sent
 
 if TYPE_CHECKING:
     from perago.adapters.lakefs.sdk import LakeFSSdk
@@ -112,6 +113,7 @@ class LakeFSClient:
         self, executor: ThreadPoolExecutor, send: "Callable[[LakeFSSdk], Answer]"
     ) -> Answer:
         loop = asyncio.get_running_loop()
+        request_sent()
         try:
             answer = loop.run_in_executor(executor, partial(self._send, send))
         except RuntimeError as error:

@@ -36,7 +36,12 @@ async def materialise(
     materialised = await world.lakefs.pipeline.materialise(source, directory)
     traces.materialised = materialised
     counts = materialised.counts
-    facts = {"objects": counts.objects, "bytes": counts.bytes, "reused": counts.reused}
+    facts = {
+        "objects": counts.objects,
+        "bytes": counts.bytes,
+        "reused": counts.reused,
+        "transfer_requests": counts.requests,
+    }
     world.progress.phase(Phase.MATERIALISED, facts)
     return directory, materialised
 

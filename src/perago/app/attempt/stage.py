@@ -33,10 +33,14 @@ async def stage_changes(
     counts = await world.lakefs.pipeline.transfer(materialised, plan, area)
     await world.lakefs.pipeline.verify(materialised, plan, area)
     commit = await _commit(world, scope, branch, own, empty=False)
-    world.progress.phase(
-        Phase.STAGED,
-        {"branch": branch, "commit": commit, "objects": counts.objects, "bytes": counts.bytes},
-    )
+    facts = {
+        "branch": branch,
+        "commit": commit,
+        "objects": counts.objects,
+        "bytes": counts.bytes,
+        "transfer_requests": counts.requests,
+    }
+    world.progress.phase(Phase.STAGED, facts)
     return StagedReference(place.repository, branch, commit)
 
 

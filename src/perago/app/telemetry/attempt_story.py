@@ -1,4 +1,4 @@
-"""The progress of one attempt: each phase with its duration, told to the listeners.
+"""The progress of one attempt: each phase with duration and requests, told to the listeners.
 
 Remembers what the last line in the task's log needs. Decides nothing.
 """
@@ -11,6 +11,7 @@ from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.telemetry.listeners import AttemptListener
 from perago.ports.clock import Clock
 from perago.ports.progress import Phase, Progress
+from perago.ports.request_count import count_requests
 
 
 @final
@@ -22,6 +23,8 @@ class AttemptStory(Progress):
         self._listener = listener
         self._clock = clock
         self._begun = self._last = clock.monotonic()
+        self._requests = count_requests()
+        self._requests_before = 0
         self._level: object = None
         self._published: object = None
         self.task_log_line = ""
@@ -34,7 +37,11 @@ class AttemptStory(Progress):
             self._level = facts.get("level")
         if phase is Phase.PUBLISHED:
             self._published = facts.get("ref")
-        self._listener.phase(self._dispatch, phase, facts, seconds)
+        sent, self._requests_before = (
+            self._requests.sent - self._requests_before,
+            self._requests.sent,
+        )
+        self._listener.phase(self._dispatch, phase, {**facts, "requests": sent}, seconds)
 
     def ended(self, report: AttemptReport) -> None:
         """Close the story; tasks without a workspace leave no line in the task's log."""
@@ -52,6 +59,7 @@ class AttemptStory(Progress):
             "traceparent": self._dispatch.traceparent,
             "worker": self._dispatch.settings.worker_id,
             "seconds": f"{seconds:.3f}",
+            "requests": self._requests.sent,
         }
         told = " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
         self.task_log_line = f"perago {told}"

@@ -83,7 +83,7 @@ class Attempts:
             await asyncio.wait(self._aside, timeout=TASK_LOG_SECONDS_MAX)
 
     async def _run(self, dispatch: Dispatch) -> None:
-        tools = self._tools
+        tools = self._tools  # the story counts requests: heartbeats, which begin after it, too
         story = AttemptStory(dispatch, tools.listener, tools.world.clock)
         world = replace(tools.world, progress=story)
         lease = HeartbeatLease(self._heartbeat(dispatch), world.clock).start()
