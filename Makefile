@@ -13,7 +13,7 @@ SIDE_BY_SIDE = --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-
 UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 .DEFAULT_GOAL := help
-.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak matrix mutate bench-start bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak matrix mutate bench-start bench-kit bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ mutate: .venv/.gate  ## Changes the domain in small wrong ways; its tests must n
 bench-start: .venv/.gate  ## Measures how long `perago --version` and `--help` take.
 	$(BIN)/python -m benchmarks.start_up
 
+bench-kit: .venv/.gate  ## Measures what a test with the kit costs.
+	$(BIN)/python -m benchmarks.kit
+
 bench-publish: servers  ## Measures requests and time of one publication by policy, beside 0.6.1.
 	$(BIN)/python -m benchmarks.publish
 
@@ -97,6 +100,7 @@ clean:  ## Removes the virtual environment and what the tools left; keeps the ca
 # Each stamp is newer than what it was installed from, so a second run installs nothing.
 .venv/.perago: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Perago needs Python 3.11 or newer: make PYTHON=...")'
+	@echo "Installing Perago into .venv: half a minute or more, the first time"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(PIP) --editable .
 	@touch $@

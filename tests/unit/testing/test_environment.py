@@ -21,7 +21,8 @@ from perago import (
     task,
 )
 from perago.ports.errors import RequestRefusedError
-from perago.testing import PeragoEnvironment, crash, sequence
+from perago.ports.progress import Phase
+from perago.testing import AttemptStory, MemoryGround, PeragoEnvironment, Story, crash, sequence
 from perago.testing.definitions import definition_of, renamed
 
 LOGGER = logging.getLogger("team")
@@ -253,9 +254,8 @@ def test_one_environment_costs_less_than_five_milliseconds() -> None:
         asyncio.run(one())
         return (process_time() - start) * 1000
 
-    cost()
-    best = min(median(cost() for _ in range(9)) for _ in range(5))
-    assert best < ENV_MILLISECONDS_MAX * slowness()
+    # The least of many: what a busy machine adds is not the kit's. `make bench-kit` has the median.
+    assert min(cost() for _ in range(60)) < ENV_MILLISECONDS_MAX * slowness()
 
 
 def test_ten_thousand_virtual_seconds_pass_in_less_than_fifty_milliseconds() -> None:
@@ -312,3 +312,28 @@ async def test_a_workspace_task_without_a_repository_is_told_so(
     clean, _ = counting_task()
     with pytest.raises(ValueError, match=r"clean has a workspace.* env\.repository"):
         await perago_env.run(clean)
+
+
+async def test_what_happened_is_told_in_public_values() -> None:
+    clean, _ = counting_task()
+    with PeragoEnvironment(ground=MemoryGround(seed=7)) as env:
+        run = await env.run(clean, await env.repository())
+        story: Story = await env.story()
+        attempt: AttemptStory = env.attempts[0]
+        assert story.completed
+        assert story.attempts == (attempt,)
+        assert attempt.accepted
+        assert attempt.phases()[0] == "started"
+        assert attempt.facts_of(Phase.PUBLISHED)["ref"] == await run.published("clean")
+        assert attempt.facts_of(Phase.RESUMED) == {}
+        assert list(story.accepted_commits().values()) == ["clean"]
+
+
+async def test_other_seeds_are_other_names() -> None:
+    published: list[str] = []
+    for seed in (1, 2, 1):
+        clean, _ = counting_task()
+        with PeragoEnvironment(ground=MemoryGround(seed=seed)) as env:
+            run = await env.run(clean, await env.repository())
+            published.append(await run.published("clean"))
+    assert published[0] == published[2] != published[1]

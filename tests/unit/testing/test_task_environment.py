@@ -15,7 +15,7 @@ from perago import (
     task,
 )
 from perago.app.trial.file_tree import compare_trees, diff_lines, write_back, write_tree
-from perago.testing import TaskEnvironment
+from perago.testing import GuardrailVerdict, TaskEnvironment, TaskRun
 from perago.testing.task_environment import describe
 
 FILES: dict[str, bytes | str] = {"raw/a.csv": "1\n2\n", "raw/b.csv": b"3\n"}
@@ -182,3 +182,18 @@ def test_writing_back_touches_only_what_changed(tmp_path: Path) -> None:
 def test_a_path_outside_of_the_workspace_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError, match="outside"):
         write_tree(tmp_path / "inside", {path: b""})
+
+
+def test_a_run_is_a_value_with_its_verdicts() -> None:
+    @task(
+        name="guarded",
+        owner_email="data@example.com",
+        workspace=WorkspaceSpec(prefix="data", pre=[require_file("in.txt")]),
+    )
+    def guarded(workspace: Path, params: Wanted) -> Total:
+        raise AssertionError((workspace, params))
+
+    run: TaskRun = TaskEnvironment().run(guarded, {})
+    (verdict,) = run.guardrails
+    assert verdict == GuardrailVerdict("pre", "require_file", "in.txt", verdict.violation)
+    assert "in.txt" in str(verdict.violation)
