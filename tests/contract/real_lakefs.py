@@ -30,6 +30,7 @@ from perago.domain.outcome import RelocationRefused
 from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.ports.commits import CommitRequest
 from perago.ports.errors import BrokenActionsError
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
 
 SET_UP = Operation("set up", "a contract test", writes=True)
@@ -75,6 +76,12 @@ class RealLakeFS(LakeFSWorld):
     def repositories(self) -> LakeFSRepositories:
         """The repositories under test."""
         return self._repositories
+
+    def installation(self) -> LakeFSInstallation:
+        """The ports of lakeFS as a worker has them."""
+        return LakeFSInstallation(
+            self._branches, self._commits, self._tags, self._objects, self._repositories
+        )
 
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
         """Create one of a unique name."""

@@ -171,10 +171,7 @@ class AttemptScene:
 
     def ports(self) -> LakeFSInstallation:
         """The ports of lakeFS as a worker has them."""
-        world = self.lakefs
-        return LakeFSInstallation(
-            world.branches, world.commits, world.tags, world.objects, world.repositories
-        )
+        return self.lakefs.installation()
 
     def _worker(self) -> AttemptWorker:
         around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)

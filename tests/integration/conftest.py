@@ -1,7 +1,10 @@
-"""Connections to the session's real servers, for tests that look at whole attempts."""
+"""Connections to the session's real servers, and a certificate for servers of a test's own."""
 
+import subprocess
 from collections.abc import AsyncIterator
+from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import ConductorServer, LakefsServer
@@ -25,3 +28,16 @@ async def lakefs(lakefs_server: LakefsServer) -> AsyncIterator[RealLakeFS]:
     """The real lakeFS with its set-up verbs."""
     async with connected(lakefs_server) as world:
         yield world
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate of 127.0.0.1 that signs itself, with its key in the same file."""
+    directory = tmp_path_factory.mktemp("tls")
+    made, key = directory / "certificate.pem", directory / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(made)]
+    subprocess.run([*command, *names, *files], check=True, capture_output=True)
+    made.write_bytes(key.read_bytes() + made.read_bytes())
+    return made

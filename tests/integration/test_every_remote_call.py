@@ -24,7 +24,7 @@ from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import CommitId, RepositoryId
 from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.installations import ConductorInstallation
 from perago.ports.task_queue import PollRequest, TerminalUpdate
 from perago.testing.strikes import ProcessDied
 from perago.testing.struck_ports import struck_installation
@@ -91,13 +91,7 @@ class Case:
 
     def worker(self, plan: StrikePlan) -> AttemptWorker:
         """A process of its own."""
-        ports = LakeFSInstallation(
-            self.lakefs.branches,
-            self.lakefs.commits,
-            self.lakefs.tags,
-            self.lakefs.objects,
-            self.lakefs.repositories,
-        )
+        ports = self.lakefs.installation()
         around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
         name = self.lakefs.unique_name("worker")
         settings = AttemptSettings(name, publication=self.policy)

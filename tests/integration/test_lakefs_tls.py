@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -45,19 +44,6 @@ async def answering(tls: ssl.SSLContext | None = None) -> AsyncGenerator[Answeri
     async with await asyncio.start_server(served.answer, "127.0.0.1", 0, ssl=tls) as server:
         served.port = server.sockets[0].getsockname()[1]
         yield served
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate of 127.0.0.1 that signs itself, with its key in the same file."""
-    directory = tmp_path_factory.mktemp("tls")
-    made, key = directory / "certificate.pem", directory / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(key), "-out", str(made)]
-    subprocess.run([*command, *names, *files], check=True, capture_output=True)
-    made.write_bytes(key.read_bytes() + made.read_bytes())
-    return made
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.install import install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.publication_policy import PolicySetting
-from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.installations import ConductorInstallation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
@@ -98,11 +98,8 @@ def _worker(
     policy: PolicySetting,
 ) -> AttemptWorker:
     around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), root)
-    ports = LakeFSInstallation(
-        lakefs.branches, lakefs.commits, lakefs.tags, lakefs.objects, lakefs.repositories
-    )
     settings = AttemptSettings(worker_id="worker-1", publication=policy)
-    return attempt_worker(ports, conductor, around, tasks, settings)
+    return attempt_worker(lakefs.installation(), conductor, around, tasks, settings)
 
 
 async def _start(

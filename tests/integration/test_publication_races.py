@@ -14,7 +14,6 @@ from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import CommitId, CommitRecord, RepositoryId
 from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.installations import LakeFSInstallation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.timeout(900)]
 
@@ -24,10 +23,7 @@ PREFIX_ROUNDS = 20
 
 
 def _race(lakefs: RealLakeFS, root: Path, policy: PolicySetting) -> Race:
-    ports = LakeFSInstallation(
-        lakefs.branches, lakefs.commits, lakefs.tags, lakefs.objects, lakefs.repositories
-    )
-    return Race(ports, root, policy)
+    return Race(lakefs.installation(), root, policy)
 
 
 async def _above(

@@ -101,19 +101,6 @@ def served(
         thread.join()
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate of 127.0.0.1 that signs itself, with its key in the same file."""
-    directory = tmp_path_factory.mktemp("tls")
-    made, key = directory / "certificate.pem", directory / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
-    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    files = ["-keyout", str(key), "-out", str(made)]
-    subprocess.run([*command, *names, *files], check=True, capture_output=True)
-    made.write_bytes(key.read_bytes() + made.read_bytes())
-    return made
-
-
 @pytest.fixture
 def service(certificate: Path) -> Generator[Seen]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
