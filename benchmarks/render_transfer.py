@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.render_worker import worker_section
+
 DOCS = Path(__file__).parents[1] / "docs"
 PLOT = "benchmarks.svg"
 _WIDTH, _BAR, _LABEL = 860, 16, 330
@@ -37,7 +39,7 @@ def _page(taken: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
     places = dict.fromkeys((row["case"], row["step"]) for row in rows)
     for case, step in places:
         lines += [f"## {case}, {_STEPS[step]}", "", *_table(rows, case, step), ""]
-    return "\n".join(lines)
+    return "\n".join([*lines, *worker_section()])
 
 
 _STEPS = {

@@ -1,7 +1,9 @@
 """`perago start` beside the last public release: attempts a second, CPU, first completion, memory.
 
-Both drain the same kind of queue on one real Conductor, one after the other, in one run: an empty
-task without a workspace, two executors. A body stamps a file, so that nobody asks the server.
+All drain the same kind of queue on one real Conductor, one after the other, in one run, with two
+executors: empty tasks without a workspace, workspaces of 100 small files on a real lakeFS without
+and with a round trip, and a queue of 10,000. Servers keep their files in memory where the machine
+has such a place, so that nobody's figure is the disk's.
 """
 
 import argparse
@@ -9,245 +11,239 @@ import json
 import os
 import platform
 import secrets
-import signal
-import subprocess
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Generator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 from tools.peer import peer_environment
 from tools.servers import conductor_server
 
+from benchmarks import render_transfer
+from benchmarks.transfer_ground import Ground, Seeded, ground, requests_of, seed
+from benchmarks.transfer_rows import KIB, Case
+from benchmarks.worker_process import PROCESSES, Family, Program, worker
+from benchmarks.worker_queue import EMPTY_MODULE, WORKSPACE_MODULE, branches, ended, fill
+
 RESULT = Path(__file__).parent / "results" / "worker.json"
-PROCESSES = 2
-TASKS = 1000
 IDLE_SECONDS = 10.0
-WAIT_SECONDS = 300.0
-TICKS = os.sysconf("SC_CLK_TCK")
-MODULE = """
-import os, time
-from pydantic import BaseModel
-from perago import task
+MEMORY = Path("/dev/shm")  # noqa: S108 - servers make private directories in it
+NOTHING: dict[str, object] = {}
+OURS, LAST_RELEASE = "perago", "perago 0.6.1"
+SMALL_FILES = Case("100 x 4 KiB", 100, 4 * KIB, (), ())
+ROUND_TRIPS_MS = (0, 20)
+# Attempts by subject and round trip: some ten seconds each.
+WORKSPACES = {(OURS, 0): 100, (OURS, 20): 60, (LAST_RELEASE, 0): 12, (LAST_RELEASE, 20): 6}
 
-class Params(BaseModel):
-    pass
 
-class Result(BaseModel):
-    ok: bool
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much is measured."""
 
-@task(name={name!r}, owner_email="data@example.com")
-def body(params: Params) -> Result:
-    with open(os.environ["BENCH_STAMPS"], "a") as stamps:
-        stamps.write(f"{{time.time()}}\\n")
-    return Result(ok=True)
-"""
+    tasks: int
+    rounds: int
+    queued: int
+
+
+FULL, QUICK = Size(500, 2, 10_000), Size(200, 1, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One subject on one case."""
+    """One subject on one case; what a case does not measure is None."""
 
     case: str
+    rtt_ms: int
     subject: str
     attempts: int
+    seconds: float
+    requests: int | None
+    bytes: int
     attempts_per_second: float
     cpu_ms_per_attempt: float
     first_completion_s: float
     rss_mb: float
     parent_rss_mb: float
-    idle_cpu_percent: float
+    executor_rss_mb: float
+    idle_cpu_percent: float | None = None
+    growth: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """A `perago` and the environment it lives in."""
+class Run:
+    """A worker on a full queue, after its first completion."""
 
     subject: str
-    python: Path
+    family: Family
+    workflows: Sequence[str]
+    began: float
+    first: float
+    cpu: float
+    ran: int
 
-    @property
-    def command(self) -> list[str]:
-        """What starts a worker."""
-        return [str(self.python.parent / "perago"), "start"]
+    def row(self, case: str, attempts: int, last: float) -> Row:
+        """What can be said at the end."""
+        cpu = self.family.cpu_seconds - self.cpu
+        sizes = self.family.memory_mb
+        return Row(
+            case=case,
+            rtt_ms=0,
+            subject=self.subject,
+            attempts=attempts,
+            seconds=round(last - self.first, 2),
+            requests=None,
+            bytes=0,
+            attempts_per_second=round((attempts - 1) / (last - self.first), 1),
+            cpu_ms_per_attempt=round(1000 * cpu / (attempts - self.ran), 2),
+            first_completion_s=round(self.first - self.began, 2),
+            rss_mb=round(sum(sizes), 1),
+            parent_rss_mb=sizes[0],
+            executor_rss_mb=max(sizes[1:]),
+        )
 
 
 def main() -> None:
-    """Measure both and write the rows."""
+    """Measure, print, write."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", type=int, default=TASKS)
+    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--ours", action="store_true", help="leave the last release out")
+    parser.add_argument("--only", choices=["empty", "workspaces", "growth"])
     options = parser.parse_args()
-    programs = [Program("perago", Path(sys.executable))]
+    if MEMORY.is_dir():
+        tempfile.tempdir = str(MEMORY)
+    programs = [Program(OURS, Path(sys.executable))]
     if not options.ours:
-        programs.append(Program("perago 0.6.1", peer_environment() / "bin" / "python"))
+        programs.append(Program(LAST_RELEASE, peer_environment() / "bin" / "python"))
     rows: list[Row] = []
     started = time.monotonic()
-    with conductor_server() as server:
-        for program in programs:
-            row = measure(program, server.api_url, options.tasks)
-            print(json.dumps(asdict(row)), flush=True)
-            rows.append(row)
+    for row in measured(programs, QUICK if options.quick else FULL, options.only):
+        print(json.dumps(asdict(row)), flush=True)
+        rows.append(row)
     taken = {
         "cpus": os.cpu_count(),
         "machine": platform.machine(),
         "python": platform.python_version(),
         "seconds": round(time.monotonic() - started),
     }
-    if not options.ours:
+    if not (options.ours or options.only):
         document = {"taken": taken, "rows": [asdict(row) for row in rows]}
         RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        render_transfer.render(RESULT.with_name("transfer.json"))
 
 
-def measure(program: Program, api: str, tasks: int) -> Row:
-    """Fill the queue, start a worker, watch it drain the queue and then do nothing."""
-    name = f"bench_{secrets.token_hex(6)}"
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        (place / f"{name}.py").write_text(MODULE.format(name=name), encoding="utf-8")
-        fill(api, name, tasks)
-        stamps = place / "stamps"
-        stamps.touch()
-        began = time.time()
-        with worker(program, api, name, place) as parent:
-            first = wait_for(stamps, 1, parent)
-            cpu_before, count_before = cpu_seconds(parent), lines(stamps)
-            last = wait_for(stamps, tasks, parent)
-            cpu = cpu_seconds(parent) - cpu_before
-            parent_rss, rss = memory_mb(parent)
-            time.sleep(2)
-            idle_before = cpu_seconds(parent)
-            time.sleep(IDLE_SECONDS)
-            idle = cpu_seconds(parent) - idle_before
-    return Row(
-        case=f"{tasks} empty tasks, -j {PROCESSES}",
-        subject=program.subject,
-        attempts=tasks,
-        attempts_per_second=round((tasks - 1) / (last - first), 1),
-        cpu_ms_per_attempt=round(1000 * cpu / (tasks - count_before), 2),
-        first_completion_s=round(first - began, 2),
-        rss_mb=round(rss, 1),
-        parent_rss_mb=round(parent_rss, 1),
-        idle_cpu_percent=round(100 * idle / IDLE_SECONDS, 2),
+def measured(programs: list[Program], size: Size, only: str | None) -> Iterator[Row]:
+    """Every case; subjects take turns, so that the machine's moods are everybody's."""
+    with conductor_server() as conductor:
+        api = conductor.api_url
+        if only in {None, "empty"}:
+            rounds = [
+                [empty_tasks(each, api, size.tasks, idle=number == 0) for each in programs]
+                for number in range(size.rounds)
+            ]
+            yield from (middle(list(each)) for each in zip(*rounds, strict=True))
+        if only in {None, "workspaces"}:
+            with ground(ROUND_TRIPS_MS, {"local"}) as servers:
+                seeded = seed(servers.servers["local"], SMALL_FILES, servers.place)
+                for rtt_ms in ROUND_TRIPS_MS:
+                    for program in programs:
+                        yield workspace_tasks(program, api, servers, seeded, rtt_ms)
+        if only in {None, "growth"}:
+            yield growth(programs[0], api, size.queued)
+
+
+def middle(rounds: list[Row]) -> Row:
+    """The medians of some rounds; idleness was measured in the first."""
+
+    def median(name: str) -> float:
+        return round(float(statistics.median(getattr(row, name) for row in rounds)), 2)
+
+    return replace(
+        rounds[0],
+        seconds=median("seconds"),
+        attempts_per_second=median("attempts_per_second"),
+        cpu_ms_per_attempt=median("cpu_ms_per_attempt"),
+        first_completion_s=median("first_completion_s"),
     )
 
 
-def fill(api: str, name: str, tasks: int) -> None:
-    """Register task and workflow, and start so many workflows."""
-    task = {"name": name, "ownerEmail": "data@example.com", "retryCount": 3}
-    send(api, "/metadata/taskdefs", [task | {"responseTimeoutSeconds": 60, "timeoutSeconds": 0}])
-    row = {"name": name, "taskReferenceName": "only", "type": "SIMPLE"}
-    workflow = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": "data@example.com"}
-    nothing: dict[str, object] = {}
-    tasks_of: list[object] = [row | {"inputParameters": {"params": nothing}}]
-    send(api, "/metadata/workflow", {**workflow, "tasks": tasks_of})
-
-    def start(_number: int) -> None:
-        send(api, f"/workflow/{name}", nothing)
-
-    with ThreadPoolExecutor(8) as pool:
-        for _ in pool.map(start, range(tasks)):
-            pass
+def empty_tasks(program: Program, api: str, tasks: int, *, idle: bool) -> Row:
+    """Drain a queue of empty tasks, then do nothing."""
+    case = f"{tasks} empty tasks, -j {PROCESSES}"
+    with started(program, api, EMPTY_MODULE, [NOTHING] * tasks, {}) as run:
+        last = run.family.wait_for(tasks)
+        row = run.row(case, tasks, last)
+        if idle:
+            time.sleep(2)
+            before = run.family.cpu_seconds
+            time.sleep(IDLE_SECONDS)
+            spent = run.family.cpu_seconds - before
+            row = replace(row, idle_cpu_percent=round(100 * spent / IDLE_SECONDS, 2))
+    return row
 
 
-def send(api: str, path: str, body: object) -> None:
-    """POST JSON."""
-    headers = {"Content-Type": "application/json"}
-    request = Request(api + path, json.dumps(body).encode(), headers)  # noqa: S310 - loopback
-    with urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
-        answer.read()
+def workspace_tasks(
+    program: Program, api: str, servers: Ground, seeded: Seeded, rtt_ms: int
+) -> Row:
+    """Each attempt has its own branch of one commit, and changes one file in a hundred."""
+    count = WORKSPACES[program.subject, rtt_ms]
+    inputs = branches(seeded, count, f"b{secrets.token_hex(3)}")
+    environment = {
+        "LAKECTL_SERVER_ENDPOINT_URL": servers.endpoints["local", rtt_ms],
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": seeded.server.access_key_id,
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": seeded.server.secret_access_key,
+    }
+    before = requests_of(seeded.server)
+    with started(program, api, WORKSPACE_MODULE, inputs, environment) as run:
+        run.family.wait_for(count)
+        end = ended(api, run.workflows)
+        row = run.row(f"{SMALL_FILES.name}, one changed, -j {PROCESSES}", count, end.last)
+    seconds = end.last - end.began
+    return replace(
+        row,
+        rtt_ms=rtt_ms,
+        seconds=round(seconds, 2),
+        attempts_per_second=round(count / seconds, 2),
+        first_completion_s=round(end.first - run.began, 2),
+        requests=round((requests_of(seeded.server) - before) / count),
+        bytes=SMALL_FILES.bytes,
+    )
+
+
+def growth(program: Program, api: str, queued: int) -> Row:
+    """Whether the last tenth of a long queue costs what the first did."""
+    tenth = queued // 10
+    with started(program, api, EMPTY_MODULE, [NOTHING] * queued, {}) as run:
+        run.family.wait_for(tenth)
+        early = run.family.memory_mb[0]
+        last = run.family.wait_for(queued)
+        row = run.row(f"{queued:,} queued, -j {PROCESSES}", queued, last)
+        moments = run.family.moments()
+    first_rate = tenth / (moments[tenth] - moments[0])
+    last_rate = tenth / (moments[-1] - moments[-tenth - 1])
+    facts = {"first_tenth_per_second": first_rate, "last_tenth_per_second": last_rate}
+    facts |= {"early_parent_rss_mb": early, "late_parent_rss_mb": row.parent_rss_mb}
+    return replace(row, growth={name: round(value, 1) for name, value in facts.items()})
 
 
 @contextmanager
-def worker(program: Program, api: str, name: str, place: Path) -> Generator[int]:
-    """A worker for the block; the last release has to be killed."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("PERAGO_")}
-    environment |= {
-        "CONDUCTOR_SERVER_URL": api,
-        "PYTHONPATH": str(place),
-        "BENCH_STAMPS": str(place / "stamps"),
-        "PERAGO_WORKSPACE_ROOT": str(place / "workspaces"),
-        "PERAGO_LOG_ROOT": str(place / "logs"),
-    }
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    with (place / "screen").open("w", encoding="utf-8") as screen:
-        process = subprocess.Popen(
-            [*program.command, name, "-j", str(PROCESSES)],
-            cwd=place,
-            env=environment,
-            stdout=screen,
-            stderr=screen,
-            start_new_session=True,
-        )
-    try:
-        yield process.pid
-    finally:
-        family = tree(process.pid)
-        process.terminate()
-        try:
-            process.wait(15)
-        except subprocess.TimeoutExpired:
-            for pid in family:
-                end(pid)
-            process.wait()
-
-
-def end(pid: int) -> None:
-    """Kill a process that this run started."""
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-
-
-def wait_for(stamps: Path, count: int, parent: int) -> float:
-    """Wait until so many bodies have run; the moment of the last of them."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while time.monotonic() < deadline:
-        if lines(stamps) >= count:
-            written = stamps.read_text(encoding="ascii").splitlines()
-            return sorted(map(float, written))[count - 1]
-        if not Path(f"/proc/{parent}").exists():
-            break
-        time.sleep(0.02)
-    raise RuntimeError(f"{lines(stamps)} of {count} ran; {stamps.with_name('screen').read_text()}")
-
-
-def lines(stamps: Path) -> int:
-    """How many bodies have run."""
-    return stamps.read_bytes().count(b"\n")
-
-
-def tree(parent: int) -> list[int]:
-    """A process and all below it."""
-    found = [parent]
-    for pid in found:
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, children.read_text(encoding="ascii").split())
-    return found
-
-
-def cpu_seconds(parent: int) -> float:
-    """CPU time of the whole family, the dead children of the living included."""
-    total = 0
-    for pid in tree(parent):
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        total += sum(map(int, fields[11:15]))
-    return total / TICKS
-
-
-def memory_mb(parent: int) -> tuple[float, float]:
-    """Resident memory of the parent, and of the family."""
-    sizes: list[float] = []
-    for pid in tree(parent):
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-        sizes.append(int(status.partition("VmRSS:")[2].split()[0]) / 1024)
-    return sizes[0], sum(sizes)
+def started(
+    program: Program, api: str, module: str, inputs: Sequence[object], servers: Mapping[str, str]
+) -> Generator[Run]:
+    """A full queue and a worker on it, for a block that begins with its first completion."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        name = f"bench_{secrets.token_hex(6)}"
+        (place / f"{name}.py").write_text(module.format(name=name), encoding="utf-8")
+        workflows = fill(api, name, inputs)
+        began = time.time()
+        with worker(program, name, place, {"CONDUCTOR_SERVER_URL": api, **servers}) as family:
+            first = family.wait_for(1)
+            cpu, ran = family.cpu_seconds, family.ran
+            yield Run(program.subject, family, workflows, began, first, cpu=cpu, ran=ran)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Takes lock, log and probes around it; the parts come from `worker_assembly`.
 """
 
 import asyncio
+import gc
 import logging
 import signal
 from collections.abc import AsyncGenerator, Mapping
@@ -58,6 +59,7 @@ def start_worker(order: StartOrder) -> int:
         open_root_lock(settings.workspace_root),
         open_worker_log(settings, file, secrets),
     ):
+        gc.freeze()  # what is imported stays: no collection has to look through it again
         end, number = asyncio.run(_run(order, container, worker_id, secrets))
     return exit_code(end, number)
 
