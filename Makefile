@@ -16,7 +16,7 @@ UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or 
 .PHONY: browser chromium docs help demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak matrix mutate bench-start bench-kit bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: .venv/.perago  ## Runs a workflow with a crash in the middle, in memory, and tells the story.
 	@$(BIN)/perago demo
