@@ -1,0 +1,70 @@
+"""Who moves workspaces follows from the setting and from what executors can reach."""
+
+import pickle
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from perago.adapters.local.sized_pipeline import SizedPipeline
+from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
+from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
+from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
+from perago.app.container import Container, open_lakefs
+from perago.app.pipeline_parts import open_part_work
+from perago.app.settings.server_connections import connections_of
+from perago.app.settings.settings import load_settings
+from perago.domain.authoring_errors import RuntimeConfigError
+
+REAL = LakeFSConnection(url="http://lakefs:8000", access_key_id="key", secret_access_key="secret")
+MEMORY = LakeFSConnection(url="memory:pipeline-parts")
+
+
+def chosen(place: Path, kind: str, lakefs: LakeFSConnection) -> object:
+    """The pipeline of a process."""
+    terms = PipelineTerms(kind=kind)
+    return Container(
+        connections=Connections(workspace_root=place, lakefs=lakefs, pipeline=terms)
+    ).pipeline()
+
+
+@pytest.mark.parametrize(
+    ("kind", "lakefs", "pipeline"),
+    [
+        ("local", REAL, LocalWorkspacePipeline),
+        ("spark", REAL, SparkWorkspacePipeline),
+        ("auto", REAL, SizedPipeline),
+        ("local", MEMORY, LocalWorkspacePipeline),
+        ("auto", MEMORY, LocalWorkspacePipeline),
+    ],
+)
+def test_the_table(
+    tmp_path: Path, kind: str, lakefs: LakeFSConnection, pipeline: type[object]
+) -> None:
+    assert type(chosen(tmp_path, kind, lakefs)) is pipeline
+
+
+def test_spark_on_a_lakefs_that_executors_cannot_reach_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeConfigError, match="PERAGO_PIPELINE=spark") as raised:
+        chosen(tmp_path, "spark", MEMORY)
+    assert raised.value.code == "PRG-C002"
+
+
+def test_the_settings_say_who_and_how_many(tmp_path: Path) -> None:
+    said = {
+        "PERAGO_PIPELINE": "auto",
+        "PERAGO_PIPELINE_OBJECTS": "17",
+        "PERAGO_SPARK_MASTER": "local[2]",
+        "PERAGO_SPARK_CONF_spark_executor_memory": "4g",
+    }
+    terms = connections_of(load_settings(cwd=tmp_path, process_env=said)).pipeline
+    options = {"spark.executor.memory": "4g"}
+    assert terms == PipelineTerms(
+        kind="auto", local_objects_max=17, spark_master="local[2]", spark_options=options
+    )
+
+
+def test_what_executors_do_survives_the_way_to_them_and_is_opened_once() -> None:
+    open_work = partial(open_part_work, open_lakefs, REAL, TransferTerms())
+    arrived = pickle.loads(pickle.dumps(open_work))  # noqa: S301 - its own
+    assert arrived() is open_work()
