@@ -1,0 +1,144 @@
+"""A commit of any size that nobody stored, for the growth curve of the driver.
+
+Stands at the port: what executors would ask lakeFS and the disk for is made up from a number.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn, cast, final, overload
+
+from perago.adapters.local.part_down import PartDown
+from perago.adapters.local.part_scan import PartScan
+from perago.adapters.spark.part_work import PartWork
+from perago.domain.key_ranges import KeyRange
+from perago.domain.workspace_rows import (
+    ListedObject,
+    PlacedFile,
+    PlannedChange,
+    SeenChange,
+    WrittenBatch,
+)
+from perago.ports.object_transport import ObjectTransport
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
+from perago.ports.workspace_pipeline import StagingArea, WorkspaceSource
+
+FOLDER = 1000
+
+
+def key(number: int) -> str:
+    """The object of a number; in order of path."""
+    return f"data/d{number // FOLDER:05}/f{number:08}"
+
+
+@dataclass(frozen=True)
+class Keys(Sequence[str]):
+    """All of them, none kept."""
+
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[str]: ...
+    def __getitem__(self, at: int | slice) -> str | list[str]:
+        if isinstance(at, slice):
+            return [key(number) for number in range(*at.indices(self.size))]
+        return key(at)
+
+    def after(self, text: str) -> int:
+        """The number of the first key after a text."""
+        low, high = 0, self.size
+        while low < high:
+            middle = (low + high) // 2
+            if key(middle) > text:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+class SyntheticObjects:
+    """Lists, and nothing else."""
+
+    def __init__(self, count: int) -> None:
+        self._keys = Keys(count)
+
+    async def list_page(
+        self,
+        repository: str,
+        ref: str,
+        *,
+        prefix: str,
+        after: str = "",
+        amount: int = LIST_AMOUNT_MAX,
+    ) -> ObjectPage:
+        """One page, made up."""
+        del repository, ref, prefix
+        start = self._keys.after(after)
+        entries = [
+            ObjectEntry(path, f"{4096:032x}", 4096) for path in self._keys[start : start + amount]
+        ]
+        return ObjectPage(tuple(entries), more=start + amount < len(self._keys))
+
+
+@final
+class SyntheticDown:
+    """Lists as the pipeline does; objects arrive without moving."""
+
+    def __init__(self, count: int) -> None:
+        objects = cast("Objects", SyntheticObjects(count))
+        self._down = PartDown(objects, cast("ObjectTransport", None))
+        self.list_range = self._down.list_range
+
+    def refuse_clash(self, source: WorkspaceSource, one: str, other: str) -> NoReturn:
+        """There is none."""
+        raise AssertionError(source, one, other)
+
+    def fetch(
+        self, source: WorkspaceSource, directory: Path, landing: Path, rows: Iterable[ListedObject]
+    ) -> Iterator[PlacedFile]:
+        """Every object as it would stand on the disk."""
+        del source, directory, landing
+        for row in rows:
+            yield PlacedFile(row.path, row.checksum, row.size, 1, 2, 3, row.content_type, {})
+
+
+@final
+class SyntheticUp:
+    """Takes deletions, and shows them again."""
+
+    def __init__(self, count: int) -> None:
+        self._keys = Keys(count)
+
+    def write(
+        self, directory: Path, area: StagingArea, changes: Iterable[PlannedChange]
+    ) -> Iterator[WrittenBatch]:
+        """Count them."""
+        del directory, area
+        yield WrittenBatch(requests=sum(1 for _ in changes))
+
+    def changes(self, area: StagingArea, part: KeyRange) -> Iterator[SeenChange]:
+        """Everything was removed."""
+        del area
+        for number in range(self._keys.after(part.after), len(self._keys)):
+            if not part.holds(key(number)):
+                return
+            yield SeenChange(key(number), "removed")
+
+    def check(self, area: StagingArea, rows: Iterable[PlannedChange]) -> None:
+        """Nothing was written."""
+
+    def refuse_difference(
+        self, area: StagingArea, path: str, expected: str | None, found: str | None
+    ) -> NoReturn:
+        """There is none."""
+        raise AssertionError(area, path, expected, found)
+
+
+def open_synthetic(count: int) -> PartWork:
+    """The work of an executor on so many objects."""
+    return PartWork(SyntheticDown(count), PartScan(), SyntheticUp(count))
