@@ -20,10 +20,10 @@ from perago.adapters.local.staging_writes import StagingWrites
 from perago.adapters.local.transfer_meter import TransferListener
 from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
+from perago.app.transfer_parts import open_transport
 from perago.domain.authoring_errors import RuntimeConfigError
 from perago.ports.concurrency import Concurrency
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.object_transport import ObjectTransport
 from perago.ports.workspace_pipeline import WorkspacePipeline
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _local(
     listener: TransferListener,
 ) -> LocalWorkspacePipeline:
     connection, terms = connections.lakefs, connections.transfer
-    transport = None if connection is None else _transport(connection, terms, concurrency)
+    transport = None if connection is None else open_transport(connection, terms, concurrency)
     if connection is None or transport is None:
         return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency)
     cache = open_local_cache(
@@ -104,33 +104,6 @@ def _spark(
     )
 
 
-def _transport(
-    connection: LakeFSConnection, terms: TransferTerms, concurrency: Concurrency
-) -> ObjectTransport | None:
-    """Transfer of its own for a real server; behind a proxy bytes go by the objects port."""
-    if connection.proxy is not None or urlsplit(connection.url).scheme not in {"http", "https"}:
-        return None
-    from perago.adapters.transfer.configuration import (  # noqa: PLC0415 - lazy
-        REQUESTS_CONCURRENT_MAX,
-        RouteChoice,
-        TransferConfiguration,
-    )
-    from perago.adapters.transfer.http_transport import HttpTransport  # noqa: PLC0415 - lazy
-
-    return HttpTransport(
-        TransferConfiguration(
-            endpoint_url=connection.url,
-            access_key_id=connection.access_key_id,
-            secret_access_key=connection.secret_access_key,
-            ca_file=connection.ca_file,
-            verify_tls=connection.verify_tls,
-            route=RouteChoice(terms.route),
-            requests_concurrent_max=terms.requests_max or REQUESTS_CONCURRENT_MAX,
-        ),
-        concurrency,
-    )
-
-
 @lru_cache
 def open_part_work(
     open_lakefs: OpenLakeFS, connection: LakeFSConnection, terms: TransferTerms
@@ -141,7 +114,7 @@ def open_part_work(
 
     concurrency = AsyncioConcurrency()
     lakefs = open_lakefs(connection)
-    transport = _transport(connection, terms, concurrency)
+    transport = open_transport(connection, terms, concurrency)
     transport = transport or PortTransport(lakefs.objects, concurrency)
     writes = StagingWrites(lakefs.objects, transport, concurrency, None)
     return PartWork(

@@ -5,7 +5,8 @@ Told what happened and when; sends nothing and reads no clock.
 
 from typing import final
 
-START = 16
+START = 32
+ENOUGH = 16  # below this only a server that asks for less brings it
 LEAST = 4
 _WINDOW_REQUESTS_MIN = 16
 _GAIN = 1.08  # a window that is this much faster than the best so far earned more requests
@@ -23,7 +24,7 @@ class AdaptiveLimit:
 
     def __init__(self, most: int, *, start: int = START) -> None:
         self._most = max(LEAST, most)
-        self._limit = self._usual = min(start, self._most)
+        self._limit = min(start, self._most)
         self._best_rate = 0.0
         self._best_wait = float("inf")
         self._gain = _GAIN
@@ -73,12 +74,10 @@ class AdaptiveLimit:
             self._limit = tried_from
             self._starts_fast = False
         elif (
-            # Slow answers alone, which this host may cause itself, cost no more than was climbed.
-            self._limit > self._usual
-            and rate < self._best_rate * _LOSS
-            and wait > self._best_wait * 2
+            # Slow answers alone may be this host's own doing.
+            self._limit > ENOUGH and rate < self._best_rate * _LOSS and wait > self._best_wait * 2
         ):
-            self._limit -= max(1, (self._limit - self._usual) // 2)
+            self._limit -= max(1, (self._limit - ENOUGH) // 2)
         if self._tried_from is None:
             self._gain = _GAIN
         self._best_rate *= _AGEING

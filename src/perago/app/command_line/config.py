@@ -1,8 +1,10 @@
 """`perago config`: every setting with its value and, when asked, where the value came from.
 
-Secrets are masked. Reads settings; asks no service.
+Secrets are masked. Asks lakeFS one thing only: which route bytes take where a setting leaves it
+open.
 """
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -14,7 +16,10 @@ from perago.app.command_line.reporting import (
     say_json,
 )
 from perago.app.settings.layered_settings import ShownSetting
-from perago.app.settings.settings import load_settings
+from perago.app.settings.server_connections import connections_of
+from perago.app.settings.settings import load_settings, settings_as_found
+from perago.app.transfer_parts import route_in_force
+from perago.domain.authoring_errors import RuntimeConfigError
 
 app = typer.Typer(
     help="Show settings and where they come from.",
@@ -40,9 +45,20 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Print every setting; secrets are masked."""
-    rows = list(load_settings().shown())
+    try:
+        settings = load_settings()
+        rows = list(settings.shown())
+        found = {row.variable.name: row.origin for row in rows}
+        route, decided_by = route_in_force(
+            connections_of(settings), f"PERAGO_TRANSFER_ROUTE, {found['PERAGO_TRANSFER_ROUTE']}"
+        )
+    except RuntimeConfigError:
+        # Asked for by the remedy of a wrong setting: where it comes from must be seen.
+        if not as_json:
+            _print(settings_as_found(), with_origin=origin)
+        raise
     if as_json:
-        settings = {
+        values = {
             row.variable.name: {
                 "value": row.text,
                 "origin": row.origin,
@@ -50,10 +66,17 @@ def show(
             }
             for row in rows
         }
-        say_json("config/1", {"settings": settings})
+        in_force = {"value": route, "origin": decided_by}
+        say_json("config/1", {"settings": values, "transfer_route_in_force": in_force})
         return
+    _print(rows, with_origin=origin)
+    # A comment, for those who read the lines above as a file of settings.
+    say(f"# transfer route in force: {route}" + (f"  ({decided_by})" if origin else ""))
+
+
+def _print(rows: Iterable[ShownSetting], *, with_origin: bool) -> None:
     for row in rows:
-        say(_line(row, with_origin=origin))
+        say(_line(row, with_origin=with_origin))
 
 
 def _line(row: ShownSetting, *, with_origin: bool) -> str:

@@ -17,6 +17,8 @@ SECRET = {
     "LAKECTL_SERVER_ENDPOINT_URL": "http://127.0.0.1:1",
     "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush",
+    # Said here, so that no server has to be asked.
+    "PERAGO_TRANSFER_ROUTE": "gateway",
 }
 # These print a log for as long as they run, not one document.
 LONG_RUNNING = {"start", "dev"}
@@ -40,8 +42,41 @@ def test_config_shows_every_value_its_origin_and_no_secret(
     assert as_json.document["schema"] == "perago.config/1"
     retention = as_json.document["settings"]["PERAGO_LOG_RETENTION"]
     assert (retention["value"], retention["origin"]) == ("7d", ".env")
+    assert lines[-1] == ("# transfer route in force: gateway  (PERAGO_TRANSFER_ROUTE, environment)")
+    in_force = as_json.document["transfer_route_in_force"]
+    assert in_force == {"value": "gateway", "origin": "PERAGO_TRANSFER_ROUTE, environment"}
     assert "hush" not in ran.out + as_json.out
     assert "(" not in run("config", "show").out
+
+
+@pytest.mark.parametrize(
+    ("variables", "line"),
+    [
+        ({}, "none  (no lakeFS is configured)"),
+        ({"PERAGO_LAKEFS": "memory:"}, "objects port  (memory:)"),
+        (
+            {
+                "PERAGO_LAKEFS": "https://lakefs.example",
+                "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
+                "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush",
+                "HTTPS_PROXY": "http://proxy.example",
+            },
+            "objects port  (a proxy stands before lakeFS)",
+        ),
+    ],
+)
+def test_config_says_what_moves_bytes_where_no_route_does(
+    project: Path,
+    run: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+    line: str,
+) -> None:
+    assert project.is_dir()
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    last = run("config", "show", "--origin").out.splitlines()[-1]
+    assert last == f"# transfer route in force: {line}"
 
 
 def test_config_ends_with_3_when_it_is_wrong(
@@ -49,8 +84,12 @@ def test_config_ends_with_3_when_it_is_wrong(
 ) -> None:
     assert project.is_dir()
     monkeypatch.setenv("PERAGO_STRICT_INPUT", "maybe")
-    ran = run("config", "show")
-    assert (ran.code, ran.out) == (3, "")
+    ran = run("config", "show", "--origin")
+    assert ran.code == 3
+    # The remedy of a wrong setting asks for this very command.
+    assert "PERAGO_STRICT_INPUT=maybe  (environment)" in ran.out
+    assert "PERAGO_LOG_RETENTION=30d  (default)" in ran.out
+    assert run("config", "show", "--json").document["schema"] == "perago.error/1"
     assert ran.err.startswith("error: PERAGO_STRICT_INPUT must be 'true' or 'false'\n")
 
 
