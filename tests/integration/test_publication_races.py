@@ -17,9 +17,15 @@ from perago.domain.reserved_paths import FENCE_PATH
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.timeout(900)]
 
-ROUNDS = 50
 PUBLISHERS = 8
-PREFIX_ROUNDS = 20
+
+
+@pytest.fixture(
+    params=[pytest.param(10, id="short"), pytest.param(50, id="full", marks=pytest.mark.soak)]
+)
+def rounds(request: pytest.FixtureRequest) -> int:
+    """How many races; `make soak` runs the full form."""
+    return int(request.param)
 
 
 def _race(lakefs: RealLakeFS, root: Path, policy: PolicySetting) -> Race:
@@ -36,13 +42,13 @@ async def _above(
 
 @pytest.mark.parametrize("workflows", [1, PUBLISHERS], ids=["one execution", "eight executions"])
 async def test_settled_publishes_once_a_round(
-    lakefs: RealLakeFS, tmp_path: Path, workflows: int
+    lakefs: RealLakeFS, tmp_path: Path, workflows: int, rounds: int
 ) -> None:
     """Half the rounds race within one execution, half between executions of eight workflows."""
     race = _race(lakefs, tmp_path, PolicySetting.SETTLED)
     repository = await lakefs.create_repository()
     head = await lakefs.commit_files(repository, MAIN, {FENCE_PATH: FENCE_FILE, "data/a": b"a"})
-    for _ in range(ROUNDS // 2):
+    for _ in range(rounds // 2):
         records = await race.attempts(repository, head, workflows=workflows, racers=PUBLISHERS)
         reports = await race.run(records)
 
@@ -66,14 +72,14 @@ async def test_settled_publishes_once_a_round(
 
 
 async def test_head_parent_without_the_fence_has_several_winners(
-    lakefs: RealLakeFS, tmp_path: Path
+    lakefs: RealLakeFS, tmp_path: Path, rounds: int
 ) -> None:
     """Not a law: the figure that the fence is worth, printed for the documents."""
     race = _race(lakefs, tmp_path, PolicySetting.HEAD_PARENT)
     repository = await lakefs.create_repository()
     head = await lakefs.commit_files(repository, MAIN, {"data/a": b"a"})
     several = winners = 0
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         records = await race.attempts(repository, head, workflows=PUBLISHERS, racers=PUBLISHERS)
         files = [f"out-{number}.txt" for number in range(PUBLISHERS)]
         await race.run(records, files=files)
@@ -82,19 +88,19 @@ async def test_head_parent_without_the_fence_has_several_winners(
         winners += len(owners)
         several += len(owners) > 1
         head = above[0].commit
-    print(f"\nhead-parent without fence: {several} of {ROUNDS} rounds had several winners")  # noqa: T201
+    print(f"\nhead-parent without fence: {several} of {rounds} rounds had several winners")  # noqa: T201
     print(f"publications in all: {winners}")  # noqa: T201
-    assert winners >= ROUNDS
+    assert winners >= rounds
 
 
 async def test_prefixes_of_one_branch_are_published_side_by_side(
-    lakefs: RealLakeFS, tmp_path: Path
+    lakefs: RealLakeFS, tmp_path: Path, rounds: int
 ) -> None:
     race = _race(lakefs, tmp_path, PolicySetting.SETTLED)
     repository = await lakefs.create_repository()
     files = {f"part{number}/a": b"a" for number in range(PUBLISHERS)}
     head = await lakefs.commit_files(repository, MAIN, {FENCE_PATH: FENCE_FILE, **files})
-    for _ in range(PREFIX_ROUNDS):
+    for _ in range(rounds * 2 // 5):
         records = await race.attempts(repository, head, workflows=PUBLISHERS, racers=PUBLISHERS)
         specs = [
             WorkspaceSpec(prefix=f"part{number}", isolation="prefix")
