@@ -38,7 +38,7 @@ Installation = TypeVar("Installation", LakeFSInstallation, ConductorInstallation
 def open_lakefs(connection: LakeFSConnection | None) -> LakeFSInstallation:
     """The lakeFS behind an address."""
     if connection is None:
-        text = "LakeFS config is required for workspace tasks"
+        text = "LakeFS config is required"
         raise RuntimeConfigError(text, code="PRG-C010")
     makers = {"memory": _memory_lakefs, "http": _real_lakefs, "https": _real_lakefs}
     return _maker(connection.url, makers, "lakefs")(connection)

@@ -65,7 +65,7 @@ CONFIGURATION_CODES = (
     ),
     ErrorCode(
         "PRG-C010",
-        "A task has a workspace but lakeFS is not configured.",
+        "lakeFS is not configured, and a task or a command needs it.",
         "Set the three LAKECTL_ variables, or PERAGO_LAKEFS=memory: to try things out.",
         "Workspace-free tasks need no lakeFS.",
     ),

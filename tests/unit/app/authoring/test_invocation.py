@@ -2,11 +2,17 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
+from perago import (
+    build_workspace_free_task_output,
+    build_workspace_task_output,
+    run_workspace_free_task_attempt,
+    run_workspace_task_attempt,
+)
 from perago.app.authoring.guardrail_declaration import require_file
 from perago.app.authoring.invocation import (
     invoke_body,
@@ -24,6 +30,13 @@ from perago.domain.authoring_errors import (
     TaskInputError,
 )
 
+CALLBACKS = (
+    "download_workspace",
+    "load_current_attempt",
+    "stage_workspace",
+    "publish_workspace",
+    "cleanup_staging",
+)
 PLACE = {"repository": "songs", "branch": "main", "refType": "commit", "ref": "c1"}
 GUARDED = WorkspaceSpec(pre=[require_file("in.txt")], post=[require_file("out.txt")])
 
@@ -101,10 +114,50 @@ def test_a_metrics_enabled_body_needs_a_recorder() -> None:
     assert [each.name for each in recorder.gauges] == ["app.called"]
 
 
-def test_a_call_for_the_other_kind_of_task_is_refused(tmp_path: Path) -> None:
+WRONG_KIND: list[tuple[Callable[[TaskDefinition], object], bool, str]] = [
+    (
+        lambda task: invoke_workspace_task_body(task, {}, Path()),
+        False,
+        "invoke_workspace_task_body only supports workspace tasks",
+    ),
+    (
+        lambda task: invoke_workspace_free_task(task, {}),
+        True,
+        "invoke_workspace_free_task only supports workspace-free tasks",
+    ),
+    (
+        lambda task: cast("Any", run_workspace_task_attempt)(
+            task, {}, None, Path(), **dict.fromkeys(CALLBACKS), failure_reason_max_length=9
+        ),
+        False,
+        "run_workspace_task_attempt only supports workspace tasks",
+    ),
+    (
+        lambda task: run_workspace_free_task_attempt(task, {}, failure_reason_max_length=9),
+        True,
+        "run_workspace_free_task_attempt only supports workspace-free tasks",
+    ),
+    (
+        lambda task: build_workspace_task_output(task, PLACE, "c2", {}),
+        False,
+        "workspace output can only be built for workspace tasks",
+    ),
+    (
+        lambda task: build_workspace_free_task_output(task, {}),
+        True,
+        "workspace-free output can only be built for workspace-free tasks",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("call", "has_workspace", "text"), WRONG_KIND, ids=[row[2].split()[0] for row in WRONG_KIND]
+)
+def test_a_call_for_the_other_kind_of_task_is_refused(
+    call: Callable[[TaskDefinition], object], text: str, *, has_workspace: bool
+) -> None:
+    task = definition(in_workspace, workspace=WorkspaceSpec())
     with pytest.raises(TaskInputError) as caught:
-        invoke_workspace_task_body(definition(plain), {}, tmp_path)
-    assert str(caught.value) == "invoke_workspace_task_body only supports workspace tasks"
-    with pytest.raises(TaskInputError) as caught:
-        invoke_workspace_free_task(definition(in_workspace, workspace=WorkspaceSpec()), {})
-    assert str(caught.value) == "invoke_workspace_free_task only supports workspace-free tasks"
+        call(task if has_workspace else definition(plain))
+    assert str(caught.value) == text
+    assert caught.value.code == "PRG-I007"
