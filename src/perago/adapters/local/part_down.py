@@ -107,7 +107,7 @@ class PartDown:
         with asyncio.Runner() as runner:
             while batch := list(islice(left, FETCHED_AT_ONCE)):
                 orders = [
-                    FetchOrder(_entry(source.prefix, row), room / str(number))
+                    FetchOrder(_entry(source.prefix, row), f"{room}/{number}")
                     for number, row in enumerate(batch)
                 ]
                 fetched = runner.run(
@@ -160,7 +160,7 @@ def _placed(directory: Path, made: set[str], row: ListedObject, one: Fetched) ->
         if parent not in made:
             (directory / parent).mkdir(parents=True, exist_ok=True)
             made.add(parent)
-        os.replace(one.order.target, target)  # noqa: PTH105 - as above
+        os.replace(one.order.where, target)  # noqa: PTH105 - as above
         stamp = os.lstat(target)
     return PlacedFile(
         row.path,
