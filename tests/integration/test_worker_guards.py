@@ -54,6 +54,27 @@ async def test_a_lakefs_that_fails_costs_one_attempt_and_nothing_more_is_polled_
             assert len(ended.attempts) == 2
 
 
+async def test_a_lakefs_that_fails_at_the_start_costs_no_attempt(
+    scene: WorkerScene, toxiproxy: ToxiproxyServer
+) -> None:
+    module = await scene.declare('(workspace / "b.txt").write_text("b")', workspace=True)
+    lakefs, _ = scene.servers
+    workflow = await scene.start(module)
+    with toxiproxy.proxied(lakefs.endpoint) as proxy:
+        proxy.set_enabled(enabled=False)
+        more = {"LAKECTL_SERVER_ENDPOINT_URL": proxy.endpoint}
+        async with scene.polling_worker([module], root=None, **more) as worker:
+            assert worker.events("circuit open: lakefs")
+            await asyncio.sleep(LOOKS_SECONDS)
+            record = await scene.conductor.workflows.read(workflow)
+            assert record is not None
+            assert record.attempts[0].snapshot.poll_count == 0
+            proxy.set_enabled(enabled=True)
+            ended = await scene.ended(workflow)
+            assert ended.status is WorkflowStatus.COMPLETED, worker.screen
+            assert len(ended.attempts) == 1
+
+
 async def test_nothing_with_a_workspace_is_polled_while_the_disk_is_nearly_full(
     scene: WorkerScene,
 ) -> None:

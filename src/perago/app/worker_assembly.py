@@ -12,7 +12,7 @@ from perago.app.attempt.world import AttemptSettings, World
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.container import Container
 from perago.app.settings.settings import Settings
-from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk
+from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk, warn_of_service
 from perago.app.telemetry.attempt_metrics import BUSY_SLOTS, AttemptMetrics, BodyMetrics
 from perago.app.telemetry.attempt_spans import AttemptSpans
 from perago.app.telemetry.body_observers import BodyObservers
@@ -102,7 +102,7 @@ def assemble(
         listener=Listeners(listeners),
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
-        before_polling=[upkeep.check_services, upkeep.sweep_at_start],
+        before_polling=[upkeep.check_services, upkeep.sweep_at_start, gates.look_at_lakefs],
         periodic=[upkeep.sweep_periodically],
         force_kill_seconds=None if forced is None else forced.total_seconds(),
         started=lambda: notify_service("READY=1"),
@@ -135,6 +135,11 @@ class _Gates:
     conductor: ServiceGate
     lakefs: ServiceGate | None
     disk: DiskGate
+
+    async def look_at_lakefs(self) -> None:
+        """Before anything is polled, so that no attempt is spent on finding out."""
+        if self.lakefs is not None and await self.lakefs.look() > 0:
+            warn_of_service(self.lakefs.breaker.name, self.lakefs.breaker.last_error)
 
 
 def _gates(order: StartOrder, world: World) -> _Gates:

@@ -103,6 +103,11 @@ def warn_of_disk(total: int, free: int) -> None:
     write(WORKER_LOGGER, logging.WARNING, "disk nearly full; polling no workspace tasks", facts)
 
 
+def warn_of_service(name: str, error: str) -> None:
+    """A service does not answer before anything was polled."""
+    write(WORKER_LOGGER, logging.WARNING, f"circuit open: {name}", {"error": error})
+
+
 def _traceback(error: Exception) -> str:
     """The body's own traceback where there is one, else ours."""
     notes = [note for note in getattr(error, "__notes__", ()) if note]

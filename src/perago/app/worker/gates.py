@@ -45,8 +45,10 @@ class ServiceGate:
         if self.breaker.closed:
             return 0.0
         left = self.breaker.seconds_left
-        if left > 0:
-            return left
+        return left if left > 0 else await self.look()
+
+    async def look(self) -> float:
+        """Ask now; 0 when the service answers, else the pause that its failure costs."""
         try:
             await self._look()
         except (UnavailableError, OutcomeUnknownError) as error:
