@@ -29,6 +29,10 @@ def test_the_output_is_spelled_as_the_input_was(given: dict[str, str], written: 
     assert list(output.model_dump()) == list(expected)
     assert WorkspaceInput(**PLACE, **given) == read
     assert (read.ref_type, read.refType) == ("commit", "commit")
+    other = dict.fromkeys({"refType", "ref_type"} - set(given), "tag")
+    if other:
+        with pytest.raises(ValueError, match="refType and ref_type must not differ"):
+            WorkspaceInput.model_validate(PLACE | given | other)
 
 
 def test_the_two_spellings_are_one_value() -> None:
