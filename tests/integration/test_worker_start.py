@@ -226,10 +226,14 @@ async def _two_starts(worker: RunningWorker) -> None:
 
 
 async def test_sigusr1_shows_slots_and_stacks_and_changes_nothing(scene: WorkerScene) -> None:
-    module = await scene.declare("time.sleep(params.seconds)")
+    begun = scene.folder / "begun"
+    body = f"Path({str(begun)!r}).touch()\ntime.sleep(params.seconds)"
+    module = await scene.declare(body)
     async with scene.polling_worker([module]) as worker:
         workflow = await scene.start(module, seconds=3)
-        await scene.started(workflow)
+        async with asyncio.timeout(60):  # polled is not begun: the executor may still start
+            while not begun.exists():  # noqa: ASYNC110 - another process begins
+                await asyncio.sleep(0.05)
         worker.signal(signal.SIGUSR1)
         state = await worker.has("worker state")
         assert state["slots"][0]["execution_id"] == state["running"][0]["execution_id"]
