@@ -43,6 +43,7 @@ class LeanApiClient(ApiClient):
     def __init__(self, settings: ConductorSettings) -> None:
         self._settings = settings
         self._url = api_address(settings.url)
+        self._address = shown_address(self._url)
         parts = urlsplit(self._url)
         self._host = parts.hostname or ""
         self._tls = _tls(settings) if parts.scheme == "https" else None
@@ -57,7 +58,7 @@ class LeanApiClient(ApiClient):
 
     @property
     def address(self) -> str:
-        return shown_address(self._url)
+        return self._address
 
     async def call(self, request: ApiRequest) -> object:
         request_sent()

@@ -21,6 +21,7 @@ class JsonLines(logging.Formatter):
         super().__init__()
         self._others = others
         self._secrets = secrets
+        self._second, self._shown_second = -1, ""
         self._encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
     def format(self, record: logging.LogRecord) -> str:
@@ -33,9 +34,18 @@ class JsonLines(logging.Formatter):
             **cast("Mapping[str, object]", facts),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "timestamp": _moment(record.created),
+            "timestamp": self._moment(record.created),
         }
         return without_secrets(self._encode(told), self._secrets)
+
+    def _moment(self, created: float) -> str:
+        """In UTC; many lines share their second."""
+        microseconds = int(created * 1_000_000)
+        second = microseconds // 1_000_000
+        if second != self._second:
+            self._second = second
+            self._shown_second = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        return f"{self._shown_second}.{microseconds % 1_000_000:06d}Z"
 
 
 def without_secrets(line: str, secrets: Sequence[str]) -> str:
@@ -43,7 +53,3 @@ def without_secrets(line: str, secrets: Sequence[str]) -> str:
     for secret in secrets:
         line = line.replace(secret, MASK)
     return line
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")[:-6] + "Z"

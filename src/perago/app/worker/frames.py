@@ -8,6 +8,7 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -167,9 +168,16 @@ class FrameBuffer:
             yield decode(body)
 
 
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    """The fields of a dataclass; none of any other type."""
+    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
+
+
 def _plain(value: object) -> object:
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
+    names = _names(type(value))
+    if names:
+        return {name: getattr(value, name) for name in names}
     if isinstance(value, Mapping):
         # Both type checkers forget what the keys of a bare Mapping are.
         return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
