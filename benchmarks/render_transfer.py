@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.render_spark import spark_section
 from benchmarks.render_worker import worker_section
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -32,6 +33,7 @@ def _page(taken: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
         f"place. {taken['cpus']} CPUs ({taken['machine']}), shared with the servers; Python",
         f"{taken['python']}; the run took {taken['seconds']} s. A figure marked ~ was",
         f"extrapolated: its subject was stopped after {taken['peer_seconds_max']} s.",
+        *(f"Measured again afterwards: {name}." for name in taken.get("again", ())),
         "",
         f"![Seconds of every row]({PLOT})",
         "",
@@ -39,7 +41,7 @@ def _page(taken: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
     places = dict.fromkeys((row["case"], row["step"]) for row in rows)
     for case, step in places:
         lines += [f"## {case}, {_STEPS[step]}", "", *_table(rows, case, step), ""]
-    return "\n".join([*lines, *worker_section()])
+    return "\n".join([*lines, *worker_section(), *spark_section()])
 
 
 _STEPS = {

@@ -11,8 +11,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tools.servers.go_programs import lakefs_programs
 from tools.servers.python_wheel import private_environment
@@ -163,6 +164,24 @@ def _lakectl(variables: dict[str, str]) -> tuple[str, float, float]:
     return "cold", time.perf_counter() - started, 1.0
 
 
+def _taken(
+    cases: Sequence[Case], seconds: float, *, is_part: bool, is_quick: bool
+) -> dict[str, Any]:
+    """Where and how the figures were taken; a part of a run keeps what is said of the whole."""
+    if is_part and RESULT.exists():
+        before: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8"))["taken"]
+        again = {*before.get("again", ()), *(case.name for case in cases)}
+        return {**before, "again": sorted(again)}
+    return {
+        "cpus": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "quick": is_quick,
+        "seconds": round(seconds),
+        "peer_seconds_max": PEER_SECONDS_MAX,
+    }
+
+
 def _with_others(rows: list[dict[str, object]], keeps: bool) -> list[dict[str, object]]:  # noqa: FBT001
     """The rows in the order of the cases, those of a run before in their places."""
     if keeps and RESULT.exists():
@@ -196,14 +215,12 @@ def main() -> None:
                         print(_line_of(row), flush=True)
             shutil.rmtree(seeded.tree, ignore_errors=True)
     report = {
-        "taken": {
-            "cpus": os.cpu_count(),
-            "machine": platform.machine(),
-            "python": platform.python_version(),
-            "quick": arguments.quick,
-            "seconds": round(time.perf_counter() - started),
-            "peer_seconds_max": PEER_SECONDS_MAX,
-        },
+        "taken": _taken(
+            cases,
+            time.perf_counter() - started,
+            is_part=arguments.case is not None,
+            is_quick=arguments.quick,
+        ),
         "rows": _with_others([row.as_json() for row in rows], arguments.case is not None),
     }
     RESULT.parent.mkdir(exist_ok=True)
