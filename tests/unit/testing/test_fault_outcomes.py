@@ -47,6 +47,7 @@ async def _survives(env: PeragoEnvironment, policy: str, fault: Fault) -> None:
     assert await env.check_invariants(settled=policy == "settled") == []
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_crash_before_any_moment(
@@ -55,6 +56,7 @@ async def test_a_crash_before_any_moment(
     await _survives(perago_env, policy, crash(before=point))
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("point", POINTS)
 async def test_a_crash_after_any_moment(
@@ -63,6 +65,7 @@ async def test_a_crash_after_any_moment(
     await _survives(perago_env, policy, crash(after=point))
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("point", REMOTE)
 async def test_a_lost_answer_at_any_moment(
@@ -71,6 +74,7 @@ async def test_a_lost_answer_at_any_moment(
     await _survives(perago_env, policy, lose_answer(point))
 
 
+@pytest.mark.simulation
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("point", REMOTE)
 async def test_a_lost_request_at_any_moment(

@@ -34,6 +34,7 @@ def applied(steps: list[dict[str, StoredObject | None]]) -> tuple[Tree, dict[str
     return tree, objects
 
 
+@pytest.mark.simulation
 @given(st.lists(CHANGES), st.lists(CHANGES))
 def test_trees_have_one_name_exactly_when_they_have_the_same_objects(
     one: list[dict[str, StoredObject | None]], other: list[dict[str, StoredObject | None]]
@@ -44,6 +45,7 @@ def test_trees_have_one_name_exactly_when_they_have_the_same_objects(
         assert (left.metarange == right.metarange) is (these == those)
 
 
+@pytest.mark.simulation
 @given(st.lists(CHANGES), st.lists(CHANGES), st.sampled_from(["", "a", "a/", "b"]))
 def test_a_diff_is_what_two_dictionaries_say(
     one: list[dict[str, StoredObject | None]],
