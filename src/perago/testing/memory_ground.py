@@ -134,7 +134,7 @@ class MemoryGround(Ground):
     def worker_root(self, number: int) -> Path:
         """A directory that appears with the first worker."""
         if self._root is None:
-            self._root = Path(tempfile.mkdtemp(prefix="perago-env-", dir=_memory_disk()))
+            self._root = Path(tempfile.mkdtemp(prefix="perago-env-", dir=memory_disk()))
         return self._root / str(number)
 
     def close(self) -> None:
@@ -144,7 +144,7 @@ class MemoryGround(Ground):
             self._root = None
 
 
-def _memory_disk() -> str | None:
+def memory_disk() -> str | None:
     """A file system in memory where there is one: attempts of a test need no lasting disk."""
     shared = Path("/dev/shm")  # noqa: S108 - a private directory is made in it
     return str(shared) if shared.is_dir() else None
