@@ -13,6 +13,7 @@ from tests.integration.worker_scene import WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.references import BranchName
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared with everybody
@@ -93,6 +94,25 @@ async def test_nothing_with_a_workspace_is_polled_while_the_disk_is_nearly_full(
         assert await worker.exit_code() == 0
     async with scene.polling_worker([module]):
         assert (await scene.ended(waiting)).status is WorkflowStatus.COMPLETED
+
+
+async def test_a_worker_collects_the_garbage_of_repositories_it_saw_while_it_runs(
+    scene: WorkerScene,
+) -> None:
+    branches = scene.lakefs.branches
+    nobodys = BranchName("perago-staging-of-nobody")
+    await branches.create(scene.repository, nobodys, scene.start_commit)
+    module = await scene.declare("time.sleep(params.seconds)", workspace=True)
+    more = {"PERAGO_WORKSPACE_GC_INTERVAL": "1s", "PERAGO_GC_STAGING_TTL": "0s"}
+    async with scene.polling_worker([module], root=None, **more) as worker:
+        workflow = await scene.start(module, seconds=4)
+        # Its own directory and attempt live through the passes.
+        assert (await scene.ended(workflow)).status is WorkflowStatus.COMPLETED, worker.screen
+        collected = await worker.has("garbage-collected a repository")
+        assert collected["removed"] == [nobodys]
+        assert (await branches.list_page(scene.repository, "perago-")).names == ()
+        worker.signal(signal.SIGTERM)
+        assert await worker.exit_code() == 0
 
 
 async def test_threads_publish_and_a_body_that_never_ends_does_not_hold_up_the_end(

@@ -67,7 +67,7 @@ class Upkeep:
         """One pass over the attempt directories."""
         try:
             done = await sweep_directories(self.container.directories())
-        except (OSError, WorldError) as error:
+        except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
             write(LOGGER, logging.WARNING, "workspace garbage collection failed", _why(error))
             return
         if done.removed or done.failed:
@@ -87,7 +87,7 @@ class Upkeep:
         )
         try:
             judged = await RemotePass(tools, repository, retention_times(self.settings)).run()
-        except WorldError as error:
+        except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
             write(LOGGER, logging.WARNING, "remote garbage collection failed", _why(error))
             return
         removed = [each.name for each in judged if each.removed]

@@ -150,8 +150,10 @@ def parse_execution_mode(value: str, name: str) -> str:
 
 
 def parse_address(value: str, name: str) -> str:
-    """A host and a port to listen on."""
+    """A host and a port to listen on; a port alone is one of the loopback address."""
     stripped = value.strip()
+    if stripped.removeprefix(":").isdecimal():
+        stripped = f"127.0.0.1:{stripped.removeprefix(':')}"
     if _ADDRESS.fullmatch(stripped) is None:
         _refuse(f"{name} must be a host and a port such as '127.0.0.1:9102'")
     return stripped
