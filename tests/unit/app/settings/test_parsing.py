@@ -95,7 +95,7 @@ def test_a_text_has_one_meaning(parse: parsing.Parse[Any], text: str, value: obj
         (parsing.parse_text, ["replace-me"], "NAME must be replaced with a real value"),
         (
             parsing.parse_address,
-            ["9102", "http://x:1"],
+            ["localhost", "910200", "http://x:1"],
             "NAME must be a host and a port such as '127.0.0.1:9102'",
         ),
         (parsing.one_of("a", "b"), ["c"], "NAME must be one of 'a', 'b'"),
