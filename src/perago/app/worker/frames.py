@@ -8,7 +8,6 @@ import json
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -168,10 +167,14 @@ class FrameBuffer:
             yield decode(body)
 
 
-@cache
+_NAMES: dict[type, tuple[str, ...]] = {}
+
+
 def _names(kind: type) -> tuple[str, ...]:
-    """The fields of a dataclass; none of any other type."""
-    return tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
+    """The fields of a dataclass, looked up once; none of any other type."""
+    if kind not in _NAMES:
+        _NAMES[kind] = tuple(each.name for each in fields(kind)) if is_dataclass(kind) else ()
+    return _NAMES[kind]
 
 
 def _plain(value: object) -> object:
