@@ -49,7 +49,7 @@ class Size:
     queued: int
 
 
-FULL, QUICK = Size(500, 2, 10_000), Size(200, 1, 1_000)
+FULL, QUICK = Size(400, 2, 10_000), Size(200, 1, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,20 +119,26 @@ def main() -> None:
     if not options.ours:
         programs.append(Program(LAST_RELEASE, peer_environment() / "bin" / "python"))
     rows: list[Row] = []
-    started = time.monotonic()
+    began = time.monotonic()
     for row in measured(programs, QUICK if options.quick else FULL, options.only):
         print(json.dumps(asdict(row)), flush=True)
         rows.append(row)
+        if not (options.ours or options.only):
+            save(rows, round(time.monotonic() - began))
+
+
+def save(rows: list[Row], seconds: int) -> None:
+    """Write what there is, and the page; a run that is cut short leaves its cases."""
     taken = {
         "cpus": os.cpu_count(),
         "machine": platform.machine(),
         "python": platform.python_version(),
-        "seconds": round(time.monotonic() - started),
+        "seconds": seconds,
+        "load": round(os.getloadavg()[2], 1),
     }
-    if not (options.ours or options.only):
-        document = {"taken": taken, "rows": [asdict(row) for row in rows]}
-        RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-        render_transfer.render(RESULT.with_name("transfer.json"))
+    document = {"taken": taken, "rows": [asdict(row) for row in rows]}
+    RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    render_transfer.render(RESULT.with_name("transfer.json"))
 
 
 def measured(programs: list[Program], size: Size, only: str | None) -> Iterator[Row]:

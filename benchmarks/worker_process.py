@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROCESSES = 2
-WAIT_SECONDS = 600.0
+STANDSTILL_SECONDS = 90.0
 STOP_SECONDS = 15.0
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -54,10 +54,12 @@ class Family:
 
     def wait_for(self, count: int) -> float:
         """Wait until so many bodies have run; the moment of the last of them."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while time.monotonic() < deadline:
-            if self.ran >= count:
+        seen, moved = 0, time.monotonic()
+        while time.monotonic() - moved < STANDSTILL_SECONDS:
+            if (ran := self.ran) >= count:
                 return self.moments()[count - 1]
+            if ran > seen:
+                seen, moved = ran, time.monotonic()
             if not Path(f"/proc/{self.parent}").exists():
                 break
             time.sleep(0.02)

@@ -12,7 +12,7 @@ from tools.servers.http import ask
 
 from benchmarks.transfer_ground import Seeded
 
-STARTERS = 8
+STARTERS = 4
 ENDED_SECONDS_MAX = 60.0
 EMPTY_MODULE = """
 import os, time
