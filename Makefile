@@ -24,9 +24,9 @@ demo: .venv/.perago  ## Runs a workflow with a crash in the middle, in memory, a
 unit: .venv/.gate  ## Runs the unit tests: seconds, no server, no Java, no network.
 	@$(MAKE) $(SIDE_BY_SIDE) unit-inner unit-outer
 unit-inner:
-	@$(UNIT) tests/unit examples --ignore=tests/unit/app --ignore=tests/unit/testing
+	@$(UNIT) tests/unit --ignore=tests/unit/app --ignore=tests/unit/testing
 unit-outer:
-	@$(UNIT) tests/unit/app tests/unit/testing
+	@$(UNIT) tests/unit/app tests/unit/testing examples
 
 lint: .venv/.gate  ## Checks style, types, the architecture contracts, dependencies and dead code.
 	$(BIN)/ruff check

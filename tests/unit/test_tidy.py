@@ -8,9 +8,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+pytestmark = pytest.mark.scale  # every file of the repository is parsed
 
 ROOT = Path(__file__).parents[2]
 LINES_MAX = 300
@@ -62,11 +65,15 @@ def _parsed(name: str, text: str) -> Source:
     return Source(name, text, tree, tuple(ast.walk(tree)))
 
 
-SOURCES = [
-    _parsed(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
-    for folder in ("src", "tests", "tools", "benchmarks")
-    for path in sorted((ROOT / folder).rglob("*.py"))
-]
+@cache
+def _sources() -> list[Source]:
+    return [
+        _parsed(str(path.relative_to(ROOT)), path.read_text(encoding="utf-8"))
+        for folder in ("src", "tests", "tools", "benchmarks")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    ]
+
+
 Rule = Callable[[Source], Iterator[str]]
 
 
@@ -177,14 +184,14 @@ def _machine_paths(source: Source) -> Iterator[str]:
     ],
 )
 def test_house_rule(broken: Rule) -> None:
-    places = [f"{source.name}: {place}" for source in SOURCES for place in broken(source)]
+    places = [f"{source.name}: {place}" for source in _sources() for place in broken(source)]
     assert not places, "\n" + "\n".join(places)
 
 
 def test_every_domain_module_has_its_unit_tests() -> None:
     modules = (ROOT / "src/perago/domain").glob("[!_]*.py")
     expected = {f"tests/unit/domain/test_{path.stem}.py" for path in modules}
-    assert expected - {source.name for source in SOURCES} == set()
+    assert expected - {source.name for source in _sources()} == set()
 
 
 def test_what_a_clone_runs_names_no_address() -> None:
