@@ -1,7 +1,7 @@
 """`make bench-spark`: what a commit protocol costs on lakeFS, beside a write to local disk.
 
-One session, every protocol in turn, the median of some rounds. Writes
-`benchmarks/results/spark.json`.
+One session, every protocol in turn, the median of some rounds; then the pipeline's rows. Writes
+`benchmarks/results/spark.json` and renders it.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from tools.servers import LakefsServer, lakefs_server, toxiproxy_server
 from tools.servers.http import ask
 from tools.servers.spark_jars import spark_jars
 
+from benchmarks.render_transfer import render
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.hadoop_options import COMMIT_PROTOCOL, repository_options
 from perago.adapters.spark.jars import fetch_jars
@@ -89,16 +90,21 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="one round")
     arguments.add_argument("--rounds", type=int, default=3)
     given = arguments.parse_args()
+    # It takes the form of its rows from here.
+    from benchmarks.spark_pipeline import pipeline_rows  # noqa: PLC0415
+
     began = time.monotonic()
     rounds = 1 if given.quick else given.rounds
     with ExitStack() as stack:
         rows = list(_measure(stack, rounds))
+    rows += pipeline_rows(quick=given.quick, rounds=rounds)
     taken = {"cpus": os.cpu_count(), "machine": platform.machine()}
     taken |= {"python": platform.python_version(), "quick": given.quick}
     taken |= {"rounds": rounds, "seconds": round(time.monotonic() - began)}
     RESULT.parent.mkdir(exist_ok=True)
     document = {"taken": taken, "rows": [asdict(row) for row in rows]}
     RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    render(RESULT.with_name("transfer.json"))
     print(f"{RESULT.relative_to(ROOT)}: {len(rows)} rows")
 
 
