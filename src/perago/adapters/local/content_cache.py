@@ -60,6 +60,24 @@ class ContentCache:
         self._copies = FileCopies()
         self._swept = False
 
+    def parted(self, orders: Sequence[FetchOrder]) -> tuple[list[FetchOrder], list[FetchOrder]]:
+        """Those whose content should be here, and those whose content is not."""
+        known: set[str] = set()
+        keys = [_key(order) for order in orders]
+        with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
+            for start in range(0, len(keys), _BATCH):
+                batch = keys[start : start + _BATCH]
+                known.update(
+                    row[0]
+                    for row in connection.execute(
+                        f"SELECT key FROM objects WHERE key IN ({_marks(batch)})",  # noqa: S608
+                        batch,
+                    )
+                )
+        here = [order for key, order in zip(keys, orders, strict=True) if key in known]
+        absent = [order for key, order in zip(keys, orders, strict=True) if key not in known]
+        return here, absent
+
     def fill(self, orders: Sequence[FetchOrder]) -> Filled:
         """Fill the targets whose content is here."""
         fetched: list[Fetched] = []

@@ -44,17 +44,12 @@ class Materialisation:
         orders = await self._concurrency.blocking(
             lambda: self._prepare(source, inventory, directory)
         )
-        filled = await self._from_cache(orders)
-        meter = TransferMeter(
-            self._listener,
-            "down",
-            files=len(filled.missing),
-            size=sum(order.entry.size for order in filled.missing),
-            cached=len(filled.fetched),
+        here, absent = await self._parted(orders)
+        # The server works while this host copies.
+        filled, first = await self._concurrency.together(
+            self._from_cache(here), self._fetch(source, absent, cached=len(here))
         )
-        fetched = await self._transport.fetch(
-            source.repository, source.commit, filled.missing, meter.moved
-        )
+        fetched = [*first, *await self._fetch(source, filled.missing)]
         contents = self._contents
         index = await self._concurrency.blocking(
             lambda: _index_of(directory, [*filled.fetched, *fetched])
@@ -69,9 +64,17 @@ class Materialisation:
         )
         return index, counts
 
-    async def _from_cache(self, orders: Sequence[FetchOrder]) -> Filled:
+    async def _parted(
+        self, orders: Sequence[FetchOrder]
+    ) -> tuple[Sequence[FetchOrder], Sequence[FetchOrder]]:
         contents = self._contents
         if contents is None:
+            return (), orders
+        return await self._concurrency.blocking(lambda: contents.parted(orders))
+
+    async def _from_cache(self, orders: Sequence[FetchOrder]) -> Filled:
+        contents = self._contents
+        if contents is None or not orders:
             return Filled((), tuple(orders))
 
         def fill() -> Filled:
@@ -79,6 +82,15 @@ class Materialisation:
                 return contents.fill(orders)
 
         return await self._concurrency.blocking(fill)
+
+    async def _fetch(
+        self, source: WorkspaceSource, orders: Sequence[FetchOrder], *, cached: int = 0
+    ) -> Sequence[Fetched]:
+        if not orders:
+            return ()
+        size = sum(order.entry.size for order in orders)
+        meter = TransferMeter(self._listener, "down", files=len(orders), size=size, cached=cached)
+        return await self._transport.fetch(source.repository, source.commit, orders, meter.moved)
 
     def _prepare(
         self, source: WorkspaceSource, inventory: Inventory, directory: Path
