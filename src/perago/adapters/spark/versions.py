@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from perago.domain.spark_errors import SparkEnvironmentError
 
-JAVA_MINIMUM = {4: 17, 3: 8}
-PYSPARK_TRIED = ((4, 0), (4, 1), (4, 3))
+JAVA_MINIMUM = 17
+PYSPARK_MINIMUM = 4  # the commit protocol is compiled for the Scala 2.13 of Spark 4
 AWS_SDK = "2.35.4"
 _JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.]*)\.jar")
 _SCALA_JAR = re.compile(r".+_(?P<scala>2\.\d+)-\d.*\.jar")
@@ -35,11 +35,15 @@ def facts_of(pyspark: str, bundled: Iterable[str], java: int | None) -> SparkFac
 
 def check_versions(facts: SparkFacts, jars: Iterable[str], *, needs_s3a: bool) -> None:
     """Raise SparkEnvironmentError for the first thing that does not fit."""
-    major = int(facts.pyspark.partition(".")[0])
-    minimum = JAVA_MINIMUM.get(major, max(JAVA_MINIMUM.values()))
-    if facts.java is None or facts.java < minimum:
+    if int(facts.pyspark.partition(".")[0]) < PYSPARK_MINIMUM:
         raise SparkEnvironmentError(
-            expected=f"Java {minimum} or newer for pyspark {facts.pyspark}",
+            expected=f"pyspark {PYSPARK_MINIMUM}.0 or newer",
+            found=f"pyspark {facts.pyspark}",
+            remedy="install perago[spark]",
+        )
+    if facts.java is None or facts.java < JAVA_MINIMUM:
+        raise SparkEnvironmentError(
+            expected=f"Java {JAVA_MINIMUM} or newer for pyspark {facts.pyspark}",
             found="no Java" if facts.java is None else f"Java {facts.java}",
             remedy="install a JDK and set JAVA_HOME",
         )

@@ -23,6 +23,7 @@ def test_what_fits_is_silent(java: int) -> None:
 @pytest.mark.parametrize(
     ("facts", "jars", "text"),
     [
+        (SparkFacts("3.5.9", "3.3.4", "2.12", 17), JARS, "pyspark 4.0 .* found pyspark 3.5.9"),
         (SparkFacts("4.3.0", "3.5.0", "2.13", None), JARS, "found no Java"),
         (SparkFacts("4.3.0", "3.5.0", "2.13", 11), JARS, "expected Java 17 .* found Java 11"),
         (FACTS, [], "found no hadoop-aws; run `perago spark jars`"),
@@ -30,7 +31,7 @@ def test_what_fits_is_silent(java: int) -> None:
         (FACTS, [*JARS, "hadoop-aws-3.4.1.jar"], "found hadoop-aws 3.4.1; take it off spark.jars"),
         (FACTS, [*JARS, "delta-spark_2.12-4.0.0.jar"], "Scala 2.13, .*delta-spark_2.12-4.0.0"),
     ],
-    ids=["no Java", "old Java", "no jars", "other Hadoop", "two Hadoops", "other Scala"],
+    ids=["Spark 3", "no Java", "old Java", "no jars", "other Hadoop", "two Hadoops", "other Scala"],
 )
 def test_what_does_not_fit_is_one_clear_error(
     facts: SparkFacts, jars: list[str], text: str
