@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import final
+from typing import Any, final
 
 import pytest
 from dependency_injector import providers
@@ -145,7 +145,7 @@ class Gone:
 
 
 async def test_a_conductor_that_is_not_there_is_said_in_the_words_of_0_6_1(tmp_path: Path) -> None:
-    container = Container(connections=Connections(workspace_root=tmp_path))
+    container: Any = Container(connections=Connections(workspace_root=tmp_path))
     container.conductor.override(providers.Object(SimpleNamespace(queue=Gone())))
     upkeep = Upkeep(settings(tmp_path, {}), [PLAIN], container, list)
     with pytest.raises(RuntimeConfigError) as caught:

@@ -157,7 +157,10 @@ def test_no_change_is_completed_by_the_callers_rule(caller: Caller) -> None:
 
 
 def test_the_commit_that_the_callers_rule_names_is_the_output(caller: Caller) -> None:
-    result = caller.run(EDIT, {}, complete_noop_workspace=lambda *_: "B")
+    def another(*_: object) -> str:
+        return "B"
+
+    result = caller.run(EDIT, {}, complete_noop_workspace=another)
     assert result.output == {"workspace": INPUT | {"ref": "B"}, "result": {"files": 1}}
 
 
