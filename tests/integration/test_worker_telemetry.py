@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
 from tests.integration.otlp_collector import Collector, otlp_collector, texts
-from tests.integration.worker_scene import WorkerScene, worker_scene
+from tests.integration.worker_scene import WorkerScene, process_file, worker_scene
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.attempt import WorkflowStatus
@@ -62,6 +62,8 @@ async def test_one_id_is_in_task_log_json_log_span_and_commit(
         "OTEL_RESOURCE_ATTRIBUTES": "deployment.environment.name=test",
     }
     async with scene.polling_worker([module], root=None, **more) as worker:
+        (executor,) = worker.executors()
+        assert "of-the-collector" not in process_file(executor, "environ")
         workflow = await scene.start(module, traceparent=f"00-{TRACE}-{PARENT}-01")
         ended = await scene.ended(workflow)
         assert ended.status is WorkflowStatus.COMPLETED, worker.screen

@@ -33,5 +33,6 @@ def executor_environment(
 def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
     """Values that are secret by their variable's name."""
     for name, value in environment.items():
-        if name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_")) and value:
+        named = name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_"))
+        if value and (named or (name.startswith("OTEL_EXPORTER_OTLP_") and "HEADERS" in name)):
             yield value
