@@ -21,7 +21,6 @@ from perago.testing.real_ground import RealGround, RealServers
 from perago.testing.real_means import RealMeans
 from perago.testing.struck_ports import Send
 
-LEASE_SECONDS = 20  # a process that starts on a busy machine has to come to its fault
 POLLS_MAX = 200
 POLL_SECONDS = 0.1
 
@@ -52,10 +51,11 @@ def planned(fault: Fault) -> dict[str, str]:
 
 
 async def struck_process(
-    servers: RealServers, domain: str | None, policy: str, fault: Fault
+    ground: RealGround, policy: str, fault: Fault
 ) -> asyncio.subprocess.Process:
-    """Start one."""
-    order = {"servers": asdict(servers), "domain": domain, "policy": policy}
+    """Start one on the servers of a ground."""
+    order: dict[str, object] = {"servers": asdict(ground.servers), "domain": ground.domain}
+    order |= {"policy": policy, "lease": ground.lease_seconds}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", __name__, json.dumps({**order, "fault": planned(fault)})),
         stdout=asyncio.subprocess.PIPE,
@@ -64,7 +64,7 @@ async def struck_process(
 
 async def _work(order: dict[str, Any]) -> None:
     servers = RealServers(**order["servers"])
-    ground = RealGround(servers, OwnSignals(), lease_seconds=LEASE_SECONDS)
+    ground = RealGround(servers, OwnSignals(), lease_seconds=order["lease"])
     ground.domain = order["domain"]
     make = crash if order["fault"].pop("kind") == "Crash" else zombie
     clean, _ = counting_task()

@@ -87,8 +87,8 @@ class RealGround(Ground):
         *,
         lease_seconds: int = LEASE_SECONDS,
     ) -> None:
-        self._servers = servers
-        self._lease_seconds = lease_seconds
+        self.servers = servers
+        self.lease_seconds = lease_seconds
         self.means = means
         self._suffix = secrets.token_hex(4)
         self._root = Path(tempfile.mkdtemp(prefix="perago-env-"))
@@ -134,7 +134,7 @@ class RealGround(Ground):
         """A short lease and retries at once: what waits for minutes in the field takes seconds."""
         return {
             **definition,
-            "responseTimeoutSeconds": self._lease_seconds,
+            "responseTimeoutSeconds": self.lease_seconds,
             "retryDelaySeconds": 0,
             "timeoutSeconds": 0,
         }
@@ -143,7 +143,7 @@ class RealGround(Ground):
         """Create it by the API, which no port offers."""
         body = {
             "name": name,
-            "storage_namespace": f"{self._servers.namespace_root}{name}",
+            "storage_namespace": f"{self.servers.namespace_root}{name}",
             "default_branch": "main",
         }
         await asyncio.to_thread(self._post, "/repositories", body)
@@ -245,12 +245,12 @@ class RealGround(Ground):
         await asyncio.to_thread(self._client.close)
 
     def _post(self, path: str, body: Mapping[str, object]) -> None:
-        keys = f"{self._servers.access_key_id}:{self._servers.secret_access_key}"
+        keys = f"{self.servers.access_key_id}:{self.servers.secret_access_key}"
         headers = {
             "Authorization": f"Basic {base64.b64encode(keys.encode()).decode()}",
             "Content-Type": "application/json",
         }
-        url = f"{self._servers.lakefs_url}/api/v1{path}"
+        url = f"{self.servers.lakefs_url}/api/v1{path}"
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"{url!r} is no address of a lakeFS")
         data = json.dumps(body).encode()
