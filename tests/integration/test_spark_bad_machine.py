@@ -34,8 +34,9 @@ pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.spark]
             {"PERAGO_SPARK_MASTER": "spark://127.0.0.1:1"},
             r"spark://127\.0\.0\.1:1 gave no session: .*refused.*check PERAGO_SPARK_MASTER",
         ),
+        ({"PERAGO_SPARK_MASTER": "sc://127.0.0.1:1"}, r"sc://127\.0\.0\.1:1 gave no session"),
     ],
-    ids=["no JVM", "missing jars", "wrong Hadoop", "master unreachable"],
+    ids=["no JVM", "missing jars", "wrong Hadoop", "master unreachable", "no Connect server"],
 )
 async def test_a_machine_without_spark_publishes_nothing(
     lakefs_server: LakefsServer,

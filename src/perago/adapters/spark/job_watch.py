@@ -16,11 +16,13 @@ class JobWatch:
         self,
         context: Any,  # noqa: ANN401 - a SparkContext, or None over Spark Connect
         group: str,
+        cancel: Callable[[], object],
         cancelled: Callable[[], bool],
         report: Callable[[str, Mapping[str, object]], None],
     ) -> None:
         self._context = context
         self._group = group
+        self._cancel = cancel
         self._cancelled = cancelled
         self._report = report
         self._ended = threading.Event()
@@ -40,10 +42,6 @@ class JobWatch:
     def end(self) -> None:
         """The body is over."""
         self._ended.set()
-
-    def _cancel(self) -> None:
-        if self._context is not None:
-            self._context.cancelJobGroup(self._group)
 
     def _say(self) -> None:
         if self._context is None:

@@ -19,6 +19,7 @@ from perago.adapters.spark.versions import check_versions
 from perago.domain.spark_errors import SparkSessionError
 from perago.ports.spark_workspace import SparkPlace
 
+CONNECT = "sc://"
 _starting = threading.Lock()
 
 
@@ -32,8 +33,22 @@ def attempt_session(configuration: SparkConfiguration, place: SparkPlace) -> Any
 
 def process_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:  # noqa: ANN401
     """The session of this process, started when there is none."""
+    master = configuration.master or DEFAULT_MASTER
     with _starting:
+        if master.startswith(CONNECT):
+            return _connected_session(master)
         return _active_session() or start_session(configuration, needs_s3a=needs_s3a)
+
+
+def _connected_session(master: str) -> Any:  # noqa: ANN401 - pyspark stays inside this package
+    """A Spark Connect server has its own JVM, jars and options: nothing is compared here."""
+    from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second
+
+    builder: Any = SparkSession.builder
+    try:
+        return builder.remote(master).getOrCreate()
+    except Exception as error:
+        raise SparkSessionError(master, first_line(error)) from error
 
 
 def _active_session() -> Any:  # noqa: ANN401 - pyspark stays inside this package

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, final
 
 from perago.adapters.spark.configuration import SparkConfiguration
@@ -38,9 +39,12 @@ def open_workspace(
     """Open the place for one body; whatever it leaves running is ended and may be an error."""
     session = attempt_session(configuration, place)
     context = getattr(session, "sparkContext", None) if hasattr(session, "_jsc") else None
-    watch = JobWatch(context, call.execution_id, call.cancelled, call.report)
+    # Over Spark Connect the session is the attempt's alone, and so is everything that it runs.
+    cancel = session.interruptAll
     if context is not None:
         context.setJobGroup(call.execution_id, call.description, interruptOnCancel=True)
+        cancel = partial(context.cancelJobGroup, call.execution_id)
+    watch = JobWatch(context, call.execution_id, cancel, call.cancelled, call.report)
     follower = threading.Thread(target=watch.follow, daemon=True)
     follower.start()
     try:
@@ -50,8 +54,7 @@ def open_workspace(
         watch.end()
         for query in session.streams.active:
             query.stop()
-        if context is not None:
-            context.cancelJobGroup(call.execution_id)
+        cancel()
 
 
 @final
