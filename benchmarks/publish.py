@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import final
 
 from tests.integration.racing_attempts import Race
-from tests.integration.struck_ports import StrikePlan, struck
+from tests.integration.strike_plan import StrikePlan
 from tools.servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiproxy_server
 from tools.servers.http import ask
 from tools.servers.python_wheel import private_environment
@@ -35,6 +35,7 @@ from perago.ports.commits import CommitRequest
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import ObjectUpload
 from perago.ports.progress import Phase, Progress
+from perago.testing.struck_ports import struck_installation
 
 FILES = 10
 ROUNDS = 5
@@ -126,7 +127,7 @@ async def _ours(
     seconds: list[float] = []
     requests, calls = 0, list[str]()
     plan = StrikePlan()
-    race = Race(struck(lakefs, plan), place, policy)
+    race = Race(struck_installation(lakefs, plan), place, policy)
     for _ in range(ROUNDS + 1):  # the first runs the canary and warms connections
         records = await race.attempts(repository, head, workflows=1, racers=1)
         timed = Timed()

@@ -43,10 +43,10 @@ async def run_world(
         repository = await env.repository("dev", dict(request.files))
         await env.register(*request.tasks)
         env.plan(*request.faults)
-        given = {
+        given: dict[str, object] = {
             "workspace": await repository.workspace(),
             # Where `sequence` looks for them; a task without required parameters needs no more.
-            "params": {reference_of(task.name): {} for task in request.tasks},
+            "params": {reference_of(task.name): dict[str, object]() for task in request.tasks},
             **request.workflow_input,
         }
         run = await env.start(request.definition, given)
