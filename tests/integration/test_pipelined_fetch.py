@@ -2,6 +2,7 @@
 
 import hashlib
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -37,8 +38,18 @@ class Script:
     """How a server answers: `answer` gives the wire for the n-th request of a connection."""
 
     answer: Callable[[str, int], bytes | None]
+    certificate: Path | None = None
     requests: list[str] = field(default_factory=list[str])
     connections: int = 0
+
+    def over_the_wire(self, connection: socket.socket) -> socket.socket:
+        """A connection as its two ends speak on it."""
+        self.connections += 1
+        if self.certificate is None:
+            return connection
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate)
+        return context.wrap_socket(connection, server_side=True)
 
 
 def good(path: str, _number: int) -> bytes:
@@ -59,7 +70,11 @@ def closing_after(count: int, *, announced: bool) -> Callable[[str, int], bytes 
 def served(script: Script, connection: socket.socket) -> None:
     number = 0
     # A client that is stopped resets what it no longer wants.
-    with connection, suppress(ConnectionError), connection.makefile("rb") as wire:
+    with (
+        script.over_the_wire(connection) as spoken,
+        suppress(ConnectionError),
+        spoken.makefile("rb") as wire,
+    ):
         for line in wire:
             if line.startswith(b"GET "):
                 target = line.split()[1].decode()
@@ -69,7 +84,7 @@ def served(script: Script, connection: socket.socket) -> None:
                 answer = script.answer(path, number)
                 if answer is None:
                     return
-                connection.sendall(answer)
+                spoken.sendall(answer)
 
 
 @contextmanager
@@ -82,11 +97,11 @@ def server(script: Script) -> Generator[str]:
                     connection, _ = listening.accept()
                 except OSError:
                     return
-                script.connections += 1
                 threading.Thread(target=served, args=(script, connection), daemon=True).start()
 
         threading.Thread(target=accept, daemon=True).start()
-        yield "http://{}:{}".format(*listening.getsockname())
+        scheme = "http" if script.certificate is None else "https"
+        yield "{}://{}:{}".format(scheme, *listening.getsockname())
         listening.shutdown(socket.SHUT_RDWR)
 
 
@@ -104,6 +119,7 @@ def fetched(script: Script, place: Path, answer_seconds: float = 5.0) -> dict[in
             access_key_id="id",
             secret_access_key="secret",
             answer_seconds=answer_seconds,
+            ca_file=script.certificate,
         )
         connections = Connections(configuration)
         orders = orders_below(place)
@@ -129,6 +145,12 @@ def test_every_object_lands_and_requests_run_ahead(tmp_path: Path) -> None:
     assert fetched(script, tmp_path) == EVERYTHING
     assert sorted(script.requests) == sorted(FILES)
     assert script.connections <= 16
+
+
+def test_the_same_over_tls(tmp_path: Path, certificate: Path) -> None:
+    place = tmp_path / "files"
+    place.mkdir()
+    assert fetched(Script(good, certificate), place) == EVERYTHING
 
 
 @pytest.mark.parametrize("announced", [True, False])
