@@ -16,6 +16,7 @@ from perago.app.telemetry.listeners import facts_of, write
 from perago.app.worker.attempts import Attempts, AttemptTools
 from perago.app.worker.first_of import first_of
 from perago.app.worker.gates import ServiceGate
+from perago.app.worker.join_task import JOIN
 from perago.app.worker.polling import PolledType, Poller, PollTools
 from perago.app.worker.signals import SignalAnswers, answered_signals
 from perago.app.worker.slot_budget import SlotBudget
@@ -214,7 +215,8 @@ class Worker:
             write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
 
     def _lakefs_gate_of(self, dispatch: Dispatch) -> ServiceGate | None:
-        return self._parts.lakefs_gate if dispatch.task.has_workspace else None
+        asks = dispatch.task.has_workspace or dispatch.task.name == JOIN
+        return self._parts.lakefs_gate if asks else None
 
     def _signalled(self, number: signal.Signals) -> None:
         write(LOGGER, logging.INFO, f"worker got {number.name}", {})
