@@ -47,7 +47,7 @@ def _line(row: Mapping[str, Any]) -> str:
         row["case"],
         f"{row['rtt_ms']} ms",
         row["subject"],
-        f"{row['attempts_per_second']:.1f}",
+        f"{row['attempts_per_second']:.3g}",
         f"{row['cpu_ms_per_attempt']:.2f} ms",
         f"{row['first_completion_s']:.2f} s",
         f"{row['rss_mb']:.0f}, {row['parent_rss_mb']:.0f}, {row['executor_rss_mb']:.0f} MB",

@@ -36,6 +36,7 @@ NOTHING: dict[str, object] = {}
 OURS, LAST_RELEASE = "perago", "perago 0.6.1"
 SMALL_FILES = Case("100 x 4 KiB", 100, 4 * KIB, (), ())
 ROUND_TRIPS_MS = (0, 20)
+KINDS = {"empty": "empty tasks", "workspaces": "changed", "growth": "queued"}
 # Attempts by subject and round trip: some ten seconds each.
 WORKSPACES = {(OURS, 0): 100, (OURS, 20): 60, (LAST_RELEASE, 0): 12, (LAST_RELEASE, 20): 6}
 
@@ -49,7 +50,7 @@ class Size:
     queued: int
 
 
-FULL, QUICK = Size(400, 2, 10_000), Size(200, 1, 1_000)
+FULL, QUICK = Size(600, 3, 10_000), Size(200, 1, 1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--ours", action="store_true", help="leave the last release out")
-    parser.add_argument("--only", choices=["empty", "workspaces", "growth"])
+    parser.add_argument("--only", choices=list(KINDS))
     options = parser.parse_args()
     if MEMORY.is_dir():
         tempfile.tempdir = str(MEMORY)
@@ -123,11 +124,19 @@ def main() -> None:
     for row in measured(programs, QUICK if options.quick else FULL, options.only):
         print(json.dumps(asdict(row)), flush=True)
         rows.append(row)
-        if not (options.ours or options.only):
-            save(rows, round(time.monotonic() - began))
+        if not options.ours:
+            save(rows, kept(options.only), round(time.monotonic() - began))
 
 
-def save(rows: list[Row], seconds: int) -> None:
+def kept(only: str | None) -> list[dict[str, object]]:
+    """Rows of the last run that this one does not measure again."""
+    if only is None:
+        return []
+    rows: list[dict[str, object]] = json.loads(RESULT.read_text(encoding="utf-8"))["rows"]
+    return [row for row in rows if KINDS[only] not in str(row["case"])]
+
+
+def save(rows: list[Row], others: list[dict[str, object]], seconds: int) -> None:
     """Write what there is, and the page; a run that is cut short leaves its cases."""
     taken = {
         "cpus": os.cpu_count(),
@@ -136,7 +145,7 @@ def save(rows: list[Row], seconds: int) -> None:
         "seconds": seconds,
         "load": round(os.getloadavg()[2], 1),
     }
-    document = {"taken": taken, "rows": [asdict(row) for row in rows]}
+    document = {"taken": taken, "rows": [*(asdict(row) for row in rows), *others]}
     RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     render_transfer.render(RESULT.with_name("transfer.json"))
 
