@@ -50,7 +50,7 @@ class Size:
     queued: int
 
 
-FULL, QUICK = Size(600, 3, 10_000), Size(200, 1, 1_000)
+FULL, QUICK = Size(500, 2, 10_000), Size(200, 1, 1_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from tools.servers.http import ask
@@ -13,6 +14,7 @@ from tools.servers.http import ask
 from benchmarks.transfer_ground import Seeded
 
 STARTERS = 4
+TRIES = 5
 ENDED_SECONDS_MAX = 60.0
 EMPTY_MODULE = """
 import os, time
@@ -123,8 +125,15 @@ def _send(api: str, path: str, body: object) -> str:
     """POST JSON; the answer as text."""
     headers = {"Content-Type": "application/json"}
     request = Request(api + path, json.dumps(body).encode(), headers)  # noqa: S310 - loopback
-    with urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
-        return str(answer.read().decode())
+    for left in reversed(range(TRIES)):
+        try:
+            with urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
+                return str(answer.read().decode())
+        except HTTPError:  # the store of a busy server is locked now and then
+            if not left:
+                raise
+            time.sleep(1)
+    raise AssertionError
 
 
 def _read(api: str, workflow: str) -> dict[str, Any]:
