@@ -31,6 +31,9 @@ KEYS = {
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush",
 }
 UNTRUSTED = 6
+COMMAND_SECONDS = 180  # of a machine with much else to do; a second or two otherwise
+
+pytestmark = pytest.mark.timeout(COMMAND_SECONDS + 60)
 
 
 @dataclass
@@ -152,7 +155,7 @@ def run(project: Path, asked: Service, env: Mapping[str, str]) -> tuple[int, str
         env={"PATH": "/usr/bin:/bin"} | dict(env),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=COMMAND_SECONDS,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
