@@ -27,8 +27,14 @@ from perago.ports.workflows import WorkflowRecord
 RESPONSE_SECONDS = 3
 PAUSE_SECONDS = 0.2
 STOPPED_SECONDS = RESPONSE_SECONDS + 2.0
-# Reasons that a killer explains; whatever else an attempt fails for is our own doing.
-EXPLAINED = ("executor process was killed by SIGKILL", "responseTimeout:")
+# Reasons that a killer explains; whatever else an attempt fails for is our own doing. A beat that
+# crosses Conductor's time-out puts the timed-out row back to IN_PROGRESS, beside its retry: that
+# attempt finds the later one and says so.
+EXPLAINED = (
+    "executor process was killed by SIGKILL",
+    "responseTimeout:",
+    "is stale: task_id expected",
+)
 BODY = """
 (workspace / f"{params.number}.txt").write_text(f"{os.getpid()} {time.time()}")
 time.sleep(params.seconds)
