@@ -49,6 +49,13 @@ def _master_of(item: pytest.Item) -> str:
     return "" if call is None else str(call.params.get("spark_session", ""))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The jars are there before any test, in any order: a JVM keeps the class path it began with."""
+    if item.get_closest_marker("spark"):
+        fetch_jars()
+
+
 @pytest.fixture(scope="session")
 def spark_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where Spark writes down everything that its UI would show."""
@@ -58,7 +65,6 @@ def spark_events(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark_session(request: pytest.FixtureRequest, spark_events: Path) -> Generator[Any]:
     """The session that bodies find in this process."""
-    fetch_jars()
     options = {**OPTIONS, "spark.eventLog.dir": spark_events.as_uri()}
     stop_session()  # another fixture's would be taken, whatever its master
     configuration = SparkConfiguration(master=request.param, options=options)
