@@ -51,7 +51,7 @@ def _master_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The jars are there before any test, in any order: a JVM keeps the class path it began with."""
+    """The jars come before any test, in any order: a JVM keeps the class path it began with."""
     if item.get_closest_marker("spark"):
         fetch_jars()
 
