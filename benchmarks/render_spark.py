@@ -7,6 +7,7 @@ from typing import Any
 
 RESULT = Path(__file__).parent / "results" / "spark.json"
 LOCAL, DEFAULT, OURS = "local disk", "default (FileOutputCommitter v1)", "perago"
+MEMORY = "driver memory, "
 
 
 def spark_section() -> list[str]:
@@ -23,11 +24,24 @@ def spark_section() -> list[str]:
         f"with the server; the run took {taken['seconds']} s.",
         "",
     ]
-    for case, step in dict.fromkeys((row["case"], row["step"]) for row in rows):
+    memory = [row for row in rows if row["case"].startswith(MEMORY)]
+    timed = [row for row in rows if row not in memory]
+    for case, step in dict.fromkeys((row["case"], row["step"]) for row in timed):
         found = [row for row in rows if (row["case"], row["step"]) == (case, step)]
         lines += [f"### {case}, {step}", "", *_table(found), ""]
         lines += _targets(found)
-    return lines
+    return lines + _memory(memory)
+
+
+def _memory(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What the driver of the Spark pipeline kept, by the number of objects."""
+    if not rows:
+        return []
+    lines = ["### driver of the Spark pipeline", "", "| objects | part | MB |", "|---|---|---|"]
+    for row in rows:
+        objects = row["case"].removeprefix(MEMORY).removesuffix(" objects")
+        lines.append(f"| {objects} | {row['step']} | {row['bytes'] / 1e6:,.0f} |")
+    return [*lines, ""]
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
