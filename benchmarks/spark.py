@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,6 +23,7 @@ from tools.servers.http import ask
 from tools.servers.spark_jars import spark_jars
 
 from benchmarks.render_transfer import render
+from benchmarks.transfer_rows import Row
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.hadoop_options import COMMIT_PROTOCOL, repository_options
 from perago.adapters.spark.jars import fetch_jars
@@ -42,20 +43,6 @@ BINDING = "org.apache.spark.internal.io.cloud.BindingParquetOutputCommitter"
 FILE_VERSION = "mapreduce.fileoutputcommitter.algorithm.version"
 FACTORY = "mapreduce.outputcommitter.factory.scheme.s3a"
 S3A_FACTORY = "org.apache.hadoop.fs.s3a.commit.S3ACommitterFactory"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One figure, in the form of every benchmark here."""
-
-    case: str
-    step: str
-    rtt_ms: int
-    subject: str
-    seconds: float
-    requests: int | None
-    bytes: int
-    part: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +89,7 @@ def main() -> None:
     taken |= {"python": platform.python_version(), "quick": given.quick}
     taken |= {"rounds": rounds, "seconds": round(time.monotonic() - began)}
     RESULT.parent.mkdir(exist_ok=True)
-    document = {"taken": taken, "rows": [asdict(row) for row in rows]}
+    document = {"taken": taken, "rows": [row.as_json() for row in rows]}
     RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     render(RESULT.with_name("transfer.json"))
     print(f"{RESULT.relative_to(ROOT)}: {len(rows)} rows")

@@ -13,8 +13,9 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-from benchmarks.spark import FromSpark, Row
+from benchmarks.spark import FromSpark
 from benchmarks.spark_rows import SyntheticObjects, open_synthetic
+from benchmarks.transfer_rows import Row
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency

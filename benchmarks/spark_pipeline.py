@@ -13,7 +13,6 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,10 +20,10 @@ from typing import Any
 from tools.servers import LakefsServer, lakefs_server
 from tools.servers.http import ask
 
-from benchmarks.spark import RESULT, ROOT, FromSpark, Row
+from benchmarks.spark import RESULT, ROOT, FromSpark
 from benchmarks.spark_driver import driver_rows
 from benchmarks.transfer_ground import Seeded, seed
-from benchmarks.transfer_rows import Case
+from benchmarks.transfer_rows import Case, Row
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.session import start_session
 from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
@@ -159,7 +158,7 @@ def main() -> None:
     rows = list(pipeline_rows(quick=quick))
     document = json.loads(RESULT.read_text(encoding="utf-8"))
     kept = [row for row in document["rows"] if not is_pipeline_case(row["case"])]
-    document["rows"] = kept + [asdict(row) for row in rows]
+    document["rows"] = kept + [row.as_json() for row in rows]
     RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     print(f"{RESULT.relative_to(ROOT)}: {len(rows)} rows of {len(document['rows'])}")
 

@@ -1,4 +1,4 @@
-"""Requests to one Conductor over asyncio's own streams: HTTP/1.1, kept alive, no threads.
+"""Requests to one Conductor over asyncio's own transports: HTTP/1.1, kept alive, no threads.
 
 A tenth of the CPU of the SDK's client, which is what a busy worker spends most of. For servers
 without a key and without a proxy on the way; the SDK's client serves the others. Must not know
