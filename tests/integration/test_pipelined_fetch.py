@@ -163,6 +163,18 @@ def test_a_server_that_ends_connections_is_asked_on_new_ones(
     assert script.connections >= len(FILES) // 7
 
 
+def test_a_connection_that_arrives_after_the_end_is_closed() -> None:
+    with server(Script(good)) as origin:
+        configuration = TransferConfiguration(
+            endpoint_url=origin, access_key_id="id", secret_access_key="secret"
+        )
+        connections = Connections(configuration)
+        late = connections.open(origin)
+        connections.close()
+        connections.keep(origin, late)
+    assert late.sock is None
+
+
 def test_a_throttled_object_is_left_and_the_others_come(tmp_path: Path) -> None:
     refused = "file 100"
 

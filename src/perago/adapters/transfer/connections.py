@@ -77,6 +77,7 @@ class Connections:
         self._idle: dict[str, list[http.client.HTTPConnection]] = {}
         self._lock = Lock()
         self._tls: ssl.SSLContext | None = None
+        self._is_closed = False
 
     @property
     def answer_seconds(self) -> float:
@@ -129,14 +130,18 @@ class Connections:
         return None
 
     def keep(self, origin: str, connection: http.client.HTTPConnection) -> None:
-        """Keep a connection on which nothing is under way."""
+        """Keep a connection on which nothing is under way; after the end it is closed."""
         connection.sock.settimeout(self._configuration.answer_seconds)
         with self._lock:
-            self._idle.setdefault(origin, []).append(connection)
+            if not self._is_closed:
+                self._idle.setdefault(origin, []).append(connection)
+                return
+        connection.close()
 
     def close(self) -> None:
-        """Close what is idle."""
+        """Close what is idle, and what is given back from now on."""
         with self._lock:
+            self._is_closed = True
             idle = [connection for kept in self._idle.values() for connection in kept]
             self._idle.clear()
         for connection in idle:
