@@ -13,13 +13,14 @@ from perago.ports.task_queue import TerminalUpdate
 
 FIRST_PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 5.0
-UPDATES_MAX = 100
+# In less time hardly anybody revokes an attempt, and no heartbeat is given up unanswered.
+UNREAD_SECONDS_MAX = 1.0
 
 
 class Recorded(StrEnum):
     """What a read after the update said: Conductor answers 200 to everything stale.
 
-    `accepted` is such a 200 to an attempt that published nothing, and so was not read back.
+    `accepted` is such a 200 to a short attempt without a workspace, which is not read back.
     """
 
     RECORDED = "recorded"
@@ -34,24 +35,34 @@ class Recorded(StrEnum):
 
 
 async def complete(
-    world: World, dispatch: Dispatch, update: TerminalUpdate, lease: Lease
+    world: World,
+    dispatch: Dispatch,
+    update: TerminalUpdate,
+    lease: Lease,
+    *,
+    began: float | None = None,
 ) -> Recorded:
     """Join the heartbeats, send until answered or the deadline, read back.
 
     A heartbeat beside a terminal update can undo it, hence the join. Sending again is harmless:
-    the first accepted update wins and later ones are ignored.
+    the first accepted update wins and later ones are ignored. Without `began`, the attempt begins
+    now.
     """
     await lease.end()
-    deadline = completion_deadline(dispatch, now=world.clock.monotonic(), beat=lease.last_beat)
+    now = world.clock.monotonic()
+    deadline = completion_deadline(dispatch, now=now, beat=lease.last_beat)
+    is_short = began is None or now - began < UNREAD_SECONDS_MAX
     pause = FIRST_PAUSE_SECONDS
-    for _ in range(UPDATES_MAX):
-        recorded = await _send_and_look(world, dispatch, update, deadline)
-        if recorded is not Recorded.UNKNOWN or world.clock.monotonic() + pause >= deadline:
+    while True:
+        left = max(deadline - world.clock.monotonic(), 1.0)
+        recorded = await _send(world, update, left)
+        if recorded is Recorded.ACCEPTED and (dispatch.task.has_workspace or not is_short):
+            recorded = await _look(world, update)
+        left = deadline - world.clock.monotonic()
+        if recorded is not Recorded.UNKNOWN or left <= 0:
             break
-        await world.clock.sleep(pause)
+        await world.clock.sleep(min(pause, left))
         pause = min(pause * 2, PAUSE_SECONDS_MAX)
-    else:
-        recorded = Recorded.UNKNOWN
     facts = {"recorded": recorded, "status": update.status, "reason": update.reason}
     world.progress.phase(Phase.COMPLETED, facts)
     return recorded
@@ -60,28 +71,30 @@ async def complete(
 def completion_deadline(dispatch: Dispatch, *, now: float, beat: float | None) -> float:
     """The last beat plus the response time-out, or the budget's limit if that is earlier.
 
-    After it the row times out, whatever arrives.
+    After it the row times out, whatever arrives. Where nothing beats, the budget's limit or the
+    documented one counts.
     """
     limit = now + completion_timeout_seconds(dispatch.budget)
     lease = dispatch.record.response_timeout_seconds
     if lease <= 0 or beat is None:
         return limit
-    return min(limit, beat + lease)
+    return beat + lease if dispatch.budget is None else min(limit, beat + lease)
 
 
-async def _send_and_look(
-    world: World, dispatch: Dispatch, update: TerminalUpdate, deadline: float
-) -> Recorded:
-    """An answered end of an attempt that published nothing is not read back (ADR 0008)."""
-    left = max(deadline - world.clock.monotonic(), 1.0)
+async def _send(world: World, update: TerminalUpdate, seconds: float) -> Recorded:
+    """One update; without an answer it may have landed all the same, and only a read can tell."""
     try:
-        await world.queue.complete(update, timeout_seconds=left)
-        if not dispatch.task.has_workspace:
-            return Recorded.ACCEPTED
+        await world.queue.complete(update, timeout_seconds=seconds)
     except MissingError:
         return Recorded.SUPERSEDED
-    except WorldError as error:  # it may have landed all the same: only a read can tell
+    except WorldError as error:
         world.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
+        return await _look(world, update)
+    return Recorded.ACCEPTED
+
+
+async def _look(world: World, update: TerminalUpdate) -> Recorded:
+    """Read the row back; a read that fails has seen nothing."""
     try:
         fresh = await world.queue.read_attempt(update.attempt.workflow_id, update.attempt.task_id)
     except WorldError:

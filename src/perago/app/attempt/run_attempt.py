@@ -58,7 +58,7 @@ async def run_attempt(
 
     `failed` hears of an error before Conductor does, which schedules the retry at once.
     """
-    traces = Traces()
+    traces, began = Traces(), world.clock.monotonic()
     world.progress.phase(Phase.STARTED, {"task_id": dispatch.attempt.task_id})
     error: Exception | None = None
     update: TerminalUpdate | None
@@ -74,23 +74,17 @@ async def run_attempt(
         error = caught
         failed(caught)
         update = failed_update(dispatch, caught)
-    recorded = await _tell_conductor(world, dispatch, update, lease)
+    if update is None:  # the row is another execution's: whatever is sent would end that one
+        await lease.end()
+        recorded = Recorded.SUPERSEDED
+    else:
+        recorded = await complete(world, dispatch, update, lease, began=began)
     if traces.decided and recorded is Recorded.RECORDED and error is None:
         traces.staging_may_go = True
     await clean_up(world, traces)
     ended = {"status": update.status if update else "not sent", "recorded": recorded}
     world.progress.phase(Phase.ENDED, ended)
     return AttemptReport(update, recorded, error)
-
-
-async def _tell_conductor(
-    world: World, dispatch: Dispatch, update: TerminalUpdate | None, lease: Lease
-) -> Recorded:
-    """Nothing is sent for a row that another execution holds: it would end that one."""
-    if update is None:
-        await lease.end()
-        return Recorded.SUPERSEDED
-    return await complete(world, dispatch, update, lease)
 
 
 async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> Mapping[str, object]:

@@ -1,12 +1,15 @@
 """The end of an attempt in Conductor: 200 proves nothing, only the row that is read back does."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
+from typing import final
 
 import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
+from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.planned_faults import (
     Fault,
     LoseAnswer,
@@ -18,10 +21,16 @@ from perago.adapters.memory.planned_faults import (
 )
 from perago.app.attempt.complete import Recorded, complete, completion_deadline
 from perago.app.attempt.dispatch import Dispatch
+from perago.app.authoring.task_controls import PublishBudget, TaskControls
 from perago.app.authoring.task_declaration import task
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.publication_policy import PolicySetting
-from perago.ports.errors import AccessDeniedError, RequestRefusedError, WorldError
+from perago.ports.errors import (
+    AccessDeniedError,
+    RequestRefusedError,
+    UnavailableError,
+    WorldError,
+)
 from perago.ports.lease import Lease
 from perago.ports.task_queue import TerminalUpdate
 from perago.testing.embedded_worker import NoLease
@@ -41,6 +50,11 @@ async def _poll(worker: AttemptWorker) -> AttemptRecord:
     return record
 
 
+def _dispatch(world: FaultWorld, worker: AttemptWorker, record: AttemptRecord) -> Dispatch:
+    identities = worker.world.identities
+    return Dispatch(world.task, record, identities.new_execution_id(), worker.settings)
+
+
 async def _end(
     world: FaultWorld,
     worker: AttemptWorker,
@@ -48,13 +62,13 @@ async def _end(
     *,
     result: str = "mine",
     status: AttemptStatus = AttemptStatus.COMPLETED,
+    began: float | None = None,
 ) -> Recorded:
     """Send one end of a polled row and read it back."""
-    identities = worker.world.identities
-    dispatch = Dispatch(world.task, record, identities.new_execution_id(), worker.settings)
+    dispatch = _dispatch(world, worker, record)
     output = {"result": result} if status is AttemptStatus.COMPLETED else {}
     update = TerminalUpdate(record.snapshot, worker.settings.worker_id, status, output)
-    return await world.drive(complete(worker.world, dispatch, update, NoLease()))
+    return await world.drive(complete(worker.world, dispatch, update, NoLease(), began=began))
 
 
 @pytest.mark.parametrize(
@@ -184,8 +198,7 @@ async def test_the_heartbeats_are_joined_before_the_end_is_sent(tmp_path: Path) 
         async def end(self) -> None:
             told.append("joined")
 
-    identities = worker.world.identities
-    dispatch = Dispatch(world.task, record, identities.new_execution_id(), worker.settings)
+    dispatch = _dispatch(world, worker, record)
     update = TerminalUpdate(
         record.snapshot, worker.settings.worker_id, AttemptStatus.COMPLETED, {"result": {}}
     )
@@ -200,44 +213,126 @@ def free(params: Params) -> Params:
 
 
 @pytest.mark.parametrize(
-    ("faults", "recorded", "reads"),
+    ("seconds", "faults", "recorded", "reads"),
     [
-        ([], Recorded.ACCEPTED, 0),
-        ([LoseAnswer(COMPLETE)], Recorded.RECORDED, 1),
-        ([LoseRequest(COMPLETE)], Recorded.ACCEPTED, 1),
+        (0.0, [], Recorded.ACCEPTED, 0),
+        (0.9, [], Recorded.ACCEPTED, 0),
+        (1.0, [], Recorded.RECORDED, 1),
+        (0.0, [LoseAnswer(COMPLETE)], Recorded.RECORDED, 1),
+        (0.0, [LoseRequest(COMPLETE)], Recorded.ACCEPTED, 1),
     ],
-    ids=["answered", "answer lost", "request lost"],
+    ids=["short", "a moment less", "a second", "answer lost", "request lost"],
 )
-async def test_what_published_nothing_is_read_back_only_when_no_answer_came(
-    tmp_path: Path, faults: list[Fault], recorded: Recorded, reads: int
+async def test_what_published_nothing_at_once_is_read_back_only_when_no_answer_came(
+    tmp_path: Path, seconds: float, faults: list[Fault], recorded: Recorded, reads: int
 ) -> None:
     world = await _started(tmp_path)
     worker = world.worker(faults)
     world.task = vars(free)["__perago_task__"]
-    assert await _end(world, worker, await _poll(worker)) is recorded
+    record = await _poll(worker)
+    began = world.clock.monotonic()
+    world.clock.advance(seconds)
+    assert await _end(world, worker, record, began=began) is recorded
     assert world.workers[0].calls["queue.read_attempt"] == reads
     (row,) = (await world.read()).attempts
     assert row.snapshot.status is AttemptStatus.COMPLETED
 
 
-@pytest.mark.parametrize(
-    ("now", "beat", "deadline"),
-    [
-        (1000.0, 995.0, 1055.0),
-        (1000.0, 950.0, 1010.0),
-        (1000.0, 930.0, 990.0),
-        (1000.0, 1000.0, 1060.0),
-        (1000.0, None, 1060.0),
-    ],
-    ids=["lease", "old beat", "lease over", "just beaten", "nothing beats"],
-)
-async def test_an_end_is_tried_until_the_last_beat_and_the_response_time_out(
-    tmp_path: Path, now: float, beat: float | None, deadline: float
+async def test_a_long_attempt_that_was_revoked_says_so_though_it_published_nothing(
+    tmp_path: Path,
 ) -> None:
     world = await _started(tmp_path)
     worker = world.worker()
+    world.task = vars(free)["__perago_task__"]
     record = await _poll(worker)
-    assert record.response_timeout_seconds == 60
-    identities = worker.world.identities
-    dispatch = Dispatch(world.task, record, identities.new_execution_id(), worker.settings)
-    assert completion_deadline(dispatch, now=now, beat=beat) == deadline
+    world.clock.advance(2)
+    await world.operator.workflows.terminate(world.workflow, "over")
+    assert await _end(world, worker, record, began=0.0) is Recorded.SUPERSEDED
+
+
+BUDGET = PublishBudget(
+    observed_merge_p99_seconds=1,
+    safety_margin_seconds=1,
+    lakefs_merge_timeout_seconds=5,
+    conductor_completion_timeout_seconds=40,
+    worker_shutdown_grace_seconds=5,
+    heartbeat_interval_seconds=5,
+)
+
+
+@pytest.mark.parametrize(
+    ("lease", "budget", "beat", "deadline"),
+    [
+        (60, None, 995.0, 1055.0),
+        (600, None, 995.0, 1595.0),
+        (60, None, 930.0, 990.0),
+        (60, None, None, 1060.0),
+        (0, None, 995.0, 1060.0),
+        (60, BUDGET, 995.0, 1040.0),
+        (60, BUDGET, 950.0, 1010.0),
+        (60, BUDGET, None, 1040.0),
+        (0, BUDGET, 995.0, 1040.0),
+    ],
+    ids=[
+        "lease",
+        "long lease",
+        "lease over",
+        "nothing beats",
+        "no lease",
+        "budget",
+        "lease before budget",
+        "budget, nothing beats",
+        "budget, no lease",
+    ],
+)
+async def test_an_end_is_tried_until_the_last_beat_and_the_response_time_out(
+    tmp_path: Path,
+    lease: int,
+    budget: PublishBudget | None,
+    beat: float | None,
+    deadline: float,
+) -> None:
+    world = await _started(tmp_path)
+    worker = world.worker()
+    record = replace(await _poll(worker), response_timeout_seconds=lease)
+    controls = TaskControls(publish_budget=budget)
+    world.task = replace(world.task, controls=controls)
+    dispatch = _dispatch(world, worker, record)
+    assert completion_deadline(dispatch, now=1000.0, beat=beat) == deadline
+
+
+@final
+class LongLease(Lease):
+    """It was answered just before its end."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    @property
+    def last_beat(self) -> float:
+        """Now."""
+        return self._clock.monotonic()
+
+    async def end(self) -> None:
+        """Nothing is under way."""
+
+
+async def test_a_conductor_that_is_gone_for_minutes_gets_the_end_all_the_same(
+    tmp_path: Path,
+) -> None:
+    refusals = [
+        Refuse(call, UnavailableError("nobody there"), nth)
+        for call in (COMPLETE, "queue.read_attempt")
+        for nth in range(1, 500)
+    ]
+    world = await _started(tmp_path)
+    worker = world.worker(refusals)
+    record = replace(await _poll(worker), response_timeout_seconds=3000)
+    began = world.clock.monotonic()
+    dispatch = _dispatch(world, worker, record)
+    update = TerminalUpdate(
+        record.snapshot, worker.settings.worker_id, AttemptStatus.COMPLETED, {"result": {}}
+    )
+    end = complete(worker.world, dispatch, update, LongLease(world.clock))
+    assert await world.drive(end) is Recorded.RECORDED
+    assert world.clock.monotonic() - began > 2400
