@@ -1,5 +1,6 @@
 """Laws of perago.ports.attempt_directory."""
 
+import json
 import os
 import shutil
 import stat
@@ -11,6 +12,7 @@ from tests.contract.local_adapters import DIRECTORIES
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.domain.retention import Owner
 from perago.ports.attempt_directory import AttemptDirectories, AttemptMarker
 from perago.ports.errors import ExistsError, WorkspaceLostError
 
@@ -154,3 +156,28 @@ async def test_A11_names_are_safe(directories: AttemptDirectories, root: Path) -
     for directory in created:
         assert directory.parent == root
         assert len(os.fsencode(directory.name)) <= 255
+
+
+@pytest.mark.parametrize(
+    ("alive", "owner"), [(True, Owner.UNKNOWN), (False, Owner.GONE)], ids=["lives", "does not"]
+)
+async def test_A12_an_owner_without_a_lock_is_unknown(
+    directories: AttemptDirectories,
+    root: Path,
+    alive: bool,  # noqa: FBT001
+    owner: Owner,
+) -> None:
+    directory = root / "task_id=t9-exec=e9"
+    directory.mkdir(parents=True)
+    left = {
+        "execution_id": "e9",
+        "owner_pid": os.getpid() if alive else 2**22 + 1,
+        "owner_worker_id": "old",
+        "started_at": "2025-12-31T23:00:00",
+        "task_def_name": "clean",
+        "task_id": "t9",
+        "workflow_instance_id": "w9",
+    }
+    (directory / ATTEMPT_MARKER).write_text(json.dumps(left))
+    (leftover,) = await directories.leftovers(older_than_seconds=0)
+    assert (leftover.path, leftover.owner) == (directory, owner)

@@ -66,7 +66,8 @@ class Upkeep:
     async def sweep(self, when: str) -> None:
         """One pass over the attempt directories."""
         try:
-            done = await sweep_directories(self.container.directories())
+            times = retention_times(self.settings)
+            done = await sweep_directories(self.container.directories(), times)
         except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
             write(LOGGER, logging.WARNING, "workspace garbage collection failed", _why(error))
             return

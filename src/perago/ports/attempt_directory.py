@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
+from perago.domain.retention import Owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,12 @@ class AttemptMarker:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A directory whose owner is gone, or older than it may be."""
+    """A directory that nobody is known to work in."""
 
     path: Path
     marker: AttemptMarker | None
     age_seconds: float
+    owner: Owner = Owner.GONE
 
 
 class AttemptDirectories(Protocol):
@@ -46,6 +48,8 @@ class AttemptDirectories(Protocol):
     A9 live_owners_are_no_leftovers: a directory whose owner lives is never a leftover.
     A10 dead_owners_are_leftovers: the directory of a dead process is one.
     A11 names_are_safe: ids with slashes, dots and spaces stay below the root.
+    A12 an_owner_without_a_lock_is_unknown: a directory of 0.6.1, which held no lock, is a leftover
+       whose owner is unknown while any process has its number, else gone.
     """
 
     async def create(self, marker: AttemptMarker) -> Path:
@@ -65,5 +69,5 @@ class AttemptDirectories(Protocol):
         ...
 
     async def leftovers(self, *, older_than_seconds: float) -> Sequence[Leftover]:
-        """Directories whose owner is gone, oldest first."""
+        """Directories that nobody is known to work in, oldest first."""
         ...

@@ -18,6 +18,7 @@ from perago.adapters.filesystem.owner_record import OwnerRecords
 from perago.adapters.filesystem.tree_removal import remove_tree
 from perago.domain.attempt import ExecutionId
 from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.domain.retention import Owner
 from perago.ports.attempt_directory import AttemptDirectories, AttemptMarker, Leftover
 from perago.ports.clock import Clock
 from perago.ports.concurrency import Concurrency
@@ -58,8 +59,8 @@ class LocalAttemptDirectories(AttemptDirectories):
 
         def find() -> Sequence[Leftover]:
             found = [
-                Leftover(path, stamped.marker, (now - stamped.started_at).total_seconds())
-                for path, stamped in self._ownerless()
+                Leftover(path, stamped.marker, (now - stamped.started_at).total_seconds(), owner)
+                for path, stamped, owner in self._ownerless()
             ]
             old = [leftover for leftover in found if leftover.age_seconds >= older_than_seconds]
             return sorted(old, key=lambda leftover: leftover.age_seconds, reverse=True)
@@ -70,16 +71,21 @@ class LocalAttemptDirectories(AttemptDirectories):
         attempt = stamped.marker.attempt
         name = f"task_id={_segment(attempt.task_id)}-exec={_segment(stamped.marker.execution_id)}"
         directory = self._root / name
+        if os.path.lexists(directory):
+            raise ExistsError(f"attempt directory {directory} exists")
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # The record first: whoever dies after this line is found by it.
+            self._records.take(name, marker_text(stamped))
             directory.mkdir(mode=0o700)
             status = directory.lstat()
             stamped = replace(stamped, device=status.st_dev, inode=status.st_ino)
-            self._records.take(name, marker_text(stamped))
+            self._records.write(name, marker_text(stamped))
             (directory / ATTEMPT_MARKER).write_text(marker_text(stamped), encoding="utf-8")
-        except FileExistsError as error:
-            raise ExistsError(f"attempt directory {directory} exists") from error
         except OSError as error:
+            with suppress(OSError):  # a disk that refuses may refuse this as well
+                remove_tree(directory)
+                self._records.drop(name)
             raise _refused(directory, error) from error
         return directory
 
@@ -117,15 +123,23 @@ class LocalAttemptDirectories(AttemptDirectories):
         self._records.drop(name)
 
     def _stamped(self, directory: Path) -> StampedMarker | None:
-        """The record where the directory is still the recorded one, else the marker inside."""
+        """The record where the directory is still the recorded one, else the marker inside.
+
+        A record without an inode is of a directory whose owner died as it was made.
+        """
         text = self._records.read(directory.name)
         recorded = None if text is None else read_marker(text)
-        if recorded is not None and _is_that_directory(directory, recorded):
+        if recorded is None:
+            return _marker_inside(directory)
+        if not recorded.inode or _is_that_directory(directory, recorded):
             return recorded
         return _marker_inside(directory)
 
-    def _ownerless(self) -> Iterator[tuple[Path, StampedMarker]]:
-        """Directories nobody holds; records whose directory is gone are forgotten on the way."""
+    def _ownerless(self) -> Iterator[tuple[Path, StampedMarker, Owner]]:
+        """Directories nobody holds; records whose directory is gone are forgotten on the way.
+
+        Without a record there was no lock, and a number that lives may be another process's.
+        """
         if not self._root.is_dir():
             return
         recorded = set(self._records.names())
@@ -138,8 +152,8 @@ class LocalAttemptDirectories(AttemptDirectories):
             stamped = self._stamped(path)
             if stamped is None or self._records.is_alive(path.name):
                 continue
-            if path.name in recorded or not _process_lives(stamped.owner_pid):
-                yield path, stamped
+            lives = path.name not in recorded and _process_lives(stamped.owner_pid)
+            yield path, stamped, Owner.UNKNOWN if lives else Owner.GONE
 
 
 def _segment(text: str) -> str:

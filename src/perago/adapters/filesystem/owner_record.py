@@ -38,7 +38,7 @@ class OwnerRecords:
         Not synced to the disk: after a power cut every owner is dead, and remote litter is found
         by its name.
         """
-        fresh = self._directory / f"{name}.new"
+        fresh = self._fresh(name)
         fresh.write_text(text, encoding="utf-8")
         fresh.replace(self._record(name))
 
@@ -73,11 +73,15 @@ class OwnerRecords:
 
     def drop(self, name: str) -> None:
         """Forget a record and let its lock go; an absent one is fine."""
+        self._fresh(name).unlink(missing_ok=True)
         self._record(name).unlink(missing_ok=True)
         self._lock(name).unlink(missing_ok=True)
         descriptor = self._held.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)
+
+    def _fresh(self, name: str) -> Path:
+        return self._directory / f"{name}.new"
 
     def _record(self, name: str) -> Path:
         return self._directory / f"{name}.json"

@@ -9,7 +9,7 @@ from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.error_mapping import Operation
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.errors import RepositoryMissingError
-from perago.ports.repositories import Repositories, RepositoryFacts
+from perago.ports.repositories import Repositories, RepositoryFacts, RepositoryPage
 
 
 @final
@@ -30,3 +30,11 @@ class LakeFSRepositories(Repositories):
             storage_namespace=found.storage_namespace,
             read_only=bool(found.read_only),
         )
+
+    async def list_page(self, after: str = "", amount: int = 1000) -> RepositoryPage:
+        page = await self._client.ask(
+            Operation("list repositories", ""),
+            lambda sdk: sdk.repositories.list_repositories(after=after, amount=amount),
+        )
+        names = tuple(RepositoryId(each.id) for each in page.results)
+        return RepositoryPage(names, more=page.pagination.has_more)

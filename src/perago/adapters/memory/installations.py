@@ -44,9 +44,15 @@ def conductor_installation(
 
 @cache
 def shared_lakefs(url: str) -> LakeFSInstallation:
+    """The ports of the lakeFS of this name in this process."""
+    return lakefs_installation(shared_memory(url), WorkerHandle())
+
+
+@cache
+def shared_memory(url: str) -> MemoryLakeFS:
     """The lakeFS of this name in this process."""
     del url  # it is the name under which the cache keeps the world
-    return lakefs_installation(MemoryLakeFS(), WorkerHandle())
+    return MemoryLakeFS()
 
 
 @cache

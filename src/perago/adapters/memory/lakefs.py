@@ -6,7 +6,7 @@ who may crash around it is the worker handle's business.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from perago.adapters.memory.action_hooks import HookEvent, HookRefusal, HookRefused, run_hooks
@@ -57,6 +57,11 @@ class MemoryLakeFS:
         )
         self._repositories[repository] = state
         return state
+
+    @property
+    def repositories(self) -> Collection[RepositoryId]:
+        """The names of all."""
+        return self._repositories.keys()
 
     def repository(self, repository: RepositoryId) -> RepositoryState:
         """The repository, or RepositoryMissingError."""

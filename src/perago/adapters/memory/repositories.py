@@ -3,12 +3,13 @@
 Knows the port; creating a repository is a test's business (`repository_builder.py`).
 """
 
+from itertools import islice
 from typing import final
 
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.references import RepositoryId
-from perago.ports.repositories import Repositories, RepositoryFacts
+from perago.ports.repositories import Repositories, RepositoryFacts, RepositoryPage
 
 
 @final
@@ -30,3 +31,11 @@ class MemoryRepositories(Repositories):
             )
 
         return await self._handle.ask("repositories.read", facts)
+
+    async def list_page(self, after: str = "", amount: int = 1000) -> RepositoryPage:
+        def page() -> RepositoryPage:
+            follow = (name for name in sorted(self._lakefs.repositories) if name > after)
+            names = tuple(islice(follow, amount))
+            return RepositoryPage(names, more=next(follow, None) is not None)
+
+        return await self._handle.ask("repositories.list_page", page)

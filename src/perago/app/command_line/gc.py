@@ -1,4 +1,4 @@
-"""`perago gc REPO...`: remove what crashed attempts left in lakeFS and on this disk.
+"""`perago gc [REPO...]`: remove what crashed attempts left in lakeFS and on this disk.
 
 With `--dry-run` everything is judged and nothing is removed.
 """
@@ -24,21 +24,27 @@ from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.references import RepositoryId
 from perago.domain.retention import RetentionTimes
+from perago.ports.errors import WorldError
+from perago.ports.installations import LakeFSInstallation
 
-INCOMPLETE = 1
+INCOMPLETE, UNREACHED = 1, 6
 
 
 @dataclass(frozen=True, slots=True)
 class _Done:
     repositories: dict[str, list[Judged]]
     local: LocalPass
+    unreached: list[WorldError]
 
 
 @reports_errors_by_class
 def gc(
     repositories: Annotated[
-        list[str], typer.Argument(metavar="REPO...", help="Repositories to look through.")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="[REPO]...", help="Repositories to look through; without one, all of them."
+        ),
+    ] = None,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge, remove nothing.")] = False,
     older_than: Annotated[
@@ -53,12 +59,16 @@ def gc(
     if older_than is not None:
         age = parse_time_to_live(older_than, "--older-than")
         times = RetentionTimes(age, age, age, age, age)
-    done = asyncio.run(_collect(settings, repositories, times, dry_run=dry_run))
+    done = asyncio.run(_collect(settings, repositories or [], times, dry_run=dry_run))
     failed = [each for judged in done.repositories.values() for each in judged if each.error]
     if as_json:
         say_json("gc/1", _document(done, dry_run=dry_run))
     else:
         _print(done, dry_run=dry_run)
+    if done.unreached:
+        if as_json:  # the document has told, and there is one only
+            raise typer.Exit(UNREACHED)
+        raise done.unreached[0]
     if failed or done.local.failed:
         raise typer.Exit(INCOMPLETE)
 
@@ -73,15 +83,29 @@ async def _collect(
     tools = GcTools(
         lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue, container.clock()
     )
+    judged: dict[str, list[Judged]] = {}
+    unreached: list[WorldError] = []
     try:
-        judged = {
-            name: await RemotePass(tools, RepositoryId(name), times, dry_run).run()
-            for name in repositories
-        }
-        return _Done(judged, await sweep_directories(container.directories(), dry_run=dry_run))
+        for name in repositories or await _all_repositories(lakefs):
+            try:
+                judged[name] = await RemotePass(tools, RepositoryId(name), times, dry_run).run()
+            except WorldError as error:  # the others are looked through first
+                unreached.append(error)
+        local = await sweep_directories(container.directories(), times, dry_run=dry_run)
+        return _Done(judged, local, unreached)
     finally:
         await lakefs.close()
         await conductor.close()
+
+
+async def _all_repositories(lakefs: LakeFSInstallation) -> list[str]:
+    """Every repository that these keys may see."""
+    names: list[str] = []
+    while True:
+        page = await lakefs.repositories.list_page(after=names[-1] if names else "")
+        names += page.names
+        if not page.more:
+            return names
 
 
 def _print(done: _Done, *, dry_run: bool) -> None:
@@ -93,6 +117,8 @@ def _print(done: _Done, *, dry_run: bool) -> None:
             else:
                 verb = word if each.removed else "kept"
                 say(f"{verb}: {each.kind} {repository}/{each.name} ({each.reason})")
+    for unreached in done.unreached[1:]:  # the first is how the command ends
+        warn(str(unreached))
     for path in done.local.removed:
         say(f"{word}: attempt directory {path}")
     for path, error in done.local.failed:
@@ -115,6 +141,7 @@ def _document(done: _Done, *, dry_run: bool) -> dict[str, object]:
             ]
             for repository, judged in done.repositories.items()
         },
+        "unreached": [str(error) for error in done.unreached],
         "directories": {
             "removed": [str(path) for path in done.local.removed],
             "failed": [{"path": str(path), "error": error} for path, error in done.local.failed],

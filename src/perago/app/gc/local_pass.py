@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from perago.domain.retention import Keep, Owner, RetentionTimes, judge_attempt_directory
+from perago.domain.retention import Keep, RetentionTimes, judge_attempt_directory
 from perago.ports.attempt_directory import AttemptDirectories
 from perago.ports.errors import WorldError
 
@@ -21,13 +21,15 @@ class LocalPass:
     failed: Sequence[tuple[Path, str]]
 
 
-async def sweep_directories(directories: AttemptDirectories, *, dry_run: bool = False) -> LocalPass:
-    """Remove every directory that nobody holds."""
+async def sweep_directories(
+    directories: AttemptDirectories, times: RetentionTimes, *, dry_run: bool = False
+) -> LocalPass:
+    """Remove every directory whose owner is gone, and by age where nobody can tell."""
     removed: list[Path] = []
     failed: list[tuple[Path, str]] = []
     for leftover in await directories.leftovers(older_than_seconds=0):
         age = timedelta(seconds=leftover.age_seconds)
-        verdict = judge_attempt_directory(Owner.GONE, age, RetentionTimes())
+        verdict = judge_attempt_directory(leftover.owner, age, times)
         if isinstance(verdict, Keep):
             continue
         try:

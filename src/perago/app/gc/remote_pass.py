@@ -38,7 +38,7 @@ from perago.domain.staging_branch_name import STAGING_BRANCH_PREFIX
 from perago.ports.branches import Branches
 from perago.ports.clock import Clock
 from perago.ports.commits import Commits
-from perago.ports.errors import WorldError
+from perago.ports.errors import RepositoryMissingError, WorldError
 from perago.ports.tags import TagRecord, Tags
 from perago.ports.task_queue import TaskQueue
 
@@ -83,14 +83,29 @@ class RemotePass:
     _held: dict[BranchName, str] = field(default_factory=dict[BranchName, str])
 
     async def run(self) -> list[Judged]:
-        """Decisions, then what they held: marks and branches; then the rest."""
+        """Decisions, then what they held: branches and marks; then the rest.
+
+        What cannot be listed is told and left; only a repository that is not there is raised.
+        """
+        for kinds, work in (
+            ("decisions, staging branches and attempt marks", self._held_by_decisions),
+            ("relocated tags", self._relocated),
+            ("canary branches", self._canaries),
+        ):
+            try:
+                await work()
+            except RepositoryMissingError:
+                raise
+            except WorldError as error:
+                self.judged.append(Judged(kinds, "*", removed=False, reason="", error=str(error)))
+        return self.judged
+
+    async def _held_by_decisions(self) -> None:
+        """In this order: whoever does not know every decision knows nothing of the others."""
         standings = Standings(self.tools.queue)
         kept = await self._decisions(standings)
         await self._branches(standings)
         await self._marks(standings, kept)
-        await self._relocated()
-        await self._canaries()
-        return self.judged
 
     async def _decisions(self, standings: Standings) -> set[str]:
         """Judge decisions; how the marks of those begin that stay."""

@@ -71,7 +71,8 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_WORKSPACE_GC_TTL",
             parsing.parse_duration,
-            "Age at which an abandoned attempt directory may go",
+            "Age at which an attempt directory goes whose owner cannot be told; one whose owner is"
+            " gone goes at once",
         ),
     ] = DEFAULT_WORKSPACE_GC_TTL
     workspace_gc_interval: Annotated[
@@ -87,7 +88,8 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_SHUTDOWN_FORCE_KILL_AFTER",
             parsing.parse_duration,
-            "How long a drain may take before executors are killed; unset: never",
+            "How long a drain may take before bodies are ended; unset: the longest grace of a"
+            " task's budget, without budgets 30 seconds",
         ),
     ] = None
     failure_reason_max_length: Annotated[

@@ -23,3 +23,19 @@ async def test_R3_read_only_is_said(lakefs_world: LakeFSWorld) -> None:
     for read_only in (True, False):
         repository = await lakefs_world.create_repository(read_only=read_only)
         assert (await lakefs_world.repositories.read(repository)).read_only is read_only
+
+
+async def test_R4_pages_name_every_repository_once(lakefs_world: LakeFSWorld) -> None:
+    first, *others = sorted([await lakefs_world.create_repository() for _ in range(3)])
+    page = await lakefs_world.repositories.list_page(after=first, amount=1)
+    assert (len(page.names), page.more) == (1, True)
+    found: list[RepositoryId] = []
+    while page.more and not set(others) <= set(found):
+        page = await lakefs_world.repositories.list_page(
+            after=found[-1] if found else first, amount=2
+        )
+        assert len(page.names) <= 2
+        found += page.names
+    assert set(others) <= set(found)
+    assert found == sorted(set(found))
+    assert first not in found

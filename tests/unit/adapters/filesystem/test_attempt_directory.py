@@ -2,8 +2,10 @@
 
 import json
 import os
+import resource
 import stat
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,12 @@ from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.filesystem.attempt_marker import StampedMarker, marker_text, read_marker
 from perago.adapters.memory.clock import START, VirtualClock
 from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.app.gc.local_pass import sweep_directories
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.domain.retention import RetentionTimes
 from perago.ports.attempt_directory import AttemptMarker
+from perago.ports.errors import LocalDiskError
 
 MARKER = AttemptMarker(
     AttemptSnapshot("w", "t", "ref", "clean", AttemptStatus.IN_PROGRESS, retry_count=1, seq=3),
@@ -44,6 +49,11 @@ def directories(tmp_path: Path, clock: VirtualClock) -> LocalAttemptDirectories:
     return LocalAttemptDirectories(tmp_path, clock, SequentialConcurrency())
 
 
+def left_of_attempts(root: Path) -> list[Path]:
+    """Directories, records and locks."""
+    return list(root.rglob("task_id*"))
+
+
 def legacy(root: Path, **fields: object) -> Path:
     """A directory as 0.6.1 leaves it."""
     directory = root / "task_id=t9-exec=e9"
@@ -63,11 +73,52 @@ async def test_what_0_6_1_left_is_found_by_its_age(
     assert not directory.exists()
 
 
-async def test_what_a_living_0_6_1_works_in_is_left_alone(
+async def test_what_a_living_0_6_1_works_in_is_left_alone_until_it_is_too_old(
     tmp_path: Path, directories: LocalAttemptDirectories
 ) -> None:
-    legacy(tmp_path, owner_pid=os.getpid())
-    assert await directories.leftovers(older_than_seconds=0) == []
+    """A number that lives may be another process's by now: only its age tells."""
+    directory = legacy(tmp_path, owner_pid=os.getpid())  # an hour old
+    kept = await sweep_directories(directories, RetentionTimes(timedelta(hours=2)))
+    assert (kept.removed, directory.exists()) == ([], True)
+    swept = await sweep_directories(directories, RetentionTimes(timedelta(hours=1)))
+    assert (swept.removed, directory.exists()) == ([directory], False)
+
+
+async def test_what_a_dead_0_6_1_left_goes_at_once(
+    tmp_path: Path, directories: LocalAttemptDirectories
+) -> None:
+    directory = legacy(tmp_path)
+    swept = await sweep_directories(directories, RetentionTimes(timedelta(hours=2)))
+    assert (swept.removed, directory.exists()) == ([directory], False)
+
+
+async def test_a_directory_whose_owner_died_as_it_was_made_is_found(
+    tmp_path: Path, directories: LocalAttemptDirectories
+) -> None:
+    """It has no marker yet, and its record does not know which directory it is."""
+    name = "task_id=t1-exec=e1"
+    record = tmp_path / ".perago-attempts" / f"{name}.json"
+    record.parent.mkdir()
+    record.write_text(marker_text(StampedMarker(MARKER, 7, START)))
+    (tmp_path / name).mkdir()
+    (leftover,) = await directories.leftovers(older_than_seconds=0)
+    assert leftover.path == tmp_path / name
+    await directories.remove(leftover.path)
+    assert left_of_attempts(tmp_path) == []
+
+
+async def test_a_disk_that_refuses_leaves_no_directory_and_no_lock(
+    tmp_path: Path, directories: LocalAttemptDirectories
+) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        with pytest.raises(LocalDiskError, match="File too large"):
+            await directories.create(MARKER)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert left_of_attempts(tmp_path) == []
+    await directories.create(MARKER)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"execution_id": 1}', "\\udcff"])

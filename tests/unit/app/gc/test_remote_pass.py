@@ -1,5 +1,6 @@
 """A crash at any call leaves only litter that a pass finds, and no pass disturbs what runs."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -8,28 +9,42 @@ import pytest
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
 
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.planned_faults import ANY, CrashAfter, CrashBefore, Meanwhile, When
+from perago.adapters.memory.planned_faults import (
+    ANY,
+    CrashAfter,
+    CrashBefore,
+    Fault,
+    Meanwhile,
+    Refuse,
+    When,
+)
 from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import RepositoryId
 from perago.domain.retention import RetentionTimes
+from perago.ports.errors import RepositoryMissingError, UnavailableError
 
 NOW = timedelta(0)
+DOWN = UnavailableError("down for a moment")
 AT_ONCE = RetentionTimes(NOW, NOW, NOW, NOW, NOW)
 pytestmark = pytest.mark.scale
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 
 
 async def collect(
-    world: FaultWorld, *, dry_run: bool = False, times: RetentionTimes = AT_ONCE
+    world: FaultWorld,
+    *,
+    dry_run: bool = False,
+    times: RetentionTimes = AT_ONCE,
+    faults: Sequence[Fault] = (),
+    repository: str = "repo",
 ) -> list[Judged]:
     """One pass over the world's repository, by a worker of its own."""
-    ports = world.worker().world
+    ports = world.worker(faults).world
     tools = GcTools(
         ports.lakefs.branches, ports.lakefs.commits, ports.lakefs.tags, ports.queue, ports.clock
     )
-    repository = RepositoryId(str(world.workspace()["repository"]))
-    one_pass = RemotePass(tools, repository, times, dry_run)
+    one_pass = RemotePass(tools, RepositoryId(repository), times, dry_run)
     return await world.drive(one_pass.run())
 
 
@@ -81,6 +96,40 @@ async def test_a_pass_between_a_death_and_its_retry_disturbs_nothing(
         await world.finish()
         await assert_accepted(world, publications_max=2)
         assert world.runs == runs or not decided, "a decision outlives a pass while its task runs"
+
+
+@pytest.mark.parametrize(
+    ("fault", "left"),
+    [
+        (Refuse("tags.list_page", DOWN), {"perago-staging-of-nobody"}),
+        (Refuse("branches.list_page", DOWN), {"perago-staging-of-nobody"}),
+        (Refuse("tags.list_page", DOWN, nth=3), {"perago-relocated-x"}),
+        (Refuse("branches.list_page", DOWN, nth=2), {"perago-canary-x"}),
+        (Refuse("branches.delete", DOWN), {"perago-staging-of-nobody"}),
+        (Refuse("tags.delete", DOWN), {"perago-relocated-x"}),
+    ],
+    ids=["decisions", "branches", "relocated", "canaries", "one branch", "one tag"],
+)
+async def test_one_failure_never_stops_a_pass(
+    tmp_path: Path, fault: Refuse, left: set[str]
+) -> None:
+    """What cannot be listed is left, and what it may hold; the rest goes."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    for branch in ("perago-staging-of-nobody", "perago-canary-x"):
+        world.repository.branch(branch)
+    world.repository.tag("perago-relocated-x", "main")
+    judged = await collect(world, faults=[fault])
+    assert set(litter(world)) == left
+    (error,) = [each.error for each in judged if each.error]
+    assert "down for a moment" in error
+
+
+async def test_a_repository_that_is_not_there_is_an_error_of_the_whole_pass(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    with pytest.raises(RepositoryMissingError):
+        await collect(world, repository="nowhere")
 
 
 async def test_marks_stay_with_their_decision_though_conductor_knows_their_workflow_no_more(

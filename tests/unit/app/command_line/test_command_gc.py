@@ -1,0 +1,69 @@
+"""`perago gc` without servers: what cannot be reached, and this disk."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.app.command_line.command_run import Run
+
+from perago.adapters.memory.installations import shared_memory
+from perago.adapters.memory.repository_builder import RepositoryBuilder
+
+LEFT = {
+    "execution_id": "e9",
+    "owner_pid": 2**22 + 1,
+    "owner_worker_id": "old",
+    "started_at": "2025-12-31T23:00:00",
+    "task_def_name": "clean",
+    "task_id": "t9",
+    "workflow_instance_id": "w9",
+}
+
+
+@pytest.fixture
+def left(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of a dead worker, in a world in memory of this test."""
+    monkeypatch.setenv("PERAGO_LAKEFS", f"memory:{project}")
+    monkeypatch.setenv("PERAGO_CONDUCTOR", f"memory:{project}")
+    directory = project.parent / "workspaces" / "task_id=t9-exec=e9"
+    directory.mkdir(parents=True)
+    (directory / ".perago-attempt.json").write_text(json.dumps(LEFT))
+    return directory
+
+
+def test_a_repository_that_is_not_there_keeps_nobody_from_the_rest(run: Run, left: Path) -> None:
+    ran = run("gc", "nowhere", "elsewhere", "--dry-run")
+    assert ran.code == 6
+    assert ran.err.splitlines()[:2] == [
+        "warning: there is no repository elsewhere",
+        "error: there is no repository nowhere",
+    ]
+    assert ran.out == f"would remove: attempt directory {left}\n"
+    assert left.exists()
+
+
+def test_one_document_tells_what_was_not_reached(run: Run, left: Path) -> None:
+    ran = run("gc", "nowhere", "--json")
+    assert ran.code == 6
+    assert ran.document["unreached"] == ["there is no repository nowhere"]
+    assert ran.document["directories"] == {"removed": [str(left)], "failed": []}
+    assert not left.exists()
+
+
+def test_without_a_name_every_repository_is_looked_through(
+    run: Run, project: Path, left: Path
+) -> None:
+    lakefs = shared_memory(f"memory:{project}")
+    builders = [RepositoryBuilder(lakefs, name) for name in ("first", "second")]
+    for builder in builders:
+        builder.branch("perago-canary-x")
+    shown = run("gc", "--dry-run", "--older-than", "0s")
+    assert shown.code == 0
+    assert [line.partition(" (")[0] for line in shown.out.splitlines()] == [
+        "would remove: canary branch first/perago-canary-x",
+        "would remove: canary branch second/perago-canary-x",
+        f"would remove: attempt directory {left}",
+    ]
+    assert run("gc", "--older-than", "0s").code == 0
+    assert [builder.branch_names() for builder in builders] == [{"main"}, {"main"}]
+    assert not left.exists()
