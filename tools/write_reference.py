@@ -30,6 +30,7 @@ from perago.app.settings.settings import Settings
 from perago.domain.error_codes import ERROR_CODES
 from tools.attempt_reference import attempt_rows, attempt_section
 from tools.kit_reference import kit_page
+from tools.workspace_reference import workspace_section
 
 DOCS = Path(__file__).parent.parent / "docs"
 EXIT_CODES = (
@@ -163,6 +164,7 @@ follow links, on every version of Python. The attempt marker and `_lakefs_action
 {table(("Guardrail", "Meaning"), guardrails)}
 
 {chr(10).join(_model_section(model) for model in models)}
+{workspace_section()}
 {attempt_section()}
 {table(("Part", "Meaning"), attempt_rows())}
 """
