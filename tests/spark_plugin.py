@@ -4,6 +4,7 @@ A test that takes `any_master` runs on threads and on executor JVMs of their own
 `on_cluster` on the latter only. Tests of one master run together, so that each is started once.
 """
 
+import os
 import secrets
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.jars import fetch_jars
+from perago.adapters.spark.scratch_home import HOME, scratch_home
 from perago.adapters.spark.session import start_session, stop_session
 
 LOCAL = "local[2,3]"  # two threads; a task may fail twice
@@ -21,6 +23,8 @@ OPTIONS = {
     "spark.eventLog.enabled": "true",
     "spark.eventLog.compress": "false",
     "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "true",
+    "spark.ui.port": "0",
     "spark.driver.memory": "1g",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -51,9 +55,11 @@ def _master_of(item: pytest.Item) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The jars come before any test, in any order: a JVM keeps the class path it began with."""
+    """Jars and home come before any test, in any order: a JVM keeps what it began with."""
     if item.get_closest_marker("spark"):
         fetch_jars()
+        if HOME not in os.environ:
+            os.environ[HOME] = str(scratch_home())
 
 
 @pytest.fixture(scope="session")

@@ -93,7 +93,6 @@ def spark_environment(scene: WorkerScene, api: CountedBytes | None = None) -> di
         "PERAGO_SPARK_CONF_spark_driver_host": "127.0.0.1",
         "PERAGO_SPARK_CONF_spark_driver_memory": "1g",
         "PERAGO_SPARK_CONF_spark_sql_shuffle_partitions": "4",
-        "SPARK_WORKER_DIR": str(scene.folder / "spark-work"),
     }
 
 

@@ -16,9 +16,14 @@ _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 def pyspark_jars() -> Path:
-    """The directory of jars that pyspark bundles."""
+    """The directory of jars that Spark starts with: of its home, or those that pyspark bundles.
+
+    Under spark-submit pyspark itself is imported from an archive, which has none.
+    """
+    home = os.environ.get("SPARK_HOME")
     spec = importlib.util.find_spec("pyspark")
-    for place in [] if spec is None else spec.submodule_search_locations or []:
+    places = [] if spec is None else spec.submodule_search_locations or []
+    for place in [home, *places] if home else places:
         jars = Path(place) / "jars"
         if jars.is_dir():
             return jars

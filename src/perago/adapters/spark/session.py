@@ -15,11 +15,13 @@ from perago.adapters.spark.hadoop_options import repository_options, session_opt
 from perago.adapters.spark.installation import read_facts
 from perago.adapters.spark.jars import PROTOCOL_JAR, found_jars
 from perago.adapters.spark.master import check_master
+from perago.adapters.spark.scratch_home import CLUSTER, HOME, scratch_home
 from perago.adapters.spark.versions import check_versions
 from perago.domain.spark_errors import SparkSessionError
 from perago.ports.spark_workspace import SparkPlace
 
 CONNECT = "sc://"
+SUBMITTED = "PYSPARK_GATEWAY_PORT"  # how spark-submit tells a program where its JVM listens
 _starting = threading.Lock()
 
 
@@ -33,10 +35,9 @@ def attempt_session(configuration: SparkConfiguration, place: SparkPlace) -> Any
 
 def process_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:  # noqa: ANN401
     """The session of this process, started when there is none."""
-    master = configuration.master or DEFAULT_MASTER
     with _starting:
-        if master.startswith(CONNECT):
-            return _connected_session(master)
+        if configuration.master is not None and configuration.master.startswith(CONNECT):
+            return _connected_session(configuration.master)
         return _active_session() or start_session(configuration, needs_s3a=needs_s3a)
 
 
@@ -67,22 +68,23 @@ def _default_session(kind: Any) -> Any:  # noqa: ANN401 - pyspark stays inside t
 
 def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:  # noqa: ANN401
     """Start the session of this process; raises when the machine or the master cannot."""
-    jars = found_jars(configuration.cache)
-    given = {
-        name.rpartition("/")[2] for name in configuration.options.get("spark.jars", "").split(",")
-    }
-    names = {path.name for path in jars} | (given - {""})
+    submitted = _submitted_options()
+    given = {**submitted, **configuration.options}
+    # The JVM of spark-submit has begun with its own class path.
+    jars = [] if submitted else found_jars(configuration.cache)
+    named = {name.rpartition("/")[2] for name in given.get("spark.jars", "").split(",")}
+    names = {path.name for path in jars} | (named - {""})
     check_versions(read_facts(), names, needs_s3a=needs_s3a)
     options = session_options(
-        configuration.options,
-        jars=",".join(map(str, jars)),
-        has_commit_protocol=PROTOCOL_JAR in names,
+        given, jars=",".join(map(str, jars)), has_commit_protocol=PROTOCOL_JAR in names
     )
-    master = configuration.master or DEFAULT_MASTER
+    master = configuration.master or submitted.get("spark.master", DEFAULT_MASTER)
     check_master(master)
     if master.startswith("local"):
         # Python workers of this machine must be this Python, or UDFs miss their modules.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith(CLUSTER) and HOME not in os.environ:
+        os.environ[HOME] = str(scratch_home())
     from pyspark.sql import SparkSession  # noqa: PLC0415 - half a second
 
     builder: Any = SparkSession.builder.master(master).appName("perago")
@@ -94,6 +96,17 @@ def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:
         raise SparkSessionError(master, first_line(error)) from error
     atexit.register(_stop, session)
     return session
+
+
+def _submitted_options() -> dict[str, str]:
+    """What spark-submit was given, when it has started this program; nothing otherwise."""
+    if SUBMITTED not in os.environ:
+        return {}
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 - half a second
+
+    context: Any = SparkContext
+    context._ensure_initialized()  # noqa: SLF001 - the options are asked of its JVM
+    return dict(SparkConf().getAll())
 
 
 def stop_session() -> None:

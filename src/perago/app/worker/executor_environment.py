@@ -14,6 +14,7 @@ CREDENTIAL_PREFIXES = (
     "PERAGO_LAKEFS",
     "NOTIFY_SOCKET",
     "WATCHDOG_",
+    "PYSPARK_GATEWAY_",  # the JVM of spark-submit is the parent's alone
 )
 SECRET_CHARACTERS_MIN = 8
 

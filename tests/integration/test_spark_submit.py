@@ -1,0 +1,99 @@
+"""A worker that spark-submit starts: its bodies run in the session of spark-submit's own JVM."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from tests.contract.lakefs_world import MAIN
+from tests.integration.spark_flow_scene import (
+    declare_steps,
+    descendants,
+    fence_main,
+    program_of,
+    start_steps,
+)
+from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
+from tools.servers import ConductorServer, LakefsServer
+
+from perago.adapters.spark.installation import pyspark_jars
+from perago.adapters.spark.jars import found_jars
+from perago.domain.attempt import WorkflowStatus
+
+pytestmark = [
+    pytest.mark.lakefs,
+    pytest.mark.conductor,
+    pytest.mark.spark,
+    pytest.mark.timeout(240),
+]
+
+ROOT = Path(__file__).parents[2]
+ROWS = 1000
+MASTER = "local[2,3]"
+FOUND = {
+    "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+    "PYSPARK_PYTHON": sys.executable,  # spark-submit would take the first python3 of the path
+}
+WORKER = "from perago.__main__ import main\n\nmain()\n"
+
+
+async def test_a_worker_under_spark_submit_publishes_by_its_session(
+    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
+) -> None:
+    async with worker_scene((lakefs_server, conductor_server), tmp_path) as scene:
+        (module,) = await declare_steps(scene, ["ingest"], retries=0)
+        (tmp_path / "marks" / "ingest-begun").touch()  # nobody is killed here
+        fenced = await fence_main(scene)
+        workflow = await start_steps(scene, [module], fenced, rows=ROWS)
+        process = await submit(scene, module)
+        try:
+            record = await scene.ended(workflow, seconds_max=120)
+            below = {program_of(pid): pid for pid in descendants(process.pid)}
+            for name, pid in below.items():
+                if name.startswith("python"):
+                    os.kill(pid, signal.SIGTERM)
+            code = await asyncio.wait_for(process.wait(), 60)
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+
+        screen = (tmp_path / "screen").read_text()
+        assert record.status is WorkflowStatus.COMPLETED, (record.reason, screen)
+        assert code == 0, screen
+        assert [name for name in below if "java" in name] == []  # no JVM but spark-submit's own
+        events = (tmp_path / "events").rglob("*")
+        told = "".join(path.read_text() for path in events if path.is_file())
+        assert f'"spark.master":"{MASTER}"' in told
+        assert '"spark.app.name":"submitted"' in told
+        listed = await scene.lakefs.objects.list_page(scene.repository, MAIN, prefix="lake/orders/")
+        assert len(listed.entries) == 8
+        assert all("-try" in entry.path for entry in listed.entries)  # by our commit protocol
+
+
+async def submit(scene: WorkerScene, module: TaskModule) -> asyncio.subprocess.Process:
+    """Start a worker of one module as docs/spark.md says."""
+    program, events = scene.folder / "worker.py", scene.folder / "events"
+    program.write_text(WORKER)
+    events.mkdir()
+    options = [
+        "spark.driver.bindAddress=127.0.0.1",
+        "spark.driver.host=127.0.0.1",
+        "spark.eventLog.enabled=true",
+        "spark.eventLog.compress=false",
+        f"spark.eventLog.dir={events.as_uri()}",
+    ]
+    with (scene.folder / "screen").open("w") as output:
+        return await asyncio.create_subprocess_exec(
+            str(pyspark_jars().parent / "bin" / "spark-submit"),
+            *("--master", MASTER, "--name", "submitted"),
+            *("--jars", ",".join(map(str, found_jars()))),
+            *(part for option in options for part in ("--conf", option)),
+            *(str(program), "start", module.name, "--execution-mode", "thread"),
+            cwd=scene.folder,
+            env=scene.environment(scene.folder / "root") | FOUND,
+            stdout=output,
+            stderr=output,
+        )
