@@ -22,6 +22,7 @@ from perago.domain.commit_metadata import (
     RETRY_COUNT,
     STAGING_COMMIT,
     SUPERSEDES,
+    TRY,
 )
 from perago.domain.references import CommitId, CommitRecord
 from perago.ports.errors import WorldError
@@ -50,11 +51,12 @@ def report_publications(
     """Run the job.
 
     A publication is a retry's when its attempt had a retry count, an adoption when another
-    execution had staged it, a replacement when it supersedes an abandoned one.
+    execution had staged it, a replacement when it took the place of an abandoned one: by name
+    under `lineage`, by relocation under `head-parent`, which leaves the staged commit itself.
     """
     session = process_session(configuration, needs_s3a=False)
     history = asyncio.run(_history(open_lakefs, target))
-    rows = [row for record in history if (row := _row(record)) is not None]
+    rows = [row for record in history if (row := publication_row(record)) is not None]
     if not rows:
         return ReportedPublications((), len(history))
     slices = session.sparkContext.defaultParallelism
@@ -99,9 +101,10 @@ async def _history(open_lakefs: OpenLakeFS, target: Target) -> tuple[CommitRecor
         await lakefs.close()
 
 
-def _row(record: CommitRecord) -> tuple[object, ...] | None:
+def publication_row(record: CommitRecord) -> tuple[object, ...] | None:
+    """One commit of the history as a row of the table; None for what is no publication."""
     metadata = record.metadata
-    if metadata.get(PHASE) != CONFIRM:
+    if metadata.get(PHASE) not in {CONFIRM, TRY}:
         return None
     workflow, _, rest = metadata.get(LOGICAL_TASK_KEY, "").partition("/")
     return (
@@ -111,7 +114,7 @@ def _row(record: CommitRecord) -> tuple[object, ...] | None:
         workflow,
         metadata.get(POLICY, ""),
         metadata.get(RETRY_COUNT, "0") != "0",
-        bool(metadata.get(SUPERSEDES)),
+        bool(metadata.get(SUPERSEDES)) or metadata[PHASE] == TRY,
         metadata.get(EXECUTION_ID, ""),
         metadata.get(STAGING_COMMIT, ""),
     )
@@ -125,14 +128,15 @@ def _with_stager(
     async def read() -> list[tuple[Any, ...]]:
         lakefs = open_lakefs()
         try:
-            return [(*row, await _adopted(lakefs, target, row)) for row in rows]
+            return [(*row, await was_adopted(lakefs, target, row)) for row in rows]
         finally:
             await lakefs.close()
 
     yield from asyncio.run(read())
 
 
-async def _adopted(lakefs: LakeFSInstallation, target: Target, row: tuple[Any, ...]) -> bool:
+async def was_adopted(lakefs: LakeFSInstallation, target: Target, row: tuple[object, ...]) -> bool:
+    """Whether another execution had staged what a publication's row says it published."""
     execution, staged = str(row[-2]), str(row[-1])
     if not staged:
         return False

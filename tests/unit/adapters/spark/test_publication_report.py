@@ -1,0 +1,77 @@
+"""Which commits of a branch are publications, and of which kind: taken from real attempts."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
+
+from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.planned_faults import CrashAfter, Fault
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.spark.publication_report import publication_row, was_adopted
+from perago.adapters.spark.verification import Target
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import CommitId
+
+HEAD_PARENT, LINEAGE, SETTLED = (
+    PolicySetting.HEAD_PARENT,
+    PolicySetting.LINEAGE,
+    PolicySetting.SETTLED,
+)
+
+
+async def kinds(world: FaultWorld, *faults: Fault) -> list[tuple[object, bool, bool]]:
+    """Policy, retried and replaced of each publication, oldest first."""
+    await world.start()
+    if faults:
+        await world.attempt(world.worker(faults))
+        world.clock.advance(RESPONSE_SECONDS + 1)
+        await world.operator.workflows.decide(world.workflow)
+    await world.finish()
+    await assert_accepted(world, publications_max=2)
+    world.human()  # a commit of somebody else is no publication
+    rows = [publication_row(record) for record in reversed(world.repository.history())]
+    found = [row for row in rows if row is not None]
+    assert {(row[2], row[3]) for row in found} == {("edit", world.workflow)}
+    return [(row[4], bool(row[5]), bool(row[6])) for row in found]
+
+
+@pytest.mark.parametrize("policy", [HEAD_PARENT, LINEAGE, SETTLED], ids=str)
+async def test_a_first_attempt_is_neither_a_retry_nor_a_replacement(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    assert await kinds(FaultWorld(tmp_path, policy)) == [(policy.value, False, False)]
+
+
+@pytest.mark.parametrize(
+    ("policy", "found"),
+    [
+        (HEAD_PARENT, [("head-parent", True, True)]),
+        (LINEAGE, [("lineage", False, False), ("lineage", True, True)]),
+        (SETTLED, [("settled", False, False)]),
+    ],
+    ids=str,
+)
+async def test_a_retry_after_a_lost_publication_shows_as_what_its_policy_made_of_it(
+    tmp_path: Path, policy: PolicySetting, found: list[tuple[object, bool, bool]]
+) -> None:
+    """Relocated, superseded, or finished without a second commit."""
+    # The canary of the fence merges before the attempt does.
+    healthy = FaultWorld(tmp_path / "healthy", policy)
+    await kinds(healthy)
+    merges = healthy.workers[0].calls["branches.merge"]
+    struck = CrashAfter("branches.merge", nth=merges)
+    assert await kinds(FaultWorld(tmp_path / "struck", policy), struck) == found
+
+
+async def test_a_decision_that_a_retry_published_is_an_adoption(tmp_path: Path) -> None:
+    healthy = FaultWorld(tmp_path / "healthy", SETTLED)
+    await kinds(healthy)
+    world = FaultWorld(tmp_path / "struck", SETTLED)
+    assert await kinds(world, CrashAfter("tags.create")) == [("settled", True, False)]
+    for played, adopted in ((healthy, False), (world, True)):
+        rows = [publication_row(record) for record in played.repository.history()]
+        (row,) = [row for row in rows if row is not None]
+        installation = lakefs_installation(played.lakefs, WorkerHandle())
+        target = Target(played.repository.id, CommitId("main"), "")
+        assert await was_adopted(installation, target, row) is adopted
