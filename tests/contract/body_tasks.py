@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import subprocess
 import sys
 import time
 
@@ -67,6 +68,10 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:
 
 
 def _end_the_process(what: str) -> None:
+    if what == "crash with a program running":
+        program = subprocess.Popen(["sleep", "600"])  # noqa: S607 - found by PATH
+        sys.stderr.write(f"it left process {program.pid}\n")
+        what = "crash"
     if what == "crash":
         sys.stderr.write("the disk is on fire\n")
         sys.stderr.flush()

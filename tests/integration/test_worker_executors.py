@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import os
+import re
 import signal
 import sys
 import textwrap
@@ -72,6 +74,20 @@ async def test_a_crashed_executor_is_a_stopped_body_and_the_next_body_runs(
     async with process_body() as body:
         assert await body.run(call_of(what)) == BodyStopped(reason)
         assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
+
+
+async def test_what_a_crashed_body_had_started_ends_with_it() -> None:
+    async with process_body() as body:
+        ended = await body.run(call_of("crash with a program running"))
+        assert isinstance(ended, BodyStopped)
+        started = re.search(r"it left process (\d+)", ended.reason)
+        assert started is not None, ended.reason
+        for _ in range(100):
+            if not is_alive(int(started[1])):
+                return
+            await asyncio.sleep(0.05)
+        os.kill(int(started[1]), signal.SIGKILL)
+        pytest.fail("a program outlived the executor that started it")
 
 
 async def test_an_order_to_stop_ends_the_body_at_once_and_its_process_is_not_used_again() -> None:

@@ -165,6 +165,7 @@ class Executor:
 
     async def _wait(self) -> int:
         code = await self._process.wait()
+        self.kill()  # what a body started and left behind
         for output in self._output:
             output.drain()
             output.close()
