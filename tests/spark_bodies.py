@@ -1,13 +1,17 @@
 """The task that executors of Spark tests run: it counts, or hangs, and tells its JVM."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import BaseModel
 
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.ports.spark_workspace import SparkWorkspace
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
+from perago.domain.references import CommitId, RepositoryId
+from perago.ports.spark_workspace import SparkPlace, SparkWorkspace
+from perago.ports.task_body import BodyCall
 
 HANG_SECONDS = 600
 
@@ -35,7 +39,7 @@ def work(workspace: SparkWorkspace, params: Params) -> Result:
         def sleep(seconds: float) -> None:
             time.sleep(seconds)  # noqa: TID251 - a body of a team has no Clock
 
-        sleeper = workspace.spark.sparkContext.parallelize([HANG_SECONDS])
+        sleeper = workspace.spark.sparkContext.parallelize([HANG_SECONDS], 1)
         sleeper.map(sleep).count()
     workspace.write(workspace.spark.range(5), "numbers")
     written = workspace.spark.read.parquet(workspace.output("numbers"))
@@ -43,3 +47,18 @@ def work(workspace: SparkWorkspace, params: Params) -> Result:
 
 
 WORK = task_of(work)
+
+
+def call_of(root: Path, execution: str, *, hang: bool) -> BodyCall:
+    """One call on local files."""
+    attempt = AttemptSnapshot("w1", "t1", "work_ref", WORK.name, AttemptStatus.IN_PROGRESS)
+    place = SparkPlace(
+        repository=RepositoryId("repo"),
+        input_ref=CommitId("input"),
+        prefix="lake",
+        input_root=f"file://{root}/input/",
+        output_root=f"file://{root}/output/",
+    )
+    params = {"hang": hang, "tell": str(root / execution)}
+    call = BodyCall(WORK.name, attempt, ExecutionId(execution), params, workspace=None)
+    return replace(call, spark=place)

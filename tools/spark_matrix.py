@@ -29,10 +29,12 @@ VERSIONS = ("4.0.5", "4.1.4", PYSPARK)
 TASKS = "tests/integration/test_spark_tasks.py::test_a_"
 SMOKE = (
     "tests/contract/test_spark_workspace.py",
+    "tests/contract/test_spark_pipeline.py",
     f"{TASKS}spark_task_publishes_and_a_local_task_reads_it",
     f"{TASKS}task_that_fails_while_it_writes_is_tried_again_by_spark",
 )
-CHOSEN = "(s3a or settled) and not cluster or again"  # one master, but for what needs executors
+# One master, but for what needs executors; of the pipeline the laws that take every step.
+CHOSEN = "(s3a or settled or P9 or P13) and not cluster or again"
 FACTS = """
 from perago.adapters.spark.installation import read_facts
 from perago.adapters.spark.jars import fetch_jars

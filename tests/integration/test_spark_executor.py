@@ -1,40 +1,42 @@
-"""Spark bodies in executor processes: one JVM for all of them, none after a killed one."""
+"""Spark bodies where workers run them: one JVM an executor, gone with it; jobs that are stopped."""
 
 import asyncio
 import os
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.spark_bodies import WORK
+from tests.spark_bodies import WORK, call_of
 
 from perago.adapters.system.clock import SystemClock
+from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
-from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.domain.references import CommitId, RepositoryId
-from perago.ports.spark_workspace import SparkPlace
+from perago.app.worker.thread_body import ThreadBody
+from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyReturned, BodyStopped
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 ROOT = Path(__file__).parents[2]
 JVM_ENDS_SECONDS = 20
+TOLD_SECONDS = 30  # every five, when the machine has time
 
 
-def call_of(root: Path, execution: str, *, hang: bool) -> BodyCall:
-    """One call on local files."""
-    attempt = AttemptSnapshot("w1", "t1", "work_ref", WORK.name, AttemptStatus.IN_PROGRESS)
-    place = SparkPlace(
-        repository=RepositoryId("repo"),
-        input_ref=CommitId("input"),
-        prefix="lake",
-        input_root=f"file://{root}/input/",
-        output_root=f"file://{root}/output/",
+@dataclass
+class Recorder(NobodyObserves):
+    """Keeps what was said of progress."""
+
+    told: list[tuple[str, Mapping[str, object]]] = field(
+        default_factory=list[tuple[str, Mapping[str, object]]]
     )
-    params = {"hang": hang, "tell": str(root / execution)}
-    call = BodyCall(WORK.name, attempt, ExecutionId(execution), params, workspace=None)
-    return replace(call, spark=place)
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """Keep it."""
+        del call
+        self.told.append((message, facts))
 
 
 async def test_one_jvm_serves_an_executor_and_dies_with_it(tmp_path: Path) -> None:
@@ -58,6 +60,30 @@ async def test_one_jvm_serves_an_executor_and_dies_with_it(tmp_path: Path) -> No
     assert outcomes == [BodyReturned({"rows": 5})] * 2
     assert isinstance(stopped, BodyStopped)
     assert len(set(jvms)) == 1
+
+
+async def test_a_body_that_is_stopped_told_its_progress_and_loses_its_jobs(
+    spark_session: Any,  # noqa: ANN401 - a pyspark session
+    tmp_path: Path,
+) -> None:
+    recorder, tracker = Recorder(), spark_session.sparkContext.statusTracker()
+    body = ThreadBody({WORK.name: WORK}, observer=recorder)
+    running = asyncio.create_task(body.run(call_of(tmp_path, "e4", hang=True)))
+    for _ in range(TOLD_SECONDS * 10):
+        if recorder.told:
+            break
+        await asyncio.sleep(0.1)
+    body.stop(ExecutionId("e4"), "the attempt was revoked")
+    outcome = await running
+    for _ in range(JVM_ENDS_SECONDS * 10):
+        if not tracker.getActiveJobsIds():
+            break
+        await asyncio.sleep(0.1)
+
+    assert outcome == BodyStopped("the attempt was revoked")
+    facts = {"jobs": 1, "tasks": 1, "tasks_done": 0, "tasks_failed": 0}
+    assert recorder.told[:1] == [("spark", facts)]
+    assert list(tracker.getActiveJobsIds()) == []
 
 
 def told(place: Path) -> int:
