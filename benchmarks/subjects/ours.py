@@ -1,6 +1,7 @@
 """Perago: materialise cold, stage a change of one percent, materialise the next commit warm."""
 
 import asyncio
+import gc
 import os
 import sys
 import time
@@ -54,6 +55,7 @@ class Measured:
     async def warm_up(self) -> None:
         """Import and connect: a worker does it once and not for each attempt."""
         await self._lakefs.commits.read(RepositoryId(self._told.repository), self._told.commit)
+        gc.freeze()
 
     async def materialise(self, step: str, commit: str) -> Materialised:
         """Measure one materialisation into a fresh directory."""
