@@ -23,16 +23,25 @@ class FetchOrder:
         return Path(self.where)
 
 
+FileStamp = tuple[int, int, int, int]
+"""Size, mtime_ns, ctime_ns and inode: the facts that change when somebody touches a file."""
+
+
+def stamp_of(status: os.stat_result) -> FileStamp:
+    """The stamp in what the disk says of a file."""
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
 @dataclass(frozen=True, slots=True)
 class Fetched:
     """One object that arrived, with the MD5 of the bytes that were written.
 
-    `status` is that of the file when all was written, where the writer has asked for it.
+    `stamp` is that of the file when all was written, where the writer has asked for it.
     """
 
     order: FetchOrder
     md5: str
-    status: os.stat_result | None = None
+    stamp: FileStamp | None = None
 
 
 Moved = Callable[[int], None]

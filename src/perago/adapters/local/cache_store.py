@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import final
 
-BUSY_SECONDS = 20.0
+from perago.adapters.local.row_filler import open_rows
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS objects (
     key TEXT PRIMARY KEY, size INTEGER NOT NULL, md5 TEXT NOT NULL, used INTEGER NOT NULL,
@@ -38,7 +39,7 @@ class CacheStore:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._database = directory / "cache.sqlite"
+        self.database = directory / "cache.sqlite"
         self._large = directory / "objects"
         self._is_open = False
 
@@ -84,7 +85,7 @@ class CacheStore:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CacheUnusableError(str(error)) from error
-        connection = sqlite3.connect(self._database, timeout=BUSY_SECONDS)
+        connection = open_rows(str(self.database))
         try:
             # A crash of the machine may lose the last rows, never the order of what is kept.
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -101,4 +102,4 @@ class CacheStore:
         self._is_open = False
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(OSError):
-                Path(f"{self._database}{suffix}").unlink(missing_ok=True)
+                Path(f"{self.database}{suffix}").unlink(missing_ok=True)

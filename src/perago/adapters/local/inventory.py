@@ -3,7 +3,7 @@
 Knows the listing, not the disk beyond the rules it is given for names.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from perago.domain.prefix_projection import (
@@ -23,10 +23,14 @@ from perago.ports.workspace_pipeline import WorkspaceSource
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """The business objects of a workspace in order of path, and what asking for them cost."""
+    """The business objects of a workspace in order of path, and what asking for them cost.
+
+    `news` are the object paths that this host has not seen as they are, None when all may be.
+    """
 
     entries: Sequence[tuple[str, ObjectEntry]]
     requests: int
+    news: Collection[str] | None = None
 
 
 class WorkspaceTooLargeError(RequestRefusedError):

@@ -4,7 +4,7 @@ Decides the order and what is indexed; where bytes come from is the cache's and 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import final
 
@@ -16,7 +16,7 @@ from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
 from perago.adapters.local.workspace_index import WorkspaceIndex
 from perago.ports.concurrency import Concurrency
-from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
+from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport, stamp_of
 from perago.ports.workspace_pipeline import TransferCounts, WorkspaceSource
 
 
@@ -44,7 +44,7 @@ class Materialisation:
         orders = await self._concurrency.blocking(
             lambda: self._prepare(source, inventory, directory)
         )
-        here, absent = await self._parted(orders)
+        here, absent = await self._parted(orders, inventory.news)
         # The server works while this host copies.
         filled, first = await self._concurrency.together(
             self._from_cache(here), self._fetch(source, absent, cached=len(here))
@@ -65,12 +65,18 @@ class Materialisation:
         return index, counts
 
     async def _parted(
-        self, orders: Sequence[FetchOrder]
+        self, orders: Sequence[FetchOrder], news: Collection[str] | None
     ) -> tuple[Sequence[FetchOrder], Sequence[FetchOrder]]:
+        """Those that the cache should have, and those that it has not; it is asked for news."""
         contents = self._contents
         if contents is None:
             return (), orders
-        return await self._concurrency.blocking(lambda: contents.parted(orders))
+        if news is None:
+            return await self._concurrency.blocking(lambda: contents.parted(orders))
+        known = [order for order in orders if order.entry.path not in news]
+        fresh = [order for order in orders if order.entry.path in news]
+        here, absent = await self._concurrency.blocking(lambda: contents.parted(fresh))
+        return [*known, *here], absent
 
     async def _from_cache(self, orders: Sequence[FetchOrder]) -> Filled:
         contents = self._contents
@@ -113,5 +119,6 @@ def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:
         index = WorkspaceIndex(directory)
         for one in fetched:
             where = str(one.order.where)
-            index.record(where[start:], one.order.entry, one.md5, one.status or os.lstat(where))
+            stamp = one.stamp or stamp_of(os.lstat(where))
+            index.record(where[start:], one.order.entry, one.md5, stamp)
     return index

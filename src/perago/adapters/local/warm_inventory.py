@@ -51,7 +51,8 @@ class Inventories:
             return await self._listed(source)
         known = await self._concurrency.blocking(lambda: manifests.nearest(source))
         if known is not None and known.commit == source.commit:
-            return Inventory(list(business_entries(source.prefix, known.entries)), requests=0)
+            entries = list(business_entries(source.prefix, known.entries))
+            return Inventory(entries, requests=0, news=())
         inventory = None if known is None else await self._from_difference(source, known)
         if inventory is None:
             inventory = await self._listed(source)
@@ -69,6 +70,7 @@ class Inventories:
         """Apply the difference; None when a listing costs no more, or the answer lacks facts."""
         entries = {entry.path: entry for entry in known.entries}
         pages_max = len(entries) // LIST_AMOUNT_MAX + 1
+        news: set[str] = set()
         after = ""
         for requests in range(1, pages_max + 1):
             try:
@@ -84,8 +86,9 @@ class Inventories:
                 return None
             if not all(_applied(entries, change) for change in page.changes):
                 return None
+            news.update(change.path for change in page.changes)
             if not page.more:
-                return Inventory(_in_order(source.prefix, entries), requests)
+                return Inventory(_in_order(source.prefix, entries), requests, news)
             after = page.changes[-1].path
         return None
 

@@ -4,7 +4,6 @@ A file whose stamp (size, mtime, ctime, inode) is the recorded one was not writt
 other file is hashed. Knows no server.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import final
 
 from perago.adapters.local.directory_scan import ScannedFile, scan
 from perago.domain.sync_plan import FileFacts
+from perago.ports.object_transport import FileStamp
 from perago.ports.objects import ObjectEntry
-
-_Stamp = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,7 @@ class WorkspaceIndex:
         status = directory.lstat()
         self._identity = status.st_dev, status.st_ino
         self._files: dict[str, tuple[ObjectEntry, str]] = {}
-        self._stamps: dict[str, _Stamp] = {}
+        self._stamps: dict[str, FileStamp] = {}
         self._newest_ctime_ns = 0
 
     @property
@@ -58,16 +56,11 @@ class WorkspaceIndex:
         entry, _ = self._files[path]
         return IndexedFile(self._facts(path), entry.content_type, entry.metadata)
 
-    def record(self, relative: str, entry: ObjectEntry, md5: str, status: os.stat_result) -> None:
+    def record(self, relative: str, entry: ObjectEntry, md5: str, stamp: FileStamp) -> None:
         """Remember one file that has just been written and closed."""
         self._files[relative] = entry, md5
-        self._stamps[relative] = (
-            status.st_size,
-            status.st_mtime_ns,
-            status.st_ctime_ns,
-            status.st_ino,
-        )
-        self._newest_ctime_ns = max(self._newest_ctime_ns, status.st_ctime_ns)
+        self._stamps[relative] = stamp
+        self._newest_ctime_ns = max(self._newest_ctime_ns, stamp[2])
 
     def is_untouched(self, file: ScannedFile) -> bool:
         """Whether a file has the stamp it was recorded with, and the stamp can be trusted.

@@ -16,7 +16,7 @@ from threading import get_ident
 from perago.adapters.transfer.failures import BrokenError
 from perago.domain.object_checksum import md5_of_checksum
 from perago.ports.errors import DamagedObjectError, LocalDiskError
-from perago.ports.object_transport import Fetched, FetchOrder
+from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 
 WHOLE_BYTES_MAX = 1024 * 1024
 PIECE_BYTES = 1024 * 1024
@@ -61,7 +61,7 @@ def land_whole(order: FetchOrder, content: memoryview) -> Fetched:
         status = write_new(order.where, content)
     except OSError as error:
         raise disk_refusal(order.target, error) from error
-    return Fetched(order, md5, status)
+    return Fetched(order, md5, stamp_of(status))
 
 
 def verify(order: FetchOrder, size: int, md5: str, *, broken: bool = False) -> None:

@@ -14,8 +14,9 @@ from perago.ports.objects import ObjectEntry
 SMALL, LARGE = b"small", b"large " * 40_000
 
 
-def cache(place: Path, bytes_max: int = BYTES_MAX_DEFAULT) -> ContentCache:
-    return ContentCache(CacheStore(place / "cache"), bytes_max=bytes_max)
+def cache(place: Path, bytes_max: int = BYTES_MAX_DEFAULT, *, fillers: int = 0) -> ContentCache:
+    store = CacheStore(place / "cache")
+    return ContentCache(store, bytes_max=bytes_max, fillers=lambda _: fillers)
 
 
 def order(content: bytes, target: Path, checksum: str | None = None) -> FetchOrder:
@@ -39,11 +40,12 @@ def fill(kept: ContentCache, content: bytes, target: Path, checksum: str | None 
 
 @pytest.mark.parametrize("content", [b"", SMALL, LARGE], ids=["empty", "small", "large"])
 @pytest.mark.parametrize("checksum", [None, "0123-4"], ids=["md5", "multipart"])
+@pytest.mark.parametrize("fillers", [0, 1])
 def test_what_was_kept_fills_a_target_in_another_process(
-    tmp_path: Path, content: bytes, checksum: str | None
+    tmp_path: Path, content: bytes, checksum: str | None, fillers: int
 ) -> None:
     keep(cache(tmp_path), content, tmp_path / "first", checksum)
-    assert fill(cache(tmp_path), content, tmp_path / "target", checksum)
+    assert fill(cache(tmp_path, fillers=fillers), content, tmp_path / "target", checksum)
     assert (tmp_path / "target").read_bytes() == content
 
 

@@ -4,13 +4,14 @@ import os
 from pathlib import Path
 
 from perago.adapters.local.workspace_index import WorkspaceIndex
+from perago.ports.object_transport import stamp_of
 from perago.ports.objects import ObjectEntry
 
 
 def record(index: WorkspaceIndex, directory: Path, name: str) -> None:
     path = directory / name
     path.write_bytes(b"content")
-    index.record(name, ObjectEntry(f"data/{name}", "md5", 7), "md5", path.lstat())
+    index.record(name, ObjectEntry(f"data/{name}", "md5", 7), "md5", stamp_of(path.lstat()))
 
 
 def filled(directory: Path) -> WorkspaceIndex:

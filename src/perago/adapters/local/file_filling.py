@@ -1,0 +1,54 @@
+"""Large contents from the cache's files to files that do not exist yet, verified afterwards."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+from perago.adapters.local.cache_store import CacheStore
+from perago.adapters.local.file_copy import FileCopies
+from perago.adapters.local.port_transport import md5_of_file
+from perago.adapters.local.row_filler import Placed, Wanted
+from perago.ports.object_transport import stamp_of
+
+
+@final
+class FileFilling:
+    """One list of files under way; what was done is known even after a failure."""
+
+    def __init__(self, store: CacheStore, copies: FileCopies, wanted: Sequence[Wanted]) -> None:
+        self.placed: list[Placed | None] = [None] * len(wanted)
+        self.stale: list[str] = []
+        self.damaged: list[str] = []
+        self._store = store
+        self._copies = copies
+        self._wanted = wanted
+
+    def run(self, connection: sqlite3.Connection, *, used_before: int) -> None:
+        """Fill all files whose content is here; the disk's and the database's errors raise."""
+        for number, (key, where) in enumerate(self._wanted):
+            row = connection.execute("SELECT md5, used FROM objects WHERE key = ?", (key,))
+            found = row.fetchone()
+            if found is None:
+                continue
+            md5, used = found
+            if used < used_before:
+                self.stale.append(key)
+            self.placed[number] = self._filled(key, Path(where), md5)
+            if self.placed[number] is None:
+                self.damaged.append(key)
+
+    def _filled(self, key: str, target: Path, md5: str) -> Placed | None:
+        kept = self._store.large_path(key)
+        if not kept.is_file():
+            return None
+        try:
+            self._copies.copy(kept, target)
+        except FileNotFoundError:
+            # Another process has let it go, or the target's folder is gone: asked for again.
+            target.unlink(missing_ok=True)
+            return None
+        if md5_of_file(target) == md5:
+            return md5, stamp_of(target.lstat())
+        target.unlink()
+        return None
