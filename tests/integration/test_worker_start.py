@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
 from tests.integration.worker_scene import (
+    BEATING_EACH_SECOND,
     RunningWorker,
     WorkerScene,
     process_file,
@@ -87,13 +88,14 @@ async def test_sigterm_with_four_bodies_publishes_all_four(scene: WorkerScene) -
         time.sleep(params.seconds)
         """,
         workspace=True,
+        response=2,  # heartbeats go on while the worker drains
     )
     branches = [BranchName(f"team-{number}") for number in range(4)]
     for branch in branches:
         await scene.lakefs.branches.create(scene.repository, branch, scene.start_commit)
     async with scene.polling_worker([module], "-j", "4") as worker:
         workflows = [
-            await scene.start(module, branch=branch, number=number, seconds=3)
+            await scene.start(module, branch=branch, number=number, seconds=5)
             for number, branch in enumerate(branches)
         ]
         await asyncio.gather(*map(scene.started, workflows))
@@ -104,6 +106,7 @@ async def test_sigterm_with_four_bodies_publishes_all_four(scene: WorkerScene) -
     for workflow in workflows:
         ended = await scene.ended(workflow)
         assert ended.status is WorkflowStatus.COMPLETED
+        assert len(ended.attempts) == 1
     for branch in branches:
         head = await scene.lakefs.branches.head(scene.repository, branch)
         assert head.parents == (scene.start_commit,)
@@ -148,10 +151,17 @@ async def test_a_second_signal_aborts(scene: WorkerScene) -> None:
     await scene.conductor.workflows.terminate(workflow, "over")
 
 
+@pytest.mark.parametrize(
+    ("response", "budget"),
+    [(3, "None"), (600, BEATING_EACH_SECOND)],
+    ids=["a third of the response time-out", "the budget's interval"],
+)
 async def test_a_terminated_workflow_stops_its_body_within_one_heartbeat(
-    scene: WorkerScene,
+    scene: WorkerScene, response: int, budget: str
 ) -> None:
-    module = await scene.declare("time.sleep(params.seconds)", response=3)
+    module = await scene.declare(
+        "time.sleep(params.seconds)", workspace=True, response=response, budget=budget
+    )
     async with scene.polling_worker([module]) as worker:
         workflow = await scene.start(module, seconds=600)
         await scene.started(workflow)

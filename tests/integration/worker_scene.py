@@ -33,7 +33,7 @@ MODULE = """
 import os, sys, time
 from pathlib import Path
 from pydantic import BaseModel
-from perago import TaskControls, RetryPolicy, TimeoutPolicy, WorkspaceSpec, task
+from perago import PublishBudget, RetryPolicy, TaskControls, TimeoutPolicy, WorkspaceSpec, task
 
 class Params(BaseModel):
     number: int = 0
@@ -50,12 +50,21 @@ class Result(BaseModel):
         retry=RetryPolicy(count=10, delay_seconds=0),
         timeout=TimeoutPolicy(response_seconds={response}),
         body_seconds={limit},
+        publish_budget={budget},
     ),
 )
 def body({arguments}) -> Result:
 {body}
     return Result(number=params.number)
 """
+BEATING_EACH_SECOND = """PublishBudget(
+    observed_merge_p99_seconds=1,
+    safety_margin_seconds=1,
+    lakefs_merge_timeout_seconds=60,
+    conductor_completion_timeout_seconds=60,
+    worker_shutdown_grace_seconds=30,
+    heartbeat_interval_seconds=1,
+)"""
 WAIT_SECONDS = 60.0
 
 
@@ -138,6 +147,7 @@ class WorkerScene:
         workspace: bool = False,
         response: int = 30,
         limit: int = 0,
+        budget: str = "None",
         before: str = "",
     ) -> TaskModule:
         """Write a module, register its task and a workflow of that one task."""
@@ -147,6 +157,7 @@ class WorkerScene:
             workspace='workspace=WorkspaceSpec(prefix="data"),' if workspace else "",
             response=response,
             limit=limit,
+            budget=budget,
             arguments="workspace: Path, params: Params" if workspace else "params: Params",
             body=textwrap.indent(textwrap.dedent(body), "    "),
         )
