@@ -5,12 +5,14 @@ nor what an answer means.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from http import HTTPStatus
 from typing import final
 
 HEAD_BYTES_MAX = 64 * 1024
 ANSWER_BYTES_MAX = 256 * 1024 * 1024
 CHUNK_LINE_BYTES_MAX = 4096
+HEADS_KEPT = 32
 NO_CONTENT = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 HEAD_END = b"\r\n\r\n"
 LINE_END = b"\r\n"
@@ -26,7 +28,7 @@ class Answer:
     keep: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Head:
     """What the first lines say; a length of None means until the end of the connection."""
 
@@ -50,7 +52,7 @@ class AnswerReader:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def feed(self, data: bytes) -> Answer | None:
+    def feed(self, data: bytes | memoryview) -> Answer | None:
         """Add bytes; the answer once it is complete."""
         self._buffer += data
         head = self._head or self._read_head()
@@ -79,25 +81,8 @@ class AnswerReader:
             if len(self._buffer) > HEAD_BYTES_MAX:
                 raise ValueError(f"more than {HEAD_BYTES_MAX} bytes before an answer begins")
             return None
-        line, *rest = self._buffer[:end].decode("latin-1").split("\r\n")
-        version, _, after = line.partition(" ")
-        if not version.startswith("HTTP/1."):
-            raise ValueError(f"{version[:20]!r} is no HTTP/1")
-        headers: dict[str, str] = {}
-        for each in rest:
-            name, _, value = each.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        status = int(after[:3])
-        chunked = "chunked" in headers.get("transfer-encoding", "").lower()
-        length = None
-        if status in NO_CONTENT:
-            chunked, length = False, 0
-        elif not chunked and "content-length" in headers:
-            length = _checked(int(headers["content-length"]))
-        closes = version == "HTTP/1.0" or headers.get("connection", "").lower() == "close"
-        is_json = "json" in headers.get("content-type", "")
         self._at = end + len(HEAD_END)
-        self._head = _Head(status, is_json, not closes, chunked, length)
+        self._head = _head(bytes(self._buffer[:end]))
         return self._head
 
     def _read_chunks(self, head: _Head) -> Answer | None:
@@ -122,6 +107,28 @@ class AnswerReader:
     def _answer(self, head: _Head, body: bytes, end: int) -> Answer:
         """Bytes behind an answer that nobody asked for end the connection."""
         return Answer(head.status, body, head.is_json, head.keep and len(self._buffer) == end)
+
+
+@lru_cache(maxsize=HEADS_KEPT)
+def _head(data: bytes) -> _Head:
+    """Read the first lines; a server says the same ones again until its clock's next second."""
+    line, *rest = data.decode("latin-1").split("\r\n")
+    version, _, after = line.partition(" ")
+    if not version.startswith("HTTP/1."):
+        raise ValueError(f"{version[:20]!r} is no HTTP/1")
+    headers: dict[str, str] = {}
+    for each in rest:
+        name, _, value = each.partition(":")
+        headers[name.strip().lower()] = value.strip()
+    status = int(after[:3])
+    chunked = "chunked" in headers.get("transfer-encoding", "").lower()
+    length = None
+    if status in NO_CONTENT:
+        chunked, length = False, 0
+    elif not chunked and "content-length" in headers:
+        length = _checked(int(headers["content-length"]))
+    closes = version == "HTTP/1.0" or headers.get("connection", "").lower() == "close"
+    return _Head(status, "json" in headers.get("content-type", ""), not closes, chunked, length)
 
 
 def _checked(length: int) -> int:

@@ -10,9 +10,12 @@ import json
 import ssl
 import time
 from collections import deque
+from contextlib import suppress
 from http import HTTPStatus
 from typing import final
 from urllib.parse import urlencode, urlsplit
+
+import pydantic_core
 
 from perago.adapters.conductor.api_request import (
     ApiClient,
@@ -66,13 +69,12 @@ class LeanApiClient(ApiClient):
             answer = await self._send(request)
         except RequestFailedError as failure:
             raise world_error(request, self.address, failure) from failure
-        text = answer.body.decode("utf-8", "replace")
-        if text.lstrip().startswith("<"):
+        if answer.body.lstrip().startswith(b"<"):
             raise landing_page(request, self.address)
         if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-            refusal = RefusedError(answer.status, text)
+            refusal = RefusedError(answer.status, _text(answer))
             raise world_error(request, self.address, refusal) from refusal
-        return _content(request, self.address, answer, text)
+        return _content(request, self.address, answer)
 
     async def close(self) -> None:
         """Close what is idle; nothing is under way when a worker ends."""
@@ -122,7 +124,7 @@ class LeanApiClient(ApiClient):
         if request.text is not None:
             body, kind = request.text.encode(), "text/plain"
         elif request.body is not None:
-            body, kind = json.dumps(request.body).encode(), "application/json"
+            body, kind = pydantic_core.to_json(request.body), "application/json"
         target = f"{self._base}{request.path}"
         if request.query:
             target = f"{target}?{urlencode(request.query_pairs)}"
@@ -132,18 +134,29 @@ class LeanApiClient(ApiClient):
         return head.encode("ascii") + b"\r\n" + body
 
 
-def _content(request: ApiRequest, address: str, answer: Answer, text: str) -> object:
+def _content(request: ApiRequest, address: str, answer: Answer) -> object:
     """Parsed JSON, text, or None for an empty answer."""
-    if not text:
+    if not answer.body:
         return None
     if not answer.is_json:
-        return text
+        return _text(answer)
     try:
-        parsed: object = json.loads(text)
+        return _parsed(answer)
     except ValueError as error:
         failure = NoAnswerError(f"not JSON: {error}")
         raise world_error(request, address, failure) from failure
+
+
+def _parsed(answer: Answer) -> object:
+    """The fast parser first: it is strict, and Java writes half a character or deep data as is."""
+    with suppress(ValueError):
+        return pydantic_core.from_json(answer.body)
+    parsed: object = json.loads(_text(answer))
     return parsed
+
+
+def _text(answer: Answer) -> str:
+    return answer.body.decode("utf-8", "replace")
 
 
 def _tls(settings: ConductorSettings) -> ssl.SSLContext:
