@@ -34,8 +34,9 @@ class HeartbeatLease(Lease):
     def __init__(self, heartbeat: Heartbeat, clock: Clock) -> None:
         self._heartbeat = heartbeat
         self._clock = clock
-        self._ended = asyncio.Event()
-        self._pausing = False
+        self._pause = max(heartbeat.pause_seconds, PAUSE_SECONDS_MIN)
+        self._ended = False
+        self._next: asyncio.TimerHandle | None = None
         self._sender: asyncio.Task[None] | None = None
         self._last_beat = clock.monotonic()
 
@@ -47,35 +48,36 @@ class HeartbeatLease(Lease):
     def start(self) -> Self:
         """Begin to beat; an attempt without a response time-out needs none."""
         if self._heartbeat.pause_seconds > 0:
-            self._sender = asyncio.create_task(self._beat(), name="perago-heartbeat")
+            self._plan()
         return self
 
     async def end(self) -> None:
-        """Stop the sender and wait for the beat under way: a late one could undo the end."""
-        self._ended.set()
+        """Plan no beat and wait for the one under way: a late one could undo the end."""
+        self._ended = True
+        if self._next is not None:
+            self._next.cancel()
         sender, self._sender = self._sender, None
-        if sender is None:
-            return
-        if self._pausing:  # nothing is under way, and nothing can follow
-            sender.cancel()
-            return
-        await asyncio.shield(sender)
+        if sender is not None:
+            await asyncio.shield(sender)
+
+    def _plan(self) -> None:
+        """A timer costs next to nothing: most attempts are over before their first beat."""
+        self._next = asyncio.get_running_loop().call_later(self._pause, self._begin)
+
+    def _begin(self) -> None:
+        self._sender = asyncio.create_task(self._beat(), name="perago-heartbeat")
 
     async def _beat(self) -> None:
-        pause = max(self._heartbeat.pause_seconds, PAUSE_SECONDS_MIN)
-        while not self._ended.is_set():
-            self._pausing = True
-            await self._clock.sleep(pause)
-            self._pausing = False
-            sent = self._clock.monotonic()
-            try:
-                await self._heartbeat.send()
-                self._last_beat = sent
-                if self._ended.is_set():
-                    return
-                verdict = await self._heartbeat.look()
-            except WorldError:
-                continue  # the next beat may pass; the lease is three beats long
-            if isinstance(verdict, Stale):
-                self._heartbeat.lost(verdict)
+        sent = self._clock.monotonic()
+        try:
+            await self._heartbeat.send()
+            self._last_beat = sent
+            if self._ended:
                 return
+            verdict = await self._heartbeat.look()
+        except WorldError:
+            verdict = None  # the next beat may pass; the lease is three beats long
+        if isinstance(verdict, Stale):
+            self._heartbeat.lost(verdict)
+        elif not self._ended:
+            self._plan()
