@@ -95,7 +95,7 @@ class Poller:
                     continue
                 if self._empty_pause > 0:
                     await self._wait(self._empty_pause, drained)
-                taken = await self._take_slots(drained)
+                taken = await self._take_slots()
                 if taken:
                     left = taken - await self._poll(taken)
                     if left:
@@ -148,21 +148,14 @@ class Poller:
                 return pause
         return 0.0
 
-    async def _take_slots(self, drained: Drained) -> int:
+    async def _take_slots(self) -> int:
         """Slots for one poll, or none when the worker drains first."""
         budget, draining = self._tools.budget, self._tools.draining
         if draining.is_set():
             return 0
         wanted = BATCH_MAX if self._busy else 1
-        taken = budget.take_free(wanted)
-        if not taken:
-            taking = asyncio.ensure_future(budget.take(wanted))
-            await first_of(taking, drained)
-            if not taking.done():
-                taking.cancel()
-                return 0
-            taken = taking.result()
-        if self._busy and taken < min(budget.taken, wanted):
+        taken = budget.take_free(wanted) or await budget.take(wanted, unless=draining.is_set)
+        if self._busy and 0 < taken < min(budget.taken, wanted):
             await self._tools.clock.sleep(GATHER_SECONDS)
             taken += budget.take_free(wanted - taken)
         if draining.is_set():

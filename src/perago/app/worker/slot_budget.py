@@ -8,6 +8,11 @@ from collections.abc import Callable
 from typing import final
 
 
+def never() -> bool:
+    """For those who wait until there is a slot."""
+    return False
+
+
 @final
 class SlotBudget:
     """Counts what is taken against what is ready now."""
@@ -42,12 +47,17 @@ class SlotBudget:
         self._taken += taken
         return taken
 
-    async def take(self, most: int) -> int:
-        """Wait for a free slot, then take up to `most` of them."""
+    async def take(self, most: int, *, unless: Callable[[], bool] = never) -> int:
+        """Wait for a free slot, then take up to `most` of them; none once `unless` holds.
+
+        Whoever makes it hold has to say that something changed.
+        """
         self._waiting += 1
         try:
             async with self._turn:
                 while self.free == 0:
+                    if unless():
+                        return 0
                     self._changed.clear()
                     await self._changed.wait()
                 taken = min(most, self.free)
@@ -63,5 +73,5 @@ class SlotBudget:
         self._changed.set()
 
     def changed(self) -> None:
-        """The number of ready slots may have changed."""
+        """The number of ready slots may have changed, or why somebody waits."""
         self._changed.set()

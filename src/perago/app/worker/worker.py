@@ -96,6 +96,7 @@ class Worker:
     def drain(self) -> None:
         """Take nothing new, end what runs."""
         self._draining.set()
+        self.budget.changed()  # pollers wait for slots that they no longer want
 
     async def run(self) -> WorkerEnd:
         """Live: from the first executor to the last."""
@@ -224,7 +225,7 @@ class Worker:
         if self._draining.is_set():
             self._aborting.set()
             self._parts.bodies.stop_all("worker aborted")
-        self._draining.set()
+        self.drain()
 
     def _dump(self) -> None:
         """Which slot runs what, and which attempts are under way."""
@@ -245,7 +246,7 @@ class Worker:
     def _break(self, error: BaseException) -> None:
         self._broken = error
         LOGGER.critical("worker broken", exc_info=error)
-        self._draining.set()
+        self.drain()
 
     def _started_facts(self) -> dict[str, object]:
         parts = self._parts

@@ -140,6 +140,7 @@ async def test_a_drain_ends_the_wait_for_a_slot_and_keeps_what_the_last_poll_bro
     for _ in range(20):
         await asyncio.sleep(0)
     scene.draining.set()
+    scene.budget.changed()
     await polling
     assert (len(scene.asked), len(scene.taken), scene.budget.taken) == (1, 1, 1)
 
