@@ -21,8 +21,8 @@ class CapturedOutput:
 
     def __init__(self, take: Callable[[str], None]) -> None:
         self._take = take
-        self._read, self.write_end = os.pipe()
-        os.set_blocking(self._read, False)
+        self.read_end, self.write_end = os.pipe()
+        os.set_blocking(self.read_end, False)
         self._rest = b""
         self._open = True
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
@@ -30,14 +30,14 @@ class CapturedOutput:
     def started(self, loop: asyncio.AbstractEventLoop) -> None:
         """The child has its end: close ours, and read from now on."""
         os.close(self.write_end)
-        loop.add_reader(self._read, self.drain)
+        loop.add_reader(self.read_end, self.drain)
         self._loop = loop
 
     def drain(self) -> None:
         """Take everything that is in the pipe now."""
         while self._open:
             try:
-                data = os.read(self._read, READ_BYTES)
+                data = os.read(self.read_end, READ_BYTES)
             except BlockingIOError:
                 return
             if not data:
@@ -50,9 +50,9 @@ class CapturedOutput:
         if not self._open:
             return
         self._open = False
-        self._loop.remove_reader(self._read)
+        self._loop.remove_reader(self.read_end)
         with contextlib.suppress(OSError):
-            os.close(self._read)
+            os.close(self.read_end)
         if self._rest:
             self._line(self._rest)
             self._rest = b""

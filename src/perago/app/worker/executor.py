@@ -7,6 +7,7 @@ Starts a fresh interpreter, never a fork of this one. Which body it runs when is
 import asyncio
 import contextlib
 import os
+import select
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ PROGRAM = "perago.app.worker.executor_process"
 READY_SECONDS_MAX = 120.0
 REASON_LINES = 5
 REASON_CHARACTERS = 400
+RECEIVE_BYTES = 64 * 1024
 
 
 class ExecutorStartError(Exception):
@@ -49,18 +51,24 @@ class ExecutorListener:
 
 
 @final
-class _Connection(asyncio.Protocol):
+class _Connection(asyncio.BufferedProtocol):
     """Bytes in, messages out; a message that is not one of ours ends the executor."""
 
     def __init__(self, take: Callable[[frames.Frame], None], broken: Callable[[], None]) -> None:
         self._take = take
         self._broken = broken
+        self._received = memoryview(bytearray(RECEIVE_BYTES))
         self._buffer = frames.FrameBuffer()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where to put what arrives."""
+        del sizehint
+        return self._received
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Hand over the messages that are complete."""
         try:
-            for frame in self._buffer.feed(data):
+            for frame in self._buffer.feed(self._received[:nbytes]):
                 self._take(frame)
         except frames.FrameError:
             self._broken()
@@ -78,6 +86,9 @@ class Executor:
     ) -> None:
         self._process = process
         self._output = output
+        self._written = select.poll()
+        for each in output:
+            self._written.register(each.read_end, select.POLLIN)
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -129,9 +140,10 @@ class Executor:
             self._transport.close()
 
     def drain_output(self) -> None:
-        """Take every line that is written."""
-        for output in self._output:
-            output.drain()
+        """Take every line that is written; mostly there is none, which one question tells."""
+        if self._written.poll(0):
+            for output in self._output:
+                output.drain()
 
     def death(self) -> str:
         """How the process ended, with the last lines of its standard error."""

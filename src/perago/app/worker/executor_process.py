@@ -43,6 +43,8 @@ class Channel:
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
+        self._arrived = select.poll()
+        self._arrived.register(descriptor, select.POLLIN)
         self._sending = threading.RLock()
         self._buffer = frames.FrameBuffer()
         self._received: deque[frames.Frame] = deque()
@@ -59,6 +61,8 @@ class Channel:
     def receive(self) -> frames.Frame | None:
         """Wait for one message; None when the parent has closed the connection."""
         while not self._received:
+            # A blocking read wakes as well when the parent takes what was sent to it.
+            self._arrived.poll()
             data = self._socket.recv(READ_BYTES)
             if not data:
                 return None

@@ -21,8 +21,13 @@ class ExecutorSlot:
     number: int
     executor: Executor | None = None
     call: BodyCall | None = None
-    ended: "asyncio.Future[BodyOutcome] | None" = None
+    ended: "asyncio.Future[BodyOutcome | None] | None" = None
     crashes: int = 0
+
+    def give_up(self, _: object = None) -> None:
+        """Wait no longer for the body to tell its end."""
+        if self.ended is not None and not self.ended.done():
+            self.ended.set_result(None)
 
 
 def run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:

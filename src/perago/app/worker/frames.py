@@ -155,7 +155,7 @@ class FrameBuffer:
     def __init__(self) -> None:
         self._bytes = bytearray()
 
-    def feed(self, data: bytes) -> Iterator[Frame]:
+    def feed(self, data: bytes | memoryview) -> Iterator[Frame]:
         """Add bytes that arrived; yield the messages that are complete."""
         self._bytes += data
         while len(self._bytes) >= HEADER.size:

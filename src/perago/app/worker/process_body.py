@@ -163,24 +163,35 @@ class ProcessBody(TaskBody):
     async def _run_in(self, slot: ExecutorSlot, call: BodyCall, order: Order) -> BodyOutcome:
         executor = slot.executor
         assert executor is not None, "a free slot has one"
-        slot.call = call
-        ended: asyncio.Future[BodyOutcome] = asyncio.get_running_loop().create_future()
-        slot.ended = ended
         try:
             executor.send(run_frame(call, self._settings.worker_id))
         except frames.FrameError as error:
             return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
-        await first_of(ended, executor.exited, order, seconds_max=call.seconds_max or None)
+        outcome = await self._ended_in(slot, call, order)
         if order.done():
             await self._end(executor)
             return BodyStopped(order.result())
-        if ended.done():
-            return ended.result()
+        if outcome is not None:
+            return outcome
         if executor.exited.done():
             slot.crashes += 1
             return BodyStopped(f"{executor.death()}; it ran {call.task_name}")
         await self._end(executor)
         return BodyStopped(f"the body ran longer than {call.seconds_max:g} seconds")
+
+    async def _ended_in(
+        self, slot: ExecutorSlot, call: BodyCall, order: Order
+    ) -> BodyOutcome | None:
+        """What the body told at its end; None when the order, a death or the limit came first."""
+        loop = asyncio.get_running_loop()
+        slot.call, slot.ended = call, loop.create_future()
+        order.add_done_callback(slot.give_up)
+        late = loop.call_later(call.seconds_max, slot.give_up) if call.seconds_max else None
+        try:
+            return await slot.ended
+        finally:
+            if late is not None:
+                late.cancel()
 
     async def _end(self, executor: Executor) -> None:
         """Interrupt, wait a moment, kill: no process whose body was ended is used again."""
@@ -225,6 +236,7 @@ class ProcessBody(TaskBody):
         """Start the next executor, at once when we ended this one, else after a pause."""
         if slot.executor is executor:
             slot.executor = None
+        slot.give_up()
         self._changed()
         if self._closing.is_set():
             return
