@@ -21,16 +21,21 @@ def _lines() -> JsonLines:
 
 
 def test_a_line_has_its_facts_and_no_secret() -> None:
-    line = _lines().format(_record(f"100 % of ü {SECRET}", {"task_id": "t", "odd": {1}}))
+    line = _lines().format(_record(f"100 % of ü {SECRET}", {"task_id": "t", "odd": int}))
     assert json.loads(line) == {
         "event": "100 % of ü ***",
         "task_id": "t",
-        "odd": "{1}",
+        "odd": "<class 'int'>",
         "level": "warning",
         "logger": "perago.task",
         "timestamp": "2030-01-01T00:00:00.500000Z",
     }
     assert "\n" not in _lines().format(_record("two\nlines", {}))
+
+
+def test_half_a_character_stands_in_its_line_as_it_came() -> None:
+    line = _lines().format(_record("name \udcff", {"task_id": "t"}))
+    assert json.loads(line)["event"] == "name \udcff"
 
 
 def test_what_is_not_ours_or_has_a_traceback_takes_the_other_way() -> None:
