@@ -1,0 +1,190 @@
+"""A Spark attempt without Spark: the body writes to its private branch as an executor would."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import pytest
+from pydantic import BaseModel
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
+from tests.unit.app.gc.test_remote_pass import collect, litter
+
+from perago.adapters.memory.planned_faults import ANY, CrashAfter, Fault
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.task_declaration import task, task_of
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.errors import StaleAttemptError
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.spark_errors import OutsidePrefixError
+from perago.ports.progress import Phase
+from perago.ports.spark_workspace import SparkGateway, SparkPlace, SparkWorkspace
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
+
+POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
+GATEWAY = SparkGateway("http://lakefs.invalid", "key", "secret")
+
+
+class Params(BaseModel):
+    """Nothing to choose."""
+
+
+class Done(BaseModel):
+    """Nothing to say."""
+
+
+@task(name=TASK, owner_email="data@example.com", workspace=WorkspaceSpec(prefix="data"))
+def spark_task(workspace: SparkWorkspace, params: Params) -> Done:
+    """Never called: `WritingBody` stands for it."""
+    raise AssertionError(workspace, params)
+
+
+@final
+@dataclass
+class WritingBody(TaskBody):
+    """Writes these objects, and does something else while it runs."""
+
+    world: FaultWorld
+    paths: tuple[str, ...]
+    meanwhile: Callable[[SparkPlace], None] = lambda _: None
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Past the ports of the worker, as Spark does."""
+        assert call.spark is not None
+        assert call.spark.staging_branch is not None
+        assert call.spark.output_root == f"s3a://repo/{call.spark.staging_branch}/"
+        assert call.spark.input_root == f"s3a://repo/{self.world.input}/"
+        self.meanwhile(call.spark)
+        for path in self.paths:
+            self.world.repository.write(path, path.encode(), call.spark.staging_branch)
+        return BodyReturned({})
+
+
+class SparkWorld:
+    """The fault world with a Spark task in the place of its own."""
+
+    def __init__(self, root: Path, policy: PolicySetting, *paths: str) -> None:
+        self.world = FaultWorld(root, policy)
+        self.world.task = task_of(spark_task)
+        self.paths = paths or ("data/daily/part-0.parquet",)
+
+    def worker(
+        self, *faults: Fault, meanwhile: Callable[[SparkPlace], None] = lambda _: None
+    ) -> AttemptWorker:
+        """A process whose body writes."""
+        worker = self.world.worker(faults)
+        body = WritingBody(self.world, self.paths, meanwhile)
+        return replace(worker, world=replace(worker.world, body=body, spark_gateway=GATEWAY))
+
+    async def attempt(self, worker: AttemptWorker) -> AttemptReport:
+        """One attempt that does not die."""
+        report = await self.world.attempt(worker)
+        assert report is not None
+        return report
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_what_spark_wrote_is_published_without_its_litter(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    litter_of_spark = ("data/daily/_SUCCESS", "data/daily/_temporary/0/x", "data/daily/.a.crc")
+    spark = SparkWorld(tmp_path, policy, "data/daily/part-0.parquet", *litter_of_spark)
+    await spark.world.start()
+    report = await spark.attempt(spark.worker())
+    assert report.error is None
+    found = [path for path in spark.world.repository.files() if path.startswith("data/daily")]
+    assert found == ["data/daily/part-0.parquet"]
+    assert spark.world.repository.branch_names() == {"main"}
+    assert (await spark.world.read()).status is WorkflowStatus.COMPLETED
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_stale_attempt_does_not_even_make_a_branch(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    spark = SparkWorld(tmp_path, policy)
+    await spark.world.start()
+    worker = spark.worker()
+    record = await worker.poll(TASK)
+    assert record is not None
+    await spark.world.operator.workflows.terminate(spark.world.workflow, "over")
+    report = await spark.world.drive(worker.run(record))
+    assert isinstance(report.error, StaleAttemptError)
+    assert Phase.STAGING not in [phase for phase, _ in worker.progress.events]
+    assert litter(spark.world) == []
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_the_name_of_the_branch_is_recorded_before_the_branch_is_made(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    """Whoever dies at any call leaves what a pass finds; the marker names the branch by then."""
+    recorded: list[str] = []
+    spark = SparkWorld(tmp_path / "healthy", policy)
+    await spark.world.start()
+
+    def look(place: SparkPlace) -> None:
+        (path,) = tmp_path.rglob(".perago-attempt.json")
+        assert f'"staging_branch": "{place.staging_branch}"' in path.read_text()
+        recorded.append(place.input_root)
+
+    await spark.attempt(spark.worker(meanwhile=look))
+    assert len(recorded) == 1
+    for nth in range(1, spark.world.workers[0].calls[ANY] + 1):
+        struck = SparkWorld(tmp_path / str(nth), policy)
+        await struck.world.start()
+        await struck.world.attempt(struck.worker(CrashAfter(ANY, nth)))
+        struck.world.clock.advance(RESPONSE_SECONDS + 1)
+        if (await struck.world.read()).status is WorkflowStatus.RUNNING:
+            await struck.world.operator.workflows.terminate(struck.world.workflow, "over")
+        await collect(struck.world)
+        assert litter(struck.world) == [], f"death after call {nth}"
+
+
+@pytest.mark.parametrize("path", ["elsewhere/x", "data2/x", "_lakefs_actions/mine.yaml"], ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_an_object_that_is_not_the_tasks_refuses_publication_by_its_name(
+    tmp_path: Path, policy: PolicySetting, path: str
+) -> None:
+    spark = SparkWorld(tmp_path, policy, "data/fine", path)
+    await spark.world.start()
+    report = await spark.attempt(spark.worker())
+    assert isinstance(report.error, OutsidePrefixError)
+    assert path in str(report.error)
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED
+    assert spark.world.above_input() == []
+    assert litter(spark.world) == []
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_nothing_written_is_a_no_op(tmp_path: Path, policy: PolicySetting) -> None:
+    spark = SparkWorld(tmp_path, policy, "data/daily/_SUCCESS")
+    await spark.world.start()
+    report = await spark.attempt(spark.worker())
+    assert report.error is None
+    assert report.update is not None
+    assert report.update.output["workspace"] == spark.world.workspace()
+    assert spark.world.above_input() == []
+    assert spark.world.repository.branch_names() == {"main"}
+
+
+@pytest.mark.parametrize("path", ["data/daily/part-0.parquet", "data/_SUCCESS"], ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_write_to_the_target_itself_fails_closed(
+    tmp_path: Path, policy: PolicySetting, path: str
+) -> None:
+    """Whether or not there is something to merge, which lakeFS would refuse then."""
+    spark = SparkWorld(tmp_path, policy, path)
+    await spark.world.start()
+
+    def around_publication(_: SparkPlace) -> None:
+        spark.world.repository.write("data/direct", b"direct")
+
+    report = await spark.attempt(spark.worker(meanwhile=around_publication))
+    assert report.update is not None
+    assert "data/direct" in str(report.update.reason)
+    assert "lakectl branch reset lakefs://repo/main" in str(report.update.reason)
+    assert spark.world.above_input() == []
