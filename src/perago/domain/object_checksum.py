@@ -5,10 +5,10 @@ text for one written in several.
 """
 
 _MD5_LENGTH = 32
-_HEX_DIGITS = frozenset("0123456789abcdef")
+_HEX_DIGITS = "0123456789abcdef"
 
 
 def md5_of_checksum(checksum: str) -> str | None:
     """The MD5 that a checksum states, or None when it states something else."""
     text = checksum.strip('"').lower()
-    return text if len(text) == _MD5_LENGTH and _HEX_DIGITS.issuperset(text) else None
+    return text if len(text) == _MD5_LENGTH and not text.strip(_HEX_DIGITS) else None

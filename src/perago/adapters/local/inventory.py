@@ -13,7 +13,6 @@ from perago.domain.prefix_projection import (
     is_directory_marker,
     listing_prefix,
     name_problem,
-    relative_path,
 )
 from perago.domain.reserved_paths import is_reserved_object
 from perago.ports.errors import RequestRefusedError, UnsafeNameError
@@ -71,10 +70,12 @@ def business_entries(
     prefix: str, entries: Iterable[ObjectEntry]
 ) -> Iterable[tuple[str, ObjectEntry]]:
     """The entries a task may see, each with its relative path."""
+    outer = listing_prefix(prefix)
     for entry in entries:
-        relative = relative_path(prefix, entry.path)
-        if relative is None or is_reserved_object(entry.path):
+        path = entry.path
+        if not path.startswith(outer) or is_reserved_object(path):
             continue
+        relative = path[len(outer) :]
         if not is_directory_marker(relative, entry.size):
             yield relative, entry
 

@@ -23,10 +23,17 @@ MANIFESTS_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The business objects of one workspace at one commit, in order of path."""
+    """What one workspace held at one commit, as it was written down."""
 
     commit: CommitId
-    entries: tuple[ObjectEntry, ...]
+    body: bytes
+
+    def entries(self) -> list[ObjectEntry] | None:
+        """The business objects in order of path, None when they cannot be read; takes a while."""
+        try:
+            return _read(self.body)
+        except (zlib.error, ValueError, KeyError, TypeError, IndexError):
+            return None
 
 
 @final
@@ -46,7 +53,7 @@ class Manifests:
                 (self._workspace(source), source.commit),
             ).fetchone()
             if row is not None:
-                return _read(CommitId(row[0]), row[1])
+                return Manifest(CommitId(row[0]), row[1])
         return None
 
     def save(self, source: WorkspaceSource, entries: Sequence[ObjectEntry]) -> None:
@@ -89,22 +96,19 @@ def _written(entries: Sequence[ObjectEntry]) -> bytes:
     return zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), level=1)
 
 
-def _read(commit: CommitId, body: bytes) -> Manifest | None:
-    try:
-        columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
-        described = cast("dict[str, dict[str, str]]", columns["described"])
-        rows = zip(
-            cast("list[str]", columns["path"]),
-            cast("list[str]", columns["checksum"]),
-            cast("list[int]", columns["size"]),
-            cast("list[int]", columns["modified_at"]),
-            cast("list[str]", columns["content_type"]),
-            strict=True,
-        )
-        with QUIET_COLLECTOR:
-            entries = [ObjectEntry(*row, NO_METADATA) for row in rows]
-        for number, metadata in described.items():
-            entries[int(number)] = replace(entries[int(number)], metadata=metadata)
-        return Manifest(commit, tuple(entries))
-    except (zlib.error, ValueError, KeyError, TypeError, IndexError):
-        return None
+def _read(body: bytes) -> list[ObjectEntry]:
+    columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
+    described = cast("dict[str, dict[str, str]]", columns["described"])
+    rows = zip(
+        cast("list[str]", columns["path"]),
+        cast("list[str]", columns["checksum"]),
+        cast("list[int]", columns["size"]),
+        cast("list[int]", columns["modified_at"]),
+        cast("list[str]", columns["content_type"]),
+        strict=True,
+    )
+    with QUIET_COLLECTOR:
+        entries = [ObjectEntry(*row, NO_METADATA) for row in rows]
+    for number, metadata in described.items():
+        entries[int(number)] = replace(entries[int(number)], metadata=metadata)
+    return entries

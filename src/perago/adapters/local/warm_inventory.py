@@ -3,7 +3,7 @@
 Decides which question is the cheaper one; checks no names.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import final
 
 from perago.adapters.local.inventory import (
@@ -14,7 +14,8 @@ from perago.adapters.local.inventory import (
 )
 from perago.adapters.local.manifests import Manifest, Manifests
 from perago.domain.prefix_projection import listing_prefix
-from perago.ports.commits import Change, ChangeKind, Commits
+from perago.domain.references import CommitId
+from perago.ports.commits import Change, ChangeKind, ChangePage, Commits
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import MissingError
 from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, Objects
@@ -50,13 +51,8 @@ class Inventories:
         if manifests is None:
             return await self._listed(source)
         known = await self._concurrency.blocking(lambda: manifests.nearest(source))
-        if known is not None and known.commit == source.commit:
-            entries = list(business_entries(source.prefix, known.entries))
-            return Inventory(entries, requests=0, news=())
-        inventory = None if known is None else await self._from_difference(source, known)
-        if inventory is None:
-            inventory = await self._listed(source)
-        return inventory
+        inventory = None if known is None else await self._from_manifest(source, known)
+        return await self._listed(source) if inventory is None else inventory
 
     def remember(self, source: WorkspaceSource, inventory: Inventory) -> None:
         """Keep what was asked for, for the next one who takes it; blocks."""
@@ -66,31 +62,55 @@ class Inventories:
     async def _listed(self, source: WorkspaceSource) -> Inventory:
         return await take_inventory(self._objects, source, objects_max=self.objects_max)
 
-    async def _from_difference(self, source: WorkspaceSource, known: Manifest) -> Inventory | None:
+    async def _from_manifest(self, source: WorkspaceSource, known: Manifest) -> Inventory | None:
+        """What a manifest and the difference to it say; None when a listing has to say it."""
+        if known.commit == source.commit:
+            held = await self._concurrency.blocking(known.entries)
+            if held is None:
+                return None
+            return Inventory(list(business_entries(source.prefix, held)), requests=0, news=())
+        # The server compares while this host reads.
+        held, page = await self._concurrency.together(
+            self._concurrency.blocking(known.entries), self._changes(source, known.commit, after="")
+        )
+        return None if held is None else await self._applied(source, known.commit, held, page)
+
+    async def _applied(
+        self,
+        source: WorkspaceSource,
+        base: CommitId,
+        held: Sequence[ObjectEntry],
+        page: ChangePage | None,
+    ) -> Inventory | None:
         """Apply the difference; None when a listing costs no more, or the answer lacks facts."""
-        entries = {entry.path: entry for entry in known.entries}
-        pages_max = len(entries) // LIST_AMOUNT_MAX + 1
+        entries = {entry.path: entry for entry in held}
         news: set[str] = set()
-        after = ""
-        for requests in range(1, pages_max + 1):
-            try:
-                page = await self._commits.diff_page(
-                    source.repository,
-                    known.commit,
-                    source.commit,
-                    prefix=listing_prefix(source.prefix),
-                    after=after,
-                )
-            except MissingError:
-                # Either commit may be gone; the listing says whether it is the asked one.
-                return None
-            if not all(_applied(entries, change) for change in page.changes):
-                return None
+        pages_max = len(entries) // LIST_AMOUNT_MAX + 1
+        requests = 1
+        while page is not None and all(_applied(entries, change) for change in page.changes):
             news.update(change.path for change in page.changes)
             if not page.more:
                 return Inventory(_in_order(source.prefix, entries), requests, news)
-            after = page.changes[-1].path
+            if requests == pages_max:
+                return None
+            requests += 1
+            page = await self._changes(source, base, after=page.changes[-1].path)
         return None
+
+    async def _changes(
+        self, source: WorkspaceSource, base: CommitId, *, after: str
+    ) -> ChangePage | None:
+        """One page of the difference; None when a commit is gone: the listing says which."""
+        try:
+            return await self._commits.diff_page(
+                source.repository,
+                base,
+                source.commit,
+                prefix=listing_prefix(source.prefix),
+                after=after,
+            )
+        except MissingError:
+            return None
 
 
 def _applied(entries: dict[str, ObjectEntry], change: Change) -> bool:
