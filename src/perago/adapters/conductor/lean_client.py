@@ -11,6 +11,7 @@ import ssl
 import time
 from collections import deque
 from contextlib import suppress
+from functools import lru_cache
 from http import HTTPStatus
 from typing import final
 from urllib.parse import urlencode, urlsplit
@@ -37,6 +38,7 @@ from perago.ports.request_count import request_sent
 
 # Below the idle time-outs of servers and balancers: a connection they closed loses an answer.
 IDLE_SECONDS_MAX = 5.0
+QUERIES_KEPT = 64
 
 
 @final
@@ -125,13 +127,17 @@ class LeanApiClient(ApiClient):
             body, kind = request.text.encode(), "text/plain"
         elif request.body is not None:
             body, kind = pydantic_core.to_json(request.body), "application/json"
-        target = f"{self._base}{request.path}"
-        if request.query:
-            target = f"{target}?{urlencode(request.query_pairs)}"
-        head = f"{request.method} {target} HTTP/1.1\r\n{self._head}"
+        query = _query(tuple(request.query_pairs)) if request.query else ""
+        head = f"{request.method} {self._base}{request.path}{query} HTTP/1.1\r\n{self._head}"
         if kind or request.method in {"POST", "PUT"}:
             head += f"Content-Type: {kind or 'application/json'}\r\nContent-Length: {len(body)}\r\n"
         return head.encode("ascii") + b"\r\n" + body
+
+
+@lru_cache(maxsize=QUERIES_KEPT)
+def _query(pairs: tuple[tuple[str, str], ...]) -> str:
+    """A worker's polls ask the same few questions again and again."""
+    return f"?{urlencode(pairs)}"
 
 
 def _content(request: ApiRequest, address: str, answer: Answer) -> object:

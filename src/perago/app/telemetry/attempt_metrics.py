@@ -30,6 +30,7 @@ CACHE_HITS = "runtime.cache_hits_total"
 LOST_LEASES = "runtime.lost_leases_total"
 EXECUTOR_EVENTS = "runtime.executor_events_total"
 OPERATIONS = {Phase.MATERIALISED: "download", Phase.STAGED: "upload", Phase.PUBLISHED: "publish"}
+COUNTED = frozenset({Phase.STARTED, Phase.FENCED, *OPERATIONS})
 
 
 @final
@@ -43,6 +44,8 @@ class AttemptMetrics(AttemptListener):
         self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """Durations and bytes of moves, verdicts, effects."""
+        if phase not in COUNTED:
+            return
         task = {"task_name": dispatch.task.name}
         metrics = self._metrics
         if phase is Phase.STARTED:
