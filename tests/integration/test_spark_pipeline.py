@@ -33,10 +33,16 @@ from perago.domain.object_checksum import md5_of_checksum
 from perago.domain.references import BranchName, RepositoryId, StagedReference
 from perago.ports.workspace_pipeline import StagingArea, TransferCounts, WorkspaceSource
 
-pytestmark = [pytest.mark.spark, pytest.mark.lakefs, pytest.mark.usefixtures("on_cluster")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.lakefs,
+    pytest.mark.usefixtures("on_cluster"),
+    pytest.mark.timeout(600),
+]
 
+# Some arrive in many pieces, so that a half could be seen.
 FILES = {
-    f"d{number % 9}/f{number:03}": f"{number} ".encode() * (1 if number % 7 else 20_000)
+    f"d{number % 9}/f{number:03}": f"{number} ".encode() * (1 if number % 100 else 2_000_000)
     for number in range(600)
 }
 CHANGED = {path: b"changed " + path.encode() for path in sorted(FILES)[::2]}
@@ -44,7 +50,8 @@ GONE = sorted(FILES)[1::20]
 LEFT = {path: content for path, content in (FILES | CHANGED).items() if path not in GONE}
 ROWS_WORTH_DYING_FOR = 100  # more than there are deletions
 STAGING = BranchName("perago-staging-walk")
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.01
+COMMAND_SECONDS = 0.1
 PAGES = (
     "environment/",
     "jobs/",
@@ -253,16 +260,20 @@ def stumbler(marks: Path) -> Callable[[str], None]:
 
 @contextmanager
 def half_written(directory: Path) -> Generator[list[str]]:
-    """Look again and again at what is visible; names of files that are not whole."""
+    """Look again and again at what is visible; names of files that are odd or not whole."""
     seen: list[str] = []
 
     def look() -> None:
-        for path in directory.rglob("f*"):
+        for path in directory.rglob("*"):
             name = path.relative_to(directory).as_posix()
-            if path.stat().st_size != len(FILES[name]):
+            try:
+                is_whole = path.is_dir() or path.stat().st_size == len(FILES[name])
+            except (FileNotFoundError, KeyError):
+                is_whole = False
+            if not is_whole:
                 seen.append(name)
 
-    with again_and_again(look):
+    with again_and_again(look, LOOK_SECONDS):
         yield seen
 
 
@@ -278,17 +289,17 @@ def commands() -> Generator[set[str]]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
 
-    with again_and_again(look):
+    with again_and_again(look, COMMAND_SECONDS):
         yield seen
 
 
 @contextmanager
-def again_and_again(look: Callable[[], None]) -> Generator[None]:
+def again_and_again(look: Callable[[], None], seconds: float) -> Generator[None]:
     """Look in a thread until the block ends, and once more."""
     over = threading.Event()
 
     def follow() -> None:
-        while not over.wait(LOOK_SECONDS):
+        while not over.wait(seconds):
             look()
 
     thread = threading.Thread(target=follow)
