@@ -11,6 +11,7 @@ import typer
 
 from perago.app.command_line.reporting import (
     JsonOption,
+    note,
     reports_errors_by_class,
     say,
     say_json,
@@ -121,6 +122,9 @@ def _print(done: _Done, *, dry_run: bool) -> None:
         warn(str(unreached))
     for path in done.local.removed:
         say(f"{word}: attempt directory {path}")
+    local = (*done.local.removed, *done.local.failed)
+    if not (local or done.unreached or any(done.repositories.values())):
+        note(f"nothing of Perago's in {len(done.repositories)} repositories or on this disk")
     for path, error in done.local.failed:
         warn(f"attempt directory {path}: {error}")
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from perago.adapters.observability.worker_log import WorkerLogSettings, worker_log
+from perago.app.authoring.failure import failed_result
 from perago.app.telemetry.listeners import write
 
 SECRET = "hunter2secret"
@@ -51,6 +52,15 @@ def test_a_line_has_event_facts_level_logger_and_time(tmp_path: Path) -> None:
         "logger": "perago.attempt",
     }
     assert (library["event"], library["level"]) == ("a library speaks as well", "warning")
+
+
+def test_a_reason_that_was_cut_says_how_much(tmp_path: Path) -> None:
+    log = settings(tmp_path)
+    with worker_log(log):
+        failed_result("123456", max_length=5)
+    (line,) = lines(log.file)
+    assert line["event"] == "truncated task failure reason"
+    assert (line["original_length"], line["max_length"]) == (6, 5)
 
 
 def test_a_traceback_is_one_line_of_json(tmp_path: Path) -> None:

@@ -67,3 +67,6 @@ def test_without_a_name_every_repository_is_looked_through(
     assert run("gc", "--older-than", "0s").code == 0
     assert [builder.branch_names() for builder in builders] == [{"main"}, {"main"}]
     assert not left.exists()
+    last = run("gc")
+    assert (last.code, last.out) == (0, "")
+    assert last.err == "nothing of Perago's in 2 repositories or on this disk\n"
