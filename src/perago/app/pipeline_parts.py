@@ -4,6 +4,7 @@ Named adapters of a real server get transfer and cache of their own; any other l
 its objects port. Chooses between this process and Spark. Connects to nothing.
 """
 
+import gc
 from collections.abc import Callable
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -117,6 +118,7 @@ def open_part_work(
     transport = open_transport(connection, terms, concurrency)
     transport = transport or PortTransport(lakefs.objects, concurrency)
     writes = StagingWrites(lakefs.objects, transport, concurrency, None)
+    gc.freeze()  # Spark's Python collects after every task, and what is imported stays
     return PartWork(
         PartDown(lakefs.objects, transport),
         PartScan(),

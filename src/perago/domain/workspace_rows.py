@@ -23,7 +23,6 @@ class ListedObject(NamedTuple):
     metadata: Mapping[str, str] | None = None
     folded: str = ""
     folders: Mapping[str, str] | None = None
-    problem: str | None = None
 
 
 class PlacedFile(NamedTuple):
@@ -37,7 +36,6 @@ class PlacedFile(NamedTuple):
     inode: int = 0
     content_type: str = ""
     metadata: Mapping[str, str] | None = None
-    problem: str | None = None
 
 
 class FoundFile(NamedTuple):
@@ -61,7 +59,6 @@ class ReadFile(NamedTuple):
     base_size: int | None = None
     content_type: str | None = None
     metadata: Mapping[str, str] | None = None
-    problem: str | None = None
 
 
 class PlanKind(StrEnum):

@@ -3,21 +3,43 @@
 Listings are cut into ranges of keys and asked for by the executors; the driver sees totals.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from perago.adapters.spark.part_work import OpenPartWork
-from perago.adapters.spark.pipeline_session import PipelineSession, spread_rows
+from perago.adapters.spark.pipeline_session import PipelineSession
 from perago.adapters.spark.pipeline_state import PipelineState
-from perago.adapters.spark.row_frames import Kept, keep
-from perago.adapters.spark.row_problems import told
+from perago.adapters.spark.row_files import (
+    KeptRows,
+    batched,
+    file_name,
+    portions,
+    read_rows,
+    write_rows,
+)
+from perago.adapters.spark.row_problems import gathered, told
 from perago.domain.key_ranges import KeyRange, cut_keys
 from perago.domain.prefix_projection import NameRules, listing_prefix
-from perago.domain.workspace_rows import ListedObject, PlacedFile
+from perago.domain.workspace_rows import ListedObject
 from perago.ports.objects import Objects
 from perago.ports.workspace_pipeline import WorkspaceSource
+
+BYTES_WORTH_AN_OBJECT = 64 * 1024
+PLACED_AT_ONCE = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What was materialised: where its table stands, and how much it is."""
+
+    place: Path
+    objects: int
+    bytes: int
+    newest_ctime_ns: int
 
 
 async def cut_listing(objects: Objects, source: WorkspaceSource, wanted: int) -> list[KeyRange]:
@@ -42,10 +64,11 @@ def take_inventory(
     ranges: list[KeyRange],
     place: Path,
     rules: NameRules | None,
-) -> Kept:
+) -> list[KeptRows]:
     """List every range on the executors; with rules, names are checked by them."""
-    rows = session.spread(ranges, partial(_list_range, session.open_work, source, rules))
-    return keep(session.session, rows, ListedObject, place)
+    place.mkdir(parents=True)
+    work = partial(_list_range, session.open_work, source, rules, place)
+    return gathered(session.spread(list(enumerate(ranges)), work), KeptRows)
 
 
 def find_clash(inventory: Any) -> tuple[str, str] | None:  # noqa: ANN401 - a frame
@@ -65,32 +88,66 @@ def find_clash(inventory: Any) -> tuple[str, str] | None:  # noqa: ANN401 - a fr
 def fetch_files(
     session: PipelineSession,
     source: WorkspaceSource,
-    inventory: Kept,
+    inventory: list[KeptRows],
     directory: Path,
     state: PipelineState,
-) -> Kept:
+) -> Index:
     """Bring every object of the inventory to its file; the table of stamps is the index."""
-    parts = session.parts_for(inventory.objects, inventory.bytes)
-    rows = spread_rows(inventory.frame, parts).rdd.mapPartitions(
-        partial(_fetch, session.open_work, source, directory, state.landing)
+    state.index.mkdir()
+    parts = session.parts_for(
+        sum(part.objects for part in inventory), sum(part.bytes for part in inventory)
     )
-    return keep(session.session, rows, PlacedFile, state.index)
+    largest_first = sorted(inventory, key=_weight, reverse=True)
+    dealt = [hand for hand in (largest_first[start::parts] for start in range(parts)) if hand]
+    work = partial(_fetch, session.open_work, source, directory, state)
+    names = [[part.name for part in hand] for hand in dealt]
+    placed = gathered(session.spread(names, work, parts=len(names)), KeptRows)
+    return Index(
+        state.index,
+        sum(part.objects for part in placed),
+        sum(part.bytes for part in placed),
+        max((part.newest_ctime_ns for part in placed), default=0),
+    )
+
+
+def _weight(part: KeptRows) -> int:
+    return part.bytes + part.objects * BYTES_WORTH_AN_OBJECT
 
 
 def _list_range(
-    open_work: OpenPartWork, source: WorkspaceSource, rules: NameRules | None, part: KeyRange
-) -> Iterator[ListedObject]:
-    rows = open_work().down.list_range(source, rules, part)
-    return told(rows, lambda problem: ListedObject("", problem=problem))
+    open_work: OpenPartWork,
+    source: WorkspaceSource,
+    rules: NameRules | None,
+    place: Path,
+    numbered: tuple[int, KeyRange],
+) -> Iterator[KeptRows]:
+    number, part = numbered
+
+    def keep() -> Iterator[KeptRows]:
+        rows = open_work().down.list_range(source, rules, part)
+        for count, portion in enumerate(portions(rows)):
+            name = file_name(number, count)
+            write_rows(place, name, portion)
+            yield KeptRows(name, len(portion), sum(row.size for row in portion))
+
+    return told(keep(), lambda problem: KeptRows("", problem=problem))
 
 
 def _fetch(
     open_work: OpenPartWork,
     source: WorkspaceSource,
     directory: Path,
-    landing: Path,
-    rows: Iterable[Any],
-) -> Iterator[PlacedFile]:
-    listed = (ListedObject(*row) for row in rows)
-    placed = open_work().down.fetch(source, directory, landing, listed)
-    return told(placed, lambda problem: PlacedFile("", problem=problem))
+    state: PipelineState,
+    names: list[str],
+) -> Iterator[KeptRows]:
+    def keep() -> Iterator[KeptRows]:
+        lines = chain.from_iterable(read_rows(state.inventory, name) for name in names)
+        rows = (ListedObject(**line) for line in lines)
+        placed = open_work().down.fetch(source, directory, state.landing, rows)
+        for count, portion in enumerate(batched(placed, PLACED_AT_ONCE)):
+            name = f"{count}-{names[0]}"
+            write_rows(state.index, name, portion)
+            newest = max(row.ctime_ns for row in portion)
+            yield KeptRows(name, len(portion), sum(row.size for row in portion), newest)
+
+    return told(keep(), lambda problem: KeptRows("", problem=problem))

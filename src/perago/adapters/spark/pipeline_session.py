@@ -23,15 +23,16 @@ _groups = itertools.count(1)
 PARTS_PER_CORE = 2
 ROWS_PER_PART_MIN = 500
 ROWS_PER_PART = 20_000
+BYTES_PER_PART_MIN = 64 * 1024**2
 BYTES_PER_PART = 8 * 1024**3
-# Tables beside the workspaces are written by tasks that may be done twice: a task's files are
-# moved to their names when it is over.
+ROWS_PER_JOINED_PART = 250_000
+# A plan is written by tasks that may be done twice: a task's files are moved to their names when it
+# is over. How wide a join is, is known beforehand; to find it out costs a job for each stage.
 OPTIONS = {
     "spark.sql.sources.commitProtocolClass": "org.apache.spark.sql.execution.datasources."
     "SQLHadoopMapReduceCommitProtocol",
     "spark.sql.sources.partitionOverwriteMode": "static",
-    "spark.sql.adaptive.enabled": "true",
-    "spark.sql.parquet.compression.codec": "lz4",
+    "spark.sql.adaptive.enabled": "false",
 }
 
 
@@ -51,12 +52,18 @@ class PipelineSession:
     def parts_for(self, rows: int, size: int = 0) -> int:
         """As many parts as so many rows and bytes are worth."""
         wanted = max(-(-rows // ROWS_PER_PART), -(-size // BYTES_PER_PART))
-        return max(1, wanted, min(self.parts, -(-rows // ROWS_PER_PART_MIN)))
+        small = max(-(-rows // ROWS_PER_PART_MIN), -(-size // BYTES_PER_PART_MIN))
+        return max(1, wanted, min(self.parts, small))
 
-    def spread(self, items: list[Any], work: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - an RDD
+    def spread(self, items: list[Any], work: Callable[[Any], Any], parts: int = 0) -> Any:  # noqa: ANN401 - an RDD
         """The rows that executors make of each item, neighbours in one part."""
-        parts = max(1, min(len(items), self.parts))
-        return self.session.sparkContext.parallelize(items, parts).flatMap(work)
+        wanted = max(1, min(len(items), parts or self.parts))
+        return self.session.sparkContext.parallelize(items, wanted).flatMap(work)
+
+    def join_in_parts(self, rows: int, *, at_least: int) -> None:
+        """Joins of this session are as wide as so many rows are worth."""
+        parts = max(at_least, rows // ROWS_PER_JOINED_PART)
+        self.session.conf.set("spark.sql.shuffle.partitions", str(parts))
 
 
 def spread_rows(frame: Any, parts: int) -> Any:  # noqa: ANN401 - frames

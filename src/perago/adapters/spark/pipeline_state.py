@@ -35,9 +35,9 @@ class PipelineState:
         return self.place / "index"
 
     @property
-    def suspects(self) -> Path:
-        """What had to be read."""
-        return self.place / "suspects"
+    def changes(self) -> Path:
+        """What the comparison found, in no order."""
+        return self.place / "changes"
 
     @property
     def plan(self) -> Path:
@@ -56,6 +56,11 @@ class PipelineState:
         self.remove()
         self.landing.mkdir(parents=True)
         (self.place / OWNER).write_text(os.fspath(self._directory), encoding="utf-8")
+
+    def empty(self, place: Path) -> None:
+        """Make room for a table that may have been written before."""
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
 
     def close_landing(self) -> None:
         """From here on nothing arrives: whoever still runs finds no place to rename from."""

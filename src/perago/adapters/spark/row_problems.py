@@ -7,13 +7,35 @@ so once, and the step raises the same error with the same facts.
 import importlib
 import json
 from collections.abc import Callable, Iterator
-from typing import TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from perago.domain.errors import PeragoError
 from perago.ports.errors import UnavailableError, WorldError
 
 OURS = "perago."
 Row = TypeVar("Row")
+
+
+class Said(Protocol):
+    """What a part says of itself."""
+
+    @property
+    def problem(self) -> str | None:
+        """Its error as a text."""
+        ...
+
+
+Sayings = TypeVar("Sayings", bound=Said)
+
+
+def gathered(rows: Any, kind: type[Sayings]) -> list[Sayings]:  # noqa: ANN401 - an RDD
+    """What every part said, in order; raises the first problem."""
+    said: list[Sayings] = rows.collect()
+    for one in said:
+        assert isinstance(one, kind)
+        if one.problem is not None:
+            raise unpacked(one.problem)
+    return said
 
 
 def told(rows: Iterator[Row], as_row: Callable[[str], Row]) -> Iterator[Row]:

@@ -5,14 +5,16 @@ the driver sees the first difference only.
 """
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from perago.adapters.spark.part_work import OpenPartWork
 from perago.adapters.spark.pipeline_session import PipelineSession, spread_rows
+from perago.adapters.spark.row_files import batched
 from perago.adapters.spark.row_frames import frame_of
-from perago.adapters.spark.row_problems import told, unpacked
+from perago.adapters.spark.row_problems import gathered, told, unpacked
 from perago.domain.key_ranges import KeyRange
 from perago.domain.prefix_projection import listing_prefix
 from perago.domain.sync_plan import SyncPlan
@@ -23,6 +25,8 @@ from perago.ports.workspace_pipeline import StagingArea, TransferCounts
 
 CHANGES_PER_RANGE = 10_000
 SAMPLES_PER_RANGE = 20
+CHECKED_AT_ONCE = 20_000
+CHECK_LANES = 8
 
 
 def write_changes(
@@ -43,20 +47,10 @@ def write_changes(
     if deletes:
         pages = -(-deletes // DELETE_PATHS_MAX)
         parts.append(spread_rows(planned.where(is_delete), pages))
-    rows = session.session.sparkContext.union(
-        [
-            part.rdd.mapPartitions(partial(_write, session.open_work, directory, area))
-            for part in parts
-        ]
-    )
-    totals = (
-        frame_of(session.session, rows, WrittenBatch)
-        .agg(*(F.sum(name).alias(name) for name in WrittenBatch._fields[:-1]), F.min("problem"))
-        .collect()[0]
-    )
-    if totals["min(problem)"] is not None:
-        raise unpacked(totals["min(problem)"])
-    return TransferCounts(*(totals[name] or 0 for name in WrittenBatch._fields[:-1]))
+    work = partial(_write, session.open_work, directory, area)
+    written = [part.rdd.mapPartitions(work) for part in parts]
+    totals = _sum(gathered(session.session.sparkContext.union(written), WrittenBatch))
+    return TransferCounts(totals.objects, totals.bytes, totals.reused, totals.requests)
 
 
 def check_changes(
@@ -70,15 +64,19 @@ def check_changes(
 
     ranges = _ranges(planned, area.prefix, count)
     rows = session.spread(ranges, partial(_changes, session.open_work, area))
-    found = frame_of(session.session, rows, SeenChange).alias("found")
+    found = frame_of(session.session, rows, SeenChange)
     added = F.when(F.col("is_new"), ChangeKind.ADDED.value).otherwise(ChangeKind.CHANGED.value)
     removed = F.col("kind") == PlanKind.DELETE.value
     expected = planned.select(
         F.concat(F.lit(listing_prefix(area.prefix)), F.col("path")).alias("path"),
         F.when(removed, ChangeKind.REMOVED.value).otherwise(added).alias("kind"),
-    ).alias("expected")
+    )
+    session.join_in_parts(count, at_least=1)
     odd = (
-        found.join(expected, F.col("found.path") == F.col("expected.path"), "full_outer")
+        found.alias("found")
+        .join(
+            expected.alias("expected"), F.col("found.path") == F.col("expected.path"), "full_outer"
+        )
         .where("NOT (found.kind <=> expected.kind) OR found.problem IS NOT NULL")
         .select(
             F.coalesce("expected.path", "found.path").alias("path"),
@@ -109,10 +107,7 @@ def check_contents(
     parts = session.parts_for(count)
     ranged = written.coalesce(1) if parts == 1 else written.repartitionByRange(parts, "path")
     ordered = ranged.sortWithinPartitions("path")
-    problems = ordered.rdd.mapPartitions(partial(_check, session.open_work, area))
-    found = frame_of(session.session, problems, SeenChange).agg(F.min("problem")).collect()[0][0]
-    if found is not None:
-        raise unpacked(found)
+    gathered(ordered.rdd.mapPartitions(partial(_check, session.open_work, area)), SeenChange)
 
 
 def _ranges(planned: Any, prefix: str, count: int) -> list[KeyRange]:  # noqa: ANN401 - a frame
@@ -131,8 +126,23 @@ def _write(
     open_work: OpenPartWork, directory: Path, area: StagingArea, rows: Iterable[Any]
 ) -> Iterator[WrittenBatch]:
     changes = (PlannedChange(*row) for row in rows)
-    written = open_work().up.write(directory, area, changes)
-    return told(written, lambda problem: WrittenBatch(problem=problem))
+
+    def write() -> Iterator[WrittenBatch]:
+        yield _sum(open_work().up.write(directory, area, changes))
+
+    return told(write(), lambda problem: WrittenBatch(problem=problem))
+
+
+def _sum(batches: Iterable[WrittenBatch]) -> WrittenBatch:
+    total = WrittenBatch()
+    for batch in batches:
+        total = WrittenBatch(
+            total.objects + batch.objects,
+            total.bytes + batch.bytes,
+            total.reused + batch.reused,
+            total.requests + batch.requests,
+        )
+    return total
 
 
 def _changes(open_work: OpenPartWork, area: StagingArea, part: KeyRange) -> Iterator[SeenChange]:
@@ -141,10 +151,15 @@ def _changes(open_work: OpenPartWork, area: StagingArea, part: KeyRange) -> Iter
 
 
 def _check(open_work: OpenPartWork, area: StagingArea, rows: Iterable[Any]) -> Iterator[SeenChange]:
-    changes = (PlannedChange(*row) for row in rows)
+    """Some neighbours at a time, in lanes: what takes time is the way to the server."""
 
     def check() -> Iterator[SeenChange]:
-        open_work().up.check(area, changes)
+        look = partial(open_work().up.check, area)
+        changes = (PlannedChange(*row) for row in rows)
+        with ThreadPoolExecutor(CHECK_LANES) as lanes:
+            for batch in batched(changes, CHECKED_AT_ONCE):
+                share = -(-len(batch) // CHECK_LANES)
+                list(lanes.map(look, batched(batch, share)))
         yield from ()
 
     return told(check(), lambda problem: SeenChange("", problem=problem))

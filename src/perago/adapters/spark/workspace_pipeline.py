@@ -15,6 +15,7 @@ from typing import final
 
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.down_jobs import (
+    Index,
     cut_listing,
     fetch_files,
     find_clash,
@@ -25,10 +26,11 @@ from perago.adapters.spark.part_work import OpenPartWork
 from perago.adapters.spark.pipeline_session import PipelineSession, PipelineSessions
 from perago.adapters.spark.pipeline_state import PipelineState
 from perago.adapters.spark.plan_jobs import compare, planned_frame, write_plan
-from perago.adapters.spark.row_frames import Kept
+from perago.adapters.spark.row_frames import table
 from perago.adapters.spark.up_jobs import check_changes, check_contents, write_changes
 from perago.domain.key_ranges import KeyRange
 from perago.domain.sync_plan import SyncPlan
+from perago.domain.workspace_rows import ListedObject
 from perago.ports.concurrency import Concurrency
 from perago.ports.errors import WorkspaceLostError
 from perago.ports.objects import Objects
@@ -47,7 +49,7 @@ class _Workspace:
 
     state: PipelineState
     identity: tuple[int, int]
-    index: Kept
+    index: Index
     plans: list[SyncPlan] = field(default_factory=list[SyncPlan])
 
 
@@ -144,7 +146,7 @@ class SparkWorkspacePipeline(WorkspacePipeline):
             rules = work.scan.rules(directory)
             inventory = take_inventory(session, source, ranges, state.inventory, rules)
             if rules.folds_case or rules.folds_unicode:
-                clash = find_clash(inventory.frame)
+                clash = find_clash(table(session.session, state.inventory, ListedObject))
                 if clash is not None:
                     work.down.refuse_clash(source, *clash)
             index = fetch_files(session, source, inventory, directory, state)
@@ -155,7 +157,7 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         counts = TransferCounts(
             objects=index.objects,
             bytes=index.bytes,
-            requests=len(ranges) + inventory.objects,
+            requests=len(ranges) + index.objects,
         )
         return _Workspace(state, work.scan.identity(directory), index), counts
 
@@ -184,9 +186,8 @@ class SparkWorkspacePipeline(WorkspacePipeline):
     ) -> Collection[str]:
         self._state_root.mkdir(parents=True, exist_ok=True)
         place = Path(tempfile.mkdtemp(dir=self._state_root, prefix=".listing-"))
-        kept = take_inventory(session, source, ranges, place / "inventory", None)
-        kept.frame.select("path").orderBy("path").write.json((place / "paths").as_uri())
-        paths = ManifestRows(place / "paths", kept.objects, path_of)
+        listed = take_inventory(session, source, ranges, place / "paths", None)
+        paths = ManifestRows(place / "paths", sum(part.objects for part in listed), path_of)
         weakref.finalize(paths, shutil.rmtree, place, ignore_errors=True)
         return paths
 

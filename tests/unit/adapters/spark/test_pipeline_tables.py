@@ -89,7 +89,15 @@ def test_state_of_a_workspace_that_is_gone_is_swept_by_the_next(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("rows", "size", "parts"),
-    [(0, 0, 1), (3, 0, 1), (1_200, 0, 3), (20_000, 0, 4), (10**6, 0, 50), (9, 10**12, 117)],
+    [
+        (0, 0, 1),
+        (3, 0, 1),
+        (1_200, 0, 3),
+        (20_000, 0, 4),
+        (10**6, 0, 50),
+        (8, 2**28, 4),
+        (9, 10**12, 117),
+    ],
 )
 def test_parts_follow_rows_and_bytes(rows: int, size: int, parts: int) -> None:
     assert PipelineSession(None, 2, lambda: pytest.fail("no work")).parts_for(rows, size) == parts
