@@ -13,6 +13,7 @@ from perago.adapters.local.inventory import (
     take_inventory,
 )
 from perago.adapters.local.manifests import Manifest, Manifests
+from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.domain.prefix_projection import listing_prefix
 from perago.domain.references import CommitId
 from perago.ports.commits import Change, ChangeKind, ChangePage, Commits
@@ -124,4 +125,5 @@ def _applied(entries: dict[str, ObjectEntry], change: Change) -> bool:
 
 
 def _in_order(prefix: str, entries: Mapping[str, ObjectEntry]) -> list[tuple[str, ObjectEntry]]:
-    return list(business_entries(prefix, (entries[path] for path in sorted(entries))))
+    with QUIET_COLLECTOR:
+        return list(business_entries(prefix, (entries[path] for path in sorted(entries))))
