@@ -9,21 +9,21 @@ import asyncio
 import json
 import os
 import re
-import statistics
+import shutil
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from tools.servers import LakefsServer, lakefs_server
+from tools.servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiproxy_server
 from tools.servers.http import ask
 
 from benchmarks.spark import RESULT, ROOT, FromSpark
 from benchmarks.spark_driver import driver_rows
-from benchmarks.transfer_ground import Seeded, seed
-from benchmarks.transfer_rows import Case, Row
+from benchmarks.transfer_ground import Seeded, scratch_place, seed
+from benchmarks.transfer_rows import Case, Row, middle
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.session import start_session
 from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
@@ -36,14 +36,23 @@ GROWTH = (10_000, 100_000, 1_000_000)
 CHANGED_EACH = 100
 PIPELINE = "pipeline, {files:,} x 4 KiB"
 OPERATIONS = ("GetObject", "UploadObject", "CopyObject")
+KINDS = ("local", "spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How the pipelines reach the server."""
+
+    endpoint: str
+    rtt_ms: int
 
 
 def pipeline_rows(*, quick: bool = False, rounds: int = 3) -> Iterator[Row]:
     """Measure both; the session is up before anything is counted."""
     files, growth = (2_000, GROWTH[:2]) if quick else (20_000, GROWTH)
-    with TemporaryDirectory(prefix="perago-bench-") as place, _session() as session:
-        yield from _compared(Path(place), files, 1 if quick else rounds)
-        yield from driver_rows(Path(place), session, growth)
+    with scratch_place() as place, _session() as session:
+        yield from _compared(place, files, 1 if quick else rounds, (0,) if quick else (0, 20))
+        yield from driver_rows(place, session, growth)
 
 
 @contextmanager
@@ -61,39 +70,57 @@ def _session() -> Generator[FromSpark]:
         session.stop()
 
 
-def _compared(place: Path, files: int, rounds: int) -> Iterator[Row]:
-    """Each round on its own repository and cold: no cache of contents, no manifest."""
-    seen: dict[tuple[str, str], list[Row]] = {}
-    with lakefs_server() as server:
+def _compared(place: Path, files: int, rounds: int, rtts: tuple[int, ...]) -> Iterator[Row]:
+    """Each round on its own repository, nothing cached here; who is first changes."""
+    seen: dict[tuple[int, str, str], list[Row]] = {}
+    with lakefs_server() as server, toxiproxy_server() as proxies:
         for number in range(rounds):
-            for kind in ("local", "spark"):
-                case = Case(PIPELINE.format(files=files), files, 4096, (), ())
-                seeded = seed(server, case, place)
-                room = place / f"{kind}-{number}"
-                for row in asyncio.run(_attempt(seeded, kind, room)):
-                    print(f"  {row.subject:<16} {row.step:<8} {row.seconds:7.2f} s {row.requests}")
-                    seen.setdefault((row.subject, row.step), []).append(row)
-    for rows in seen.values():
-        middle = statistics.median_low([row.seconds for row in rows])
-        yield next(row for row in rows if row.seconds == middle)
+            case = Case(PIPELINE.format(files=files), files, 4096, (), ())
+            seeded = seed(server, case, place)
+            shutil.rmtree(seeded.tree)
+            for rtt in rtts:
+                with _line(proxies, server, rtt) as endpoint:
+                    for kind in (KINDS, KINDS[::-1])[number % 2]:
+                        room = place / f"{kind}-{number}-{rtt}"
+                        for row in asyncio.run(_attempt(seeded, Line(endpoint, rtt), kind, room)):
+                            _say(row)
+                            seen.setdefault((rtt, row.step, row.subject), []).append(row)
+                        shutil.rmtree(room, ignore_errors=True)
+    yield from map(middle, seen.values())
 
 
-async def _attempt(seeded: Seeded, kind: str, room: Path) -> list[Row]:
+@contextmanager
+def _line(proxies: ToxiproxyServer, server: LakefsServer, rtt: int) -> Generator[str]:
+    """The address of a server, so many milliseconds away."""
+    if not rtt:
+        yield server.endpoint
+        return
+    with proxies.proxied(server.endpoint) as proxy:
+        proxy.add_toxic("latency", direction="upstream", latency=rtt // 2)
+        proxy.add_toxic("latency", direction="downstream", latency=rtt - rtt // 2)
+        yield proxy.endpoint
+
+
+def _say(row: Row) -> None:
+    who = f"{row.rtt_ms:>2} ms  {row.subject:<16} {row.step:<8}"
+    print(f"  {who} {row.seconds:7.2f} s {row.requests}", flush=True)
+
+
+async def _attempt(seeded: Seeded, line: Line, kind: str, room: Path) -> list[Row]:
     """Down, one file in a hundred changed, planned, up and verified."""
     server, rows = seeded.server, list[Row]()
-    pipeline = _pipeline(server, kind, room)
+    pipeline = _pipeline(_connection(server, line.endpoint), kind, room)
     directory = room / "attempt"
     directory.mkdir(parents=True)
     repository, commit = RepositoryId(seeded.repository), CommitId(seeded.commit)
-    whole = time.monotonic()
-    before = _object_requests(server)
+    subject = f"{kind} pipeline"
 
     async def step(name: str, work: Callable[[], Awaitable[Any]], size: int) -> Any:  # noqa: ANN401
-        began, first = time.monotonic(), _object_requests(server)
+        first, began = _object_requests(server), time.monotonic()
         done = await work()
         seconds = round(time.monotonic() - began, 3)
         requests = _object_requests(server) - first
-        rows.append(Row(seeded.case.name, name, 0, f"{kind} pipeline", seconds, requests, size))
+        rows.append(Row(seeded.case.name, name, line.rtt_ms, subject, seconds, requests, size))
         return done
 
     source = WorkspaceSource(repository, commit, "ws")
@@ -105,34 +132,35 @@ async def _attempt(seeded: Seeded, kind: str, room: Path) -> list[Row]:
         path.write_bytes(os.urandom(seeded.case.size))
     size = len(changed) * seeded.case.size
     plan = await step("plan", lambda: pipeline.plan(materialised), size)
-    branch = BranchName(f"perago-staging-{kind}")
-    await open_lakefs(_connection(server)).branches.create(repository, branch, commit)
+    branch = BranchName(f"perago-staging-{kind}-{line.rtt_ms}")
+    direct = open_lakefs(_connection(server, server.endpoint))
+    await direct.branches.create(repository, branch, commit)
     area = StagingArea(StagedReference(repository, branch, commit), "ws")
     await step("up", lambda: pipeline.transfer(materialised, plan, area), size)
     await step("verify", lambda: pipeline.verify(materialised, plan, area), size)
-    requests = _object_requests(server) - before
-    seconds = round(time.monotonic() - whole, 3)
-    rows.append(
-        Row(seeded.case.name, "all", 0, f"{kind} pipeline", seconds, requests, seeded.case.bytes)
-    )
     await pipeline.forget(materialised)
-    return rows
+    seconds = round(sum(row.seconds for row in rows), 3)
+    requests = sum(row.requests or 0 for row in rows)
+    return [
+        *rows,
+        Row(seeded.case.name, "all", line.rtt_ms, subject, seconds, requests, seeded.case.bytes),
+    ]
 
 
-def _connection(server: LakefsServer) -> LakeFSConnection:
+def _connection(server: LakefsServer, endpoint: str) -> LakeFSConnection:
     return LakeFSConnection(
-        url=server.endpoint,
+        url=endpoint,
         access_key_id=server.access_key_id,
         secret_access_key=server.secret_access_key,
     )
 
 
-def _pipeline(server: LakefsServer, kind: str, room: Path) -> WorkspacePipeline:
+def _pipeline(lakefs: LakeFSConnection, kind: str, room: Path) -> WorkspacePipeline:
     """As a worker would have it, by its setting."""
     container = Container(
         connections=Connections(
             workspace_root=room,
-            lakefs=_connection(server),
+            lakefs=lakefs,
             transfer=TransferTerms(),
             pipeline=PipelineTerms(kind=kind),
         )

@@ -50,13 +50,23 @@ class Ground:
 
 
 @contextmanager
+def scratch_place() -> Generator[Path]:
+    """A directory in memory where the machine has such a place.
+
+    A file system that makes up for files that were just removed would be measured with the rest.
+    """
+    in_memory = Path("/dev/shm")  # noqa: S108 - a fresh private directory is made in it
+    with TemporaryDirectory(
+        prefix="perago-bench-", dir=in_memory if in_memory.is_dir() else None
+    ) as place:
+        yield Path(place)
+
+
+@contextmanager
 def ground(rtts_ms: tuple[int, ...], stores: set[str]) -> Generator[Ground]:
     """Start everything; local files lie in memory where the machine has such a place."""
-    in_memory = Path("/dev/shm")  # noqa: S108 - a fresh private directory is made in it
     with ExitStack() as stack:
-        place = stack.enter_context(
-            TemporaryDirectory(dir=in_memory if in_memory.is_dir() else None)
-        )
+        place = stack.enter_context(scratch_place())
         toxiproxy = stack.enter_context(toxiproxy_server())
         servers: dict[str, LakefsServer] = {}
         endpoints: dict[tuple[str, int], str] = {}
@@ -70,7 +80,7 @@ def ground(rtts_ms: tuple[int, ...], stores: set[str]) -> Generator[Ground]:
                     proxy.add_toxic("latency", direction="upstream", latency=rtt // 2)
                     proxy.add_toxic("latency", direction="downstream", latency=rtt - rtt // 2)
                     endpoints[store, rtt] = proxy.endpoint
-        yield Ground(servers, endpoints, Path(place))
+        yield Ground(servers, endpoints, place)
 
 
 def requests_of(server: LakefsServer) -> int:

@@ -1,6 +1,8 @@
 """Rows of the transfer benchmark: what was measured, and the cases it was measured on."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from statistics import median_low
 
 KIB, MIB = 1024, 1024 * 1024
 
@@ -24,7 +26,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One figure; `part` below 1 means that it was extrapolated from that part of the work."""
+    """One figure: the median of some rounds.
+
+    `part` below 1 means that it was extrapolated from that part of the work.
+    """
 
     case: str
     step: str
@@ -34,10 +39,17 @@ class Row:
     requests: int | None
     bytes: int
     part: float = 1.0
+    rounds: int = 1
 
     def as_json(self) -> dict[str, object]:
         """Its JSON."""
         return asdict(self)
+
+
+def middle(rounds: Sequence[Row]) -> Row:
+    """The round whose seconds are the median of all."""
+    seconds = median_low([row.seconds for row in rounds])
+    return replace(next(row for row in rounds if row.seconds == seconds), rounds=len(rounds))
 
 
 EVERYBODY = ("perago", "bare loop", "lakectl", "lakefs-spec", "perago 0.6.1")
