@@ -1,0 +1,113 @@
+"""How a worker ends: what a drain leaves to its end, what it abandons, and what breaks it."""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+
+from perago.adapters.memory.planned_faults import Fault, Pause, When
+from perago.adapters.system.clock import SystemClock
+from perago.app.telemetry.listeners import Listeners
+from perago.app.worker.circuit_breaker import CircuitBreaker
+from perago.app.worker.gates import ServiceGate
+from perago.app.worker.polling import PolledType
+from perago.app.worker.thread_body import ThreadBody
+from perago.app.worker.worker import Worker, WorkerEnd
+from perago.app.worker.worker_parts import WorkerParts
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.publication_policy import PolicySetting
+
+GRACE_SECONDS = 0.2
+
+
+async def nothing_to_do() -> None:
+    """A periodic job that has ended."""
+
+
+async def started(
+    world: FaultWorld, *faults: Fault, job: Coroutine[object, object, None]
+) -> tuple[Worker, "asyncio.Task[WorkerEnd]"]:
+    """A worker of the world's task that runs, with a job beside it."""
+    await world.start()
+    made = world.worker(faults)
+    bodies = ThreadBody({TASK: world.task})
+    clock = SystemClock()
+    surroundings = replace(made.world, body=bodies, clock=clock)
+    breaker = CircuitBreaker("conductor", now=clock.monotonic, fraction=lambda: 1.0)
+    worker = Worker(
+        WorkerParts(
+            world=surroundings,
+            bodies=bodies,
+            tasks={TASK: world.task},
+            types=[PolledType(TASK, None, ())],
+            settings=made.settings,
+            listener=Listeners([]),
+            conductor_gate=ServiceGate(breaker, surroundings.queue.check),
+            periodic=[lambda: job],
+            force_kill_seconds=GRACE_SECONDS,
+        )
+    )
+    return worker, asyncio.create_task(worker.run())
+
+
+async def until_paused(world: FaultWorld) -> None:
+    async with asyncio.timeout(20):
+        while not world.workers[0].paused:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("call", ["branches.merge", "queue.complete"])
+async def test_what_was_decided_comes_to_its_end_after_the_grace(tmp_path: Path, call: str) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    worker, running = await started(world, Pause(call, When.BEFORE_EFFECT), job=nothing_to_do())
+    await until_paused(world)
+    worker.drain()
+    await asyncio.sleep(3 * GRACE_SECONDS)
+    assert not running.done(), "the grace is for bodies"
+    world.workers[0].resume()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+    assert (await world.read()).status is WorkflowStatus.COMPLETED
+    assert len(world.publications()) == 1
+    assert world.repository.branch_names() == {"main"}
+
+
+async def test_a_body_that_goes_on_is_abandoned_and_its_retry_is_scheduled_at_once(
+    tmp_path: Path,
+) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def wait(workspace: Path, run: int) -> None:
+        del workspace, run
+        begun.set()
+        let_go.wait(30)
+
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, body=wait)
+    worker, running = await started(world, job=nothing_to_do())
+    try:
+        assert await asyncio.to_thread(begun.wait, 20)
+        worker.drain()
+        assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+    finally:
+        let_go.set()
+    first, retry = (await world.read()).attempts
+    assert (first.snapshot.status, retry.snapshot.status) == (
+        AttemptStatus.FAILED,
+        AttemptStatus.SCHEDULED,
+    )
+    assert "worker draining" in str(first.reason)
+    assert world.publications() == []
+
+
+async def test_a_part_that_ends_with_an_error_has_broken_the_worker(tmp_path: Path) -> None:
+    async def breaks() -> None:
+        await asyncio.sleep(0.05)
+        raise LookupError("no such part")
+
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    worker, running = await started(world, job=breaks())
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.BROKEN
+    assert not worker.is_live
