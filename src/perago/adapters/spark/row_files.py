@@ -5,7 +5,7 @@ driver hears how much there is, never what.
 """
 
 import json
-import os
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -38,7 +38,8 @@ def file_name(*numbers: int) -> str:
 
 def write_rows(place: Path, name: str, rows: Iterable[Any]) -> None:
     """Write named tuples as lines; nobody sees the file before it is whole."""
-    hidden = place / f".{name}-{os.getpid()}"
+    # Whoever was given up may still write it, on another host by the same process number.
+    hidden = place / f".{name}-{secrets.token_hex(8)}"
     with hidden.open("w", encoding="ascii") as file:
         file.writelines(f"{_encode(row._asdict())}\n" for row in rows)
     hidden.replace(place / name)
