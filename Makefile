@@ -93,6 +93,7 @@ bench-transfer: servers  ## Measures workspaces down and up beside other clients
 
 bench-spark: servers  ## Measures Spark's commit protocols on lakeFS, beside a local write; QUICK=1 is short.
 	$(BIN)/python -m benchmarks.spark $(if $(QUICK),--quick)
+	$(BIN)/python -m benchmarks.spark_pipeline $(if $(QUICK),--quick)
 
 clean:  ## Removes the virtual environment and what the tools left; keeps the cache of servers.
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

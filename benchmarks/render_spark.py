@@ -31,10 +31,10 @@ def spark_section() -> list[str]:
     lines = [
         "## Spark",
         "",
-        "Rendered by `make bench-spark`. One session and one real lakeFS, every subject in turn;",
-        "seconds are the median of as many rounds as the row says.",
+        "Rendered by `make bench-spark`. Each of its two parts has one session and one real lakeFS",
+        "for every subject in turn; seconds are the median of as many rounds as the row says.",
         f"{taken['cpus']} CPUs ({taken['machine']}) shared with the server; the run took",
-        f"{taken['seconds']} s.",
+        f"{taken['seconds'] + taken.get('pipeline_seconds', 0)} s.",
         "",
     ]
     memory = [row for row in rows if row["case"].startswith(MEMORY)]

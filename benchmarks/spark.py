@@ -1,7 +1,7 @@
 """`make bench-spark`: what a commit protocol costs on lakeFS, beside a write to local disk.
 
-One session, every protocol in turn, the median of some rounds; then the pipeline's rows. Writes
-`benchmarks/results/spark.json` and renders it.
+One session, every protocol in turn, the median of some rounds. Writes
+`benchmarks/results/spark.json` anew and renders it; `benchmarks.spark_pipeline` adds its rows.
 """
 
 import argparse
@@ -80,14 +80,10 @@ def main() -> None:
     arguments.add_argument("--quick", action="store_true", help="one round")
     arguments.add_argument("--rounds", type=int, default=3)
     given = arguments.parse_args()
-    # It takes the form of its rows from here.
-    from benchmarks.spark_pipeline import pipeline_rows  # noqa: PLC0415
-
     began = time.monotonic()
     rounds = 1 if given.quick else given.rounds
     with ExitStack() as stack:
         rows = list(_measure(stack, rounds))
-    rows += pipeline_rows(quick=given.quick, rounds=rounds)
     taken = {"cpus": os.cpu_count(), "machine": platform.machine()}
     taken |= {"python": platform.python_version(), "quick": given.quick}
     taken["seconds"] = round(time.monotonic() - began)

@@ -1,7 +1,8 @@
 """The pipeline as Spark jobs beside the local one, and what its driver keeps as workspaces grow.
 
-`pipeline_rows` gives rows for `benchmarks/results/spark.json`; as a program it replaces its own
-rows there. It starts a session of its own, on executors that are other processes.
+The second program of `make bench-spark`: it replaces its own rows in
+`benchmarks/results/spark.json`. Its session, on executors that are other processes, takes a JVM
+that nobody has configured otherwise.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from typing import Any
 from tools.servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiproxy_server
 from tools.servers.http import ask
 
+from benchmarks.render_transfer import render
 from benchmarks.spark import RESULT, ROOT, FromSpark
 from benchmarks.spark_driver import driver_rows
 from benchmarks.transfer_ground import Seeded, scratch_place, seed
@@ -34,6 +36,7 @@ from perago.ports.workspace_pipeline import StagingArea, WorkspacePipeline, Work
 MASTER = "local-cluster[2,1,1024]"
 GROWTH = (10_000, 100_000, 1_000_000)
 CHANGED_EACH = 100
+ROUNDS = 3
 PIPELINE = "pipeline, {files:,} x 4 KiB"
 OPERATIONS = ("GetObject", "UploadObject", "CopyObject")
 KINDS = ("local", "spark")
@@ -47,11 +50,11 @@ class Line:
     rtt_ms: int
 
 
-def pipeline_rows(*, quick: bool = False, rounds: int = 3) -> Iterator[Row]:
+def _measure(*, quick: bool) -> Iterator[Row]:
     """Measure both; the session is up before anything is counted."""
     files, growth = (2_000, GROWTH[:2]) if quick else (20_000, GROWTH)
     with scratch_place() as place, _session() as session:
-        yield from _compared(place, files, 1 if quick else rounds, (0,) if quick else (0, 20))
+        yield from _compared(place, files, 1 if quick else ROUNDS, (0,) if quick else (0, 20))
         yield from driver_rows(place, session, growth)
 
 
@@ -183,11 +186,14 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--quick", action="store_true", help="one round, fewer objects")
     quick = arguments.parse_args().quick
-    rows = list(pipeline_rows(quick=quick))
+    began = time.monotonic()
+    rows = list(_measure(quick=quick))
     document = json.loads(RESULT.read_text(encoding="utf-8"))
     kept = [row for row in document["rows"] if not is_pipeline_case(row["case"])]
     document["rows"] = kept + [row.as_json() for row in rows]
+    document["taken"]["pipeline_seconds"] = round(time.monotonic() - began)
     RESULT.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    render(RESULT.with_name("transfer.json"))
     print(f"{RESULT.relative_to(ROOT)}: {len(rows)} rows of {len(document['rows'])}")
 
 
