@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 
 import pytest
 from tests.contract.adapters import Factory, parameters
@@ -69,6 +70,21 @@ class Bench:
 
 def md5(content: bytes) -> str:
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
+
+
+@dataclass
+class Tally:
+    """What was told of a transfer."""
+
+    bytes: int = 0
+    objects: int = 0
+    lock: Lock = field(default_factory=Lock)
+
+    def __call__(self, size: int, objects: int) -> None:
+        """Add it up, whichever thread tells."""
+        with self.lock:
+            self.bytes += size
+            self.objects += objects
 
 
 @pytest.fixture(params=parameters(TRANSPORTS))
@@ -178,8 +194,10 @@ async def test_M8_unreadable_source(bench: Bench) -> None:
 
 async def test_M9_every_byte_is_counted(bench: Bench) -> None:
     uploads = [bench.upload(f"f{number}", b"x" * number * 1000) for number in range(10)]
-    sent: list[int] = []
-    await bench.transport.store(bench.repository, MAIN, uploads, sent.append)
-    received: list[int] = []
-    await bench.transport.fetch(bench.repository, MAIN, await bench.orders(), received.append)
-    assert sum(sent) == sum(received) == 45_000
+    uploads.append(bench.upload("in parts, where large objects are", LARGE))
+    sent, received = Tally(), Tally()
+    await bench.transport.store(bench.repository, MAIN, uploads, sent)
+    await bench.transport.fetch(bench.repository, MAIN, await bench.orders(), received)
+    everything = (45_000 + len(LARGE), 11)
+    assert (sent.bytes, sent.objects) == everything
+    assert (received.bytes, received.objects) == everything

@@ -20,7 +20,7 @@ from perago.adapters.transfer.pace import Pace
 from perago.adapters.transfer.pipelined_fetch import PipelinedFetch
 from perago.domain.references import RepositoryId
 from perago.ports.errors import LocalDiskError
-from perago.ports.object_transport import FetchOrder
+from perago.ports.object_transport import FetchOrder, nobody_counts
 from perago.ports.objects import ObjectEntry
 
 FILES = {f"file {number:03}": b"%d." % number * (number % 90) for number in range(300)}
@@ -127,7 +127,7 @@ def fetched(script: Script, place: Path, answer_seconds: float = 5.0) -> dict[in
         def ask(order: FetchOrder) -> Request:
             return Request("GET", origin, "/" + order.entry.path.replace(" ", "%20"), {})
 
-        fetch = PipelinedFetch(connections, Pace(16), orders, ask, lambda _size: None)
+        fetch = PipelinedFetch(connections, Pace(16), orders, ask, nobody_counts)
         try:
             fetch.run()
         finally:

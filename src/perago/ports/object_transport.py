@@ -44,11 +44,11 @@ class Fetched:
     stamp: FileStamp | None = None
 
 
-Moved = Callable[[int], None]
-"""Told the size of each object, or part of one, that moved; from any thread; must not raise."""
+Moved = Callable[[int, int], None]
+"""Told how many bytes moved and how many objects ended with them; from any thread; never raises."""
 
 
-def nobody_counts(_size: int) -> None:
+def nobody_counts(_size: int, _objects: int) -> None:
     """Count nothing."""
 
 
@@ -68,7 +68,8 @@ class ObjectTransport(Protocol):
     M6 odd_names_move: spaces, unicode, `+`, `%`, `?`, `#` and `&` round-trip.
     M7 large_objects_move: several megabytes round-trip, both ways.
     M8 unreadable_source: a missing local file raises LocalDiskError and writes no object.
-    M9 every_byte_is_counted: `moved` hears of as many bytes as moved, both ways.
+    M9 every_byte_is_counted: `moved` hears of as many bytes and objects as moved, both ways, and
+       of an object that came in parts once.
     """
 
     @property

@@ -90,9 +90,9 @@ class SparkWorkspace(Protocol):
         self,
         df: Any,  # noqa: ANN401 - a pyspark data frame
         path: str,
-        *,
         mode: WriteMode = "overwrite",
         partition_by: Sequence[str] = (),
+        *,
         format: str = "parquet",  # noqa: A002 - pyspark's own word
     ) -> None:
         """Write a data frame to the staging branch."""

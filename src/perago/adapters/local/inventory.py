@@ -3,7 +3,7 @@
 Knows the listing, not the disk beyond the rules it is given for names.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from perago.domain.prefix_projection import (
@@ -15,8 +15,9 @@ from perago.domain.prefix_projection import (
     name_problem,
 )
 from perago.domain.reserved_paths import is_reserved_object
+from perago.ports.concurrency import Concurrency
 from perago.ports.errors import RequestRefusedError, UnsafeNameError
-from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, Objects
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
 from perago.ports.workspace_pipeline import WorkspaceSource
 
 
@@ -43,27 +44,34 @@ class WorkspaceTooLargeError(RequestRefusedError):
 
 
 async def take_inventory(
-    objects: Objects, source: WorkspaceSource, *, objects_max: int | None = None
+    objects: Objects,
+    concurrency: Concurrency,
+    source: WorkspaceSource,
+    *,
+    objects_max: int | None = None,
 ) -> Inventory:
     """List a workspace page by page; names are not checked."""
     entries: list[tuple[str, ObjectEntry]] = []
-    after = ""
-    requests = 0
-    while True:
-        page = await objects.list_page(
-            source.repository,
-            source.commit,
-            prefix=listing_prefix(source.prefix),
-            after=after,
-            amount=LIST_AMOUNT_MAX,
+
+    def ask(after: str) -> Awaitable[ObjectPage]:
+        prefix = listing_prefix(source.prefix)
+        return objects.list_page(
+            source.repository, source.commit, prefix=prefix, after=after, amount=LIST_AMOUNT_MAX
         )
-        requests += 1
+
+    async def take(page: ObjectPage) -> None:
         entries.extend(business_entries(source.prefix, page.entries))
         if objects_max is not None and len(entries) > objects_max:
             raise WorkspaceTooLargeError(source, objects_max)
-        if not page.more:
-            return Inventory(entries, requests)
-        after = page.entries[-1].path
+
+    page = await ask("")
+    requests = 1
+    while page.more:
+        # The next page is on its way while this one is read.
+        page, _ = await concurrency.together(ask(page.entries[-1].path), take(page))
+        requests += 1
+    await take(page)
+    return Inventory(entries, requests)
 
 
 def business_entries(

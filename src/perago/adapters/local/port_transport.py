@@ -50,7 +50,7 @@ class PortTransport(ObjectTransport):
             with disk_errors(order.target):
                 await self._objects.download(repository, ref, order.entry.path, order.target)
             fetched = await self._concurrency.blocking(lambda: _checked(order))
-            moved(order.entry.size)
+            moved(order.entry.size, 1)
             return fetched
 
         return await in_lanes(self._concurrency, orders, fetch_one, lanes_max=self._lanes_max)
@@ -66,7 +66,7 @@ class PortTransport(ObjectTransport):
             if not await self._concurrency.blocking(upload.source.is_file):
                 raise LocalDiskError(f"{upload.source} cannot be read: no such file")
             entry = await self._objects.upload(repository, branch, upload)
-            moved(entry.size)
+            moved(entry.size, 1)
             return entry
 
         return await in_lanes(self._concurrency, uploads, store_one, lanes_max=self._lanes_max)

@@ -55,11 +55,24 @@ class StagingWrites:
         self._concurrency = concurrency
 
     async def write(
-        self, directory: Path, index: KnownFiles, plan: SyncPlan, area: StagingArea
+        self,
+        directory: Path,
+        index: KnownFiles,
+        plan: SyncPlan,
+        area: StagingArea,
+        *,
+        skipped: int = 0,
     ) -> TransferCounts:
         """Make every change of the plan; any refusal raises after the others have ended."""
+        meter = TransferMeter(
+            self._listener,
+            "up",
+            files=len(plan.upload),
+            size=sum(facts.size for facts in plan.upload),
+            skipped=skipped,
+        )
         await self._concurrency.together3(
-            self._upload(directory, index, tuple(plan.upload), area),
+            self._upload(directory, index, tuple(plan.upload), area, meter),
             self._copy(tuple(plan.copy), area),
             self._delete(tuple(plan.delete), area),
         )
@@ -72,14 +85,17 @@ class StagingWrites:
         )
 
     async def _upload(
-        self, directory: Path, index: KnownFiles, files: Sequence[FileFacts], area: StagingArea
+        self,
+        directory: Path,
+        index: KnownFiles,
+        files: Sequence[FileFacts],
+        area: StagingArea,
+        meter: TransferMeter,
     ) -> None:
         if not files:
             return
         largest_first = sorted(files, key=lambda facts: facts.size, reverse=True)
         uploads = [_upload_of(directory, index, facts, area.prefix) for facts in largest_first]
-        size = sum(facts.size for facts in files)
-        meter = TransferMeter(self._listener, "up", files=len(files), size=size)
         answers = await self._transport.store(
             area.staged.repository, area.staged.branch, uploads, meter.moved
         )

@@ -33,6 +33,7 @@ class TransferMeter:
         files: int,
         size: int,
         cached: int = 0,
+        skipped: int = 0,
     ) -> None:
         self._listener = listener
         self._fixed = {
@@ -40,19 +41,21 @@ class TransferMeter:
             "files_total": files,
             "bytes_total": size,
             "cached": cached,
+            "skipped": skipped,
         }
         self._size = size
         self._lock = Lock()
-        self._moves = self._bytes = 0
+        self._moves = self._files = self._bytes = 0
         self._started = self._told = 0.0 if listener is None else listener.clock.monotonic()
 
-    def moved(self, size: int) -> None:
-        """Count one object, or a part of one."""
+    def moved(self, size: int, files: int) -> None:
+        """Count one object, or a part of one: `files` is 1 with its last."""
         listener = self._listener
         if listener is None:
             return
         with self._lock:
             self._moves += 1
+            self._files += files
             self._bytes += size
             now = listener.clock.monotonic()
             # Whoever has heard of it hears of its end as well.
@@ -68,6 +71,7 @@ class TransferMeter:
         left = max(0, self._size - self._bytes)
         return {
             **self._fixed,
+            "files": self._files,
             "requests": self._moves,
             "bytes": self._bytes,
             "bytes_per_second": round(rate),

@@ -61,7 +61,9 @@ class Inventories:
             self._manifests.save(source, [entry for _, entry in inventory.entries])
 
     async def _listed(self, source: WorkspaceSource) -> Inventory:
-        return await take_inventory(self._objects, source, objects_max=self.objects_max)
+        return await take_inventory(
+            self._objects, self._concurrency, source, objects_max=self.objects_max
+        )
 
     async def _from_manifest(self, source: WorkspaceSource, known: Manifest) -> Inventory | None:
         """What a manifest and the difference to it say; None when a listing has to say it."""

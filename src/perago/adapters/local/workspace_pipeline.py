@@ -83,15 +83,17 @@ class LocalWorkspacePipeline(WorkspacePipeline):
     async def transfer(
         self, materialised: Materialised, plan: SyncPlan, area: StagingArea
     ) -> TransferCounts:
+        index = self._index(materialised)
+        changed = sum(facts.path in index.base for facts in plan.upload) + len(plan.delete)
         return await self._writes.write(
-            materialised.directory, self._index(materialised), plan, area
+            materialised.directory, index, plan, area, skipped=len(index.base) - changed
         )
 
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
         await self._verification.check(tuple(self._index(materialised).base), plan, area)
 
     async def listing(self, source: WorkspaceSource) -> Sequence[str]:
-        inventory = await take_inventory(self._objects, source)
+        inventory = await take_inventory(self._objects, self._concurrency, source)
         return [relative for relative, _ in inventory.entries]
 
     async def forget(self, materialised: Materialised) -> None:

@@ -54,8 +54,10 @@ class TransferBar(Progress):
             total = float(str(facts["bytes_total"]))
             task = bars.add_task(_WORDS.get(direction, direction), total=total, note="")
             self._tasks[direction] = task
-        files, cached = facts["files_total"], facts["cached"]
-        note = f"{files} files" + (f", {cached} from the cache" if cached else "")
+        cached, skipped = facts["cached"], facts["skipped"]
+        note = f"{facts['files']}/{facts['files_total']} files"
+        note += f", {cached} from the cache" if cached else ""
+        note += f", {skipped} unchanged" if skipped else ""
         bars.update(task, completed=float(str(facts["bytes"])), note=note)
 
     def _started(self) -> "Bars":

@@ -94,9 +94,9 @@ class SessionWorkspace(SparkWorkspace):
         self,
         df: Any,  # noqa: ANN401 - a pyspark data frame
         path: str,
-        *,
         mode: WriteMode = "overwrite",
         partition_by: Sequence[str] = (),
+        *,
         format: str = "parquet",  # noqa: A002 - pyspark's own word
     ) -> None:
         writer = df.write.mode(mode).format(format)

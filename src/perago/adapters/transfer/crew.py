@@ -46,7 +46,10 @@ class Crew:
         return self._limit.limit
 
     def run(self, jobs: Sequence[Job[Result]], moved: Moved = nobody_counts) -> list[Result]:
-        """Do all jobs and give their results in order; `moved` hears of each one's size."""
+        """Do all jobs and give their results in order; `moved` hears of each.
+
+        A job that results in nothing was a part of an object that has not ended.
+        """
         shift: _Shift[Result] = _Shift(jobs, self._limit, self._configuration, moved)
         return shift.run()
 
@@ -124,7 +127,7 @@ class _Shift(Generic[Result]):
             work = 1 + job.size / _WORK_UNIT_BYTES
             self._limit.answered(work=work, waited=now - started, now=now)
             self._hire()
-        self._moved(job.size)
+        self._moved(job.size, 1 if result else 0)
 
     def _done(self, job: Job[Result]) -> Result:
         pause = self._configuration.first_pause_seconds

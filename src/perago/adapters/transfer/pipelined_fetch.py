@@ -127,7 +127,7 @@ class PipelinedFetch:
         except DamagedObjectError:
             return
         self._pace.answered(work=1.0, waited=now - asked, now=now)
-        self._moved(order.entry.size)
+        self._moved(order.entry.size, 1)
         if answer.closes:
             raise BrokenError("the server announced the end of the connection")
 

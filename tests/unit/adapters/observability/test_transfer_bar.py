@@ -11,6 +11,8 @@ FACTS = {
     "files_total": 30,
     "bytes_total": 4_000_000,
     "cached": 7,
+    "skipped": 0,
+    "files": 8,
     "requests": 10,
     "bytes": 1_000_000,
     "bytes_per_second": 500_000,
@@ -35,8 +37,16 @@ def test_a_terminal_gets_a_bar_with_amount_rate_and_what_was_cached() -> None:
     drawn = terminal.getvalue()
     assert "download" in drawn
     assert "4.0/4.0 MB" in drawn
-    assert "30 files" in drawn
+    assert "8/30 files, 7 from the cache" in drawn
     assert '"phase"' not in drawn
+
+
+def test_a_terminal_says_what_need_not_move() -> None:
+    terminal = Terminal()
+    bar = TransferBar(terminal)
+    bar.phase(Phase.TRANSFERRING, {**FACTS, "direction": "up", "cached": 0, "skipped": 12})
+    bar.close()
+    assert "8/30 files, 12 unchanged" in terminal.getvalue()
 
 
 def test_a_pipe_gets_one_line_of_json_for_each_event() -> None:
