@@ -40,7 +40,7 @@ class Listing:
         after: str = asked["after"]
         self.log.append(f"ask after {after or 'nothing'}")
         names = [name for name in self._names if name > after]
-        entries = Told((ObjectEntry(name, "c", 1) for name in names[:2]), self.log)
+        entries: Any = Told((ObjectEntry(name, "c", 1) for name in names[:2]), self.log)
         return ObjectPage(entries, more=len(names) > 2)
 
 
