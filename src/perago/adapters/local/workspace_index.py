@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import final
 
 from perago.adapters.local.directory_scan import ScannedFile, scan
-from perago.domain.sync_plan import FileFacts
+from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.object_transport import FileStamp
 from perago.ports.objects import ObjectEntry
 
@@ -40,6 +40,11 @@ class WorkspaceIndex:
     def base(self) -> Mapping[str, FileFacts]:
         """What the workspace held when it was materialised."""
         return {path: self._facts(path) for path in self._files}
+
+    def left_alone(self, plan: SyncPlan) -> int:
+        """How many files a plan leaves as they were."""
+        written = sum(facts.path in self._files for facts in plan.upload)
+        return len(self._files) - written - len(plan.delete)
 
     def is_same_directory(self) -> bool:
         """Whether the directory is still the one that was filled."""

@@ -84,9 +84,8 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         self, materialised: Materialised, plan: SyncPlan, area: StagingArea
     ) -> TransferCounts:
         index = self._index(materialised)
-        changed = sum(facts.path in index.base for facts in plan.upload) + len(plan.delete)
         return await self._writes.write(
-            materialised.directory, index, plan, area, skipped=len(index.base) - changed
+            materialised.directory, index, plan, area, skipped=index.left_alone(plan)
         )
 
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:

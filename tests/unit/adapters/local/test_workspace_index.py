@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from perago.adapters.local.workspace_index import WorkspaceIndex
+from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.object_transport import stamp_of
 from perago.ports.objects import ObjectEntry
 
@@ -60,3 +61,11 @@ def test_a_directory_in_the_place_of_another_is_not_the_same(tmp_path: Path) -> 
     assert not index.is_same_directory()
     place.mkdir()
     assert not index.is_same_directory()
+
+
+def test_what_a_plan_leaves_alone_is_counted(tmp_path: Path) -> None:
+    index = WorkspaceIndex(tmp_path)
+    for name in ("kept", "changed", "gone", "kept too"):
+        record(index, tmp_path, name)
+    changed, added = FileFacts("changed", "md5", 7), FileFacts("added", "md5", 7)
+    assert index.left_alone(SyncPlan(upload=(changed, added), delete=("gone",))) == 2
