@@ -12,8 +12,7 @@ import re
 import statistics
 import subprocess
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -86,18 +85,6 @@ class Row:
 def _server_requests(server: LakefsServer) -> int:
     _, body = ask("GET", f"{server.endpoint}/metrics")
     return sum(int(count) for count in _COUNTED.findall(body.decode()))
-
-
-@contextmanager
-def _endpoint(server: LakefsServer, toxiproxy: ToxiproxyServer, rtt_ms: int) -> Generator[str]:
-    """The server's address with a round trip added; nothing is added for none."""
-    if rtt_ms == 0:
-        yield server.endpoint
-        return
-    with toxiproxy.proxied(server.endpoint) as proxy:
-        proxy.add_toxic("latency", direction="upstream", latency=rtt_ms // 2)
-        proxy.add_toxic("latency", direction="downstream", latency=rtt_ms - rtt_ms // 2)
-        yield proxy.endpoint
 
 
 async def _seed(
@@ -177,7 +164,7 @@ async def _peer(
 async def _measure(place: Path, server: LakefsServer, toxiproxy: ToxiproxyServer) -> list[Row]:
     rows: list[Row] = []
     for rtt_ms in ROUND_TRIPS_MS:
-        with _endpoint(server, toxiproxy, rtt_ms) as endpoint:
+        with toxiproxy.distant(server.endpoint, rtt_ms) as endpoint:
             lakefs = open_lakefs(
                 LakeFSConfiguration(
                     endpoint_url=endpoint,

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiproxy_server
+from tools.servers import LakefsServer, lakefs_server, toxiproxy_server
 from tools.servers.http import ask
 
 from benchmarks.render_transfer import render
@@ -82,7 +82,7 @@ def _compared(place: Path, files: int, rounds: int, rtts: tuple[int, ...]) -> It
             seeded = seed(server, case, place)
             shutil.rmtree(seeded.tree)
             for rtt in rtts:
-                with _line(proxies, server, rtt) as endpoint:
+                with proxies.distant(server.endpoint, rtt) as endpoint:
                     for kind in (KINDS, KINDS[::-1])[number % 2]:
                         room = place / f"{kind}-{number}-{rtt}"
                         for row in asyncio.run(_attempt(seeded, Line(endpoint, rtt), kind, room)):
@@ -90,18 +90,6 @@ def _compared(place: Path, files: int, rounds: int, rtts: tuple[int, ...]) -> It
                             seen.setdefault((rtt, row.step, row.subject), []).append(row)
                         shutil.rmtree(room, ignore_errors=True)
     yield from map(middle, seen.values())
-
-
-@contextmanager
-def _line(proxies: ToxiproxyServer, server: LakefsServer, rtt: int) -> Generator[str]:
-    """The address of a server, so many milliseconds away."""
-    if not rtt:
-        yield server.endpoint
-        return
-    with proxies.proxied(server.endpoint) as proxy:
-        proxy.add_toxic("latency", direction="upstream", latency=rtt // 2)
-        proxy.add_toxic("latency", direction="downstream", latency=rtt - rtt // 2)
-        yield proxy.endpoint
 
 
 def _say(row: Row) -> None:

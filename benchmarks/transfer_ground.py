@@ -74,12 +74,8 @@ def ground(rtts_ms: tuple[int, ...], stores: set[str]) -> Generator[Ground]:
             server = stack.enter_context(lakefs_server(flavour="s3" if store == "s3" else "local"))
             servers[store] = server
             for rtt in rtts_ms:
-                endpoints[store, rtt] = server.endpoint
-                if rtt:
-                    proxy = stack.enter_context(toxiproxy.proxied(server.endpoint))
-                    proxy.add_toxic("latency", direction="upstream", latency=rtt // 2)
-                    proxy.add_toxic("latency", direction="downstream", latency=rtt - rtt // 2)
-                    endpoints[store, rtt] = proxy.endpoint
+                distant = toxiproxy.distant(server.endpoint, rtt)
+                endpoints[store, rtt] = stack.enter_context(distant)
         yield Ground(servers, endpoints, place)
 
 

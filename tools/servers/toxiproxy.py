@@ -91,6 +91,17 @@ class ToxiproxyServer:
         finally:
             proxy.delete()
 
+    @contextmanager
+    def distant(self, upstream: str, rtt_ms: int) -> Generator[str]:
+        """The address of `upstream`, so many milliseconds there and back; itself for none."""
+        if not rtt_ms:
+            yield upstream
+            return
+        with self.proxied(upstream) as proxy:
+            proxy.add_toxic("latency", direction="upstream", latency=rtt_ms // 2)
+            proxy.add_toxic("latency", direction="downstream", latency=rtt_ms - rtt_ms // 2)
+            yield proxy.endpoint
+
 
 @contextmanager
 def toxiproxy_server() -> Generator[ToxiproxyServer]:
