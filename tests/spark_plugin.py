@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from perago.adapters.spark.configuration import SparkConfiguration
+from perago.adapters.spark.installation import HOME
 from perago.adapters.spark.jars import fetch_jars
-from perago.adapters.spark.scratch_home import HOME, scratch_home
+from perago.adapters.spark.scratch_home import scratch_home
 from perago.adapters.spark.session import start_session, stop_session
 
 LOCAL = "local[2,3]"  # two threads; a task may fail twice

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ import pytest
 import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
+from tests.executor_killer import executor_killer
 from tests.integration.spark_flow_scene import descendants
 from tests.integration.worker_scene import process_file
 from tools.servers import LakefsServer
@@ -222,29 +222,6 @@ def in_halves(open_work: OpenPartWork, between: Callable[[str], None]) -> OpenPa
         return PartWork(cast("DownWork", down), work.scan, cast("UpWork", up))
 
     return opened
-
-
-def executor_killer(marks: Path) -> Callable[[str], None]:
-    """Kills the JVM above a Python worker, once for each name; a daemon stands in between.
-
-    The worker goes on until somebody ends it.
-    """
-
-    def die_once(name: str) -> None:
-        try:
-            (marks / name).touch(exist_ok=False)
-        except FileExistsError:
-            return
-        above = os.getpid()
-        for _ in range(4):
-            status = Path(f"/proc/{above}/status").read_text()
-            above = int(status.partition("PPid:")[2].split()[0])
-            if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{above}/cmdline").read_bytes():
-                os.kill(above, signal.SIGKILL)
-                return
-        raise RuntimeError("no executor above this worker")
-
-    return die_once
 
 
 def stumbler(marks: Path) -> Callable[[str], None]:

@@ -1,9 +1,7 @@
 """Spark tasks on real lakeFS, driven by real Conductor: published as local ones, or not at all."""
 
 import hashlib
-import os
 import re
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest_asyncio
 from pydantic import BaseModel
 from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import connected
+from tests.executor_killer import executor_killer
 from tests.spark_scene import SparkStage, gateway_of
 from tools.servers import ConductorServer, LakefsServer
 
@@ -281,21 +280,12 @@ async def test_an_executor_that_dies_while_it_writes_leaves_nothing_behind(
     marker = tmp_path / "killed-once"
 
     def body(workspace: SparkWorkspace) -> int:
-        def kill_executor() -> None:
-            # The JVM above this Python worker; a daemon stands in between.
-            above = os.getpid()
-            for _ in range(4):
-                status = Path(f"/proc/{above}/status").read_text()
-                above = int(status.partition("PPid:")[2].split()[0])
-                if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{above}/cmdline").read_bytes():
-                    os.kill(above, signal.SIGKILL)
-                    return
+        kill_once = executor_killer(tmp_path)
 
         def die_once(rows: Iterator[Any]) -> Iterator[Any]:
             for row in rows:
-                if row.id == 4000 and not marker.exists():
-                    marker.touch()
-                    kill_executor()
+                if row.id == 4000:
+                    kill_once(marker.name)
                 yield row
 
         numbers = workspace.spark.range(0, 5000, 1, 4)

@@ -8,12 +8,12 @@ import asyncio
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import NoReturn, final
 
 from perago.adapters.local.disk_errors import disk_errors
 from perago.adapters.local.inventory import business_entries, name_clash, refuse_unsafe_name
+from perago.domain.batches import batched
 from perago.domain.key_ranges import KeyRange
 from perago.domain.prefix_projection import (
     NameRules,
@@ -100,12 +100,11 @@ class PartDown:
 
         A part that was given up and still runs can place nothing once the landing place is gone.
         """
-        left = iter(rows)
         made: set[str] = set()
         with disk_errors(landing):
             room = Path(tempfile.mkdtemp(dir=landing))
         with asyncio.Runner() as runner:
-            while batch := list(islice(left, FETCHED_AT_ONCE)):
+            for batch in batched(rows, FETCHED_AT_ONCE):
                 orders = [
                     FetchOrder(_entry(source.prefix, row), f"{room}/{number}")
                     for number, row in enumerate(batch)

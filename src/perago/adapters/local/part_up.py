@@ -6,13 +6,13 @@ was written already changes nothing, so that a part may be done again.
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import NoReturn, cast, final
 
 from perago.adapters.local.staging_verification import check_entry, difference
 from perago.adapters.local.staging_writes import StagingWrites
 from perago.adapters.local.workspace_index import IndexedFile
+from perago.domain.batches import batched
 from perago.domain.key_ranges import LAST_CHARACTER, KeyRange
 from perago.domain.prefix_projection import object_path
 from perago.domain.sync_plan import FileFacts, SyncPlan
@@ -40,9 +40,8 @@ class PartUp:
         self, directory: Path, area: StagingArea, changes: Iterable[PlannedChange]
     ) -> Iterator[WrittenBatch]:
         """Bring changes onto the staging branch, some at a time."""
-        left = iter(changes)
         with asyncio.Runner() as runner:
-            while batch := list(islice(left, WRITTEN_AT_ONCE)):
+            for batch in batched(changes, WRITTEN_AT_ONCE):
                 known = {row.path: _indexed(row) for row in batch if row.content_type is not None}
                 plan = _plan_of(batch)
                 counts = runner.run(self._writes.write(directory, known, plan, area))

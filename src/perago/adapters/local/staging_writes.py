@@ -64,24 +64,20 @@ class StagingWrites:
         skipped: int = 0,
     ) -> TransferCounts:
         """Make every change of the plan; any refusal raises after the others have ended."""
-        meter = TransferMeter(
-            self._listener,
-            "up",
-            files=len(plan.upload),
-            size=sum(facts.size for facts in plan.upload),
-            skipped=skipped,
-        )
+        upload = tuple(plan.upload)
+        size = sum(facts.size for facts in upload)
+        meter = TransferMeter(self._listener, "up", files=len(upload), size=size, skipped=skipped)
         await self._concurrency.together3(
-            self._upload(directory, index, tuple(plan.upload), area, meter),
+            self._upload(directory, index, upload, area, meter),
             self._copy(tuple(plan.copy), area),
             self._delete(tuple(plan.delete), area),
         )
         deletes = -(-len(plan.delete) // DELETE_PATHS_MAX)
         return TransferCounts(
-            objects=len(plan.upload),
-            bytes=sum(facts.size for facts in plan.upload),
+            objects=len(upload),
+            bytes=size,
             reused=len(plan.copy),
-            requests=len(plan.upload) + len(plan.copy) + deletes,
+            requests=len(upload) + len(plan.copy) + deletes,
         )
 
     async def _upload(

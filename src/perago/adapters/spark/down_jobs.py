@@ -15,13 +15,13 @@ from perago.adapters.spark.pipeline_session import PipelineSession
 from perago.adapters.spark.pipeline_state import PipelineState
 from perago.adapters.spark.row_files import (
     KeptRows,
-    batched,
     file_name,
     portions,
     read_rows,
     write_rows,
 )
 from perago.adapters.spark.row_problems import gathered, told
+from perago.domain.batches import batched
 from perago.domain.key_ranges import KeyRange, cut_keys
 from perago.domain.prefix_projection import NameRules, listing_prefix
 from perago.domain.workspace_rows import ListedObject

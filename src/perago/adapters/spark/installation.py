@@ -12,6 +12,7 @@ from perago.adapters.spark.versions import SparkFacts, facts_of
 from perago.domain.spark_errors import SparkEnvironmentError
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+HOME = "SPARK_HOME"
 _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
@@ -20,7 +21,7 @@ def pyspark_jars() -> Path:
 
     Under spark-submit pyspark itself is imported from an archive, which has none.
     """
-    home = os.environ.get("SPARK_HOME")
+    home = os.environ.get(HOME)
     spec = importlib.util.find_spec("pyspark")
     places = [] if spec is None else spec.submodule_search_locations or []
     for place in [home, *places] if home else places:

@@ -14,9 +14,10 @@ from perago.adapters.spark.manifest_rows import Line, ManifestRows, path_of
 from perago.adapters.spark.part_work import OpenPartWork, ScanWork
 from perago.adapters.spark.pipeline_session import ROWS_PER_PART, PipelineSession
 from perago.adapters.spark.pipeline_state import PipelineState
-from perago.adapters.spark.row_files import batched, file_name, write_rows
+from perago.adapters.spark.row_files import file_name, write_rows
 from perago.adapters.spark.row_frames import COLUMNS, frame_of, table
 from perago.adapters.spark.row_problems import gathered, told, unpacked
+from perago.domain.batches import batched
 from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.domain.workspace_rows import (
     Folder,

@@ -7,9 +7,9 @@ driver hears how much there is, never what.
 import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from perago.domain.workspace_rows import ListedObject
 
@@ -17,7 +17,6 @@ from perago.domain.workspace_rows import ListedObject
 ROWS_FIRST, ROWS_MAX = 1_250, 20_000
 BYTES_FIRST, BYTES_MAX = 64 * 1024**2, 8 * 1024**3
 
-Row = TypeVar("Row")
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
@@ -65,10 +64,3 @@ def portions(rows: Iterable[ListedObject]) -> Iterator[Sequence[ListedObject]]:
                 break
         yield portion
         rows_max, bytes_max = min(2 * rows_max, ROWS_MAX), min(2 * bytes_max, BYTES_MAX)
-
-
-def batched(rows: Iterable[Row], amount: int) -> Iterator[list[Row]]:
-    """Rows in lists of so many."""
-    left = iter(rows)
-    while batch := list(islice(left, amount)):
-        yield batch

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from perago.adapters.spark.installation import pyspark_jars
 
-HOME = "SPARK_HOME"
 CLUSTER = "local-cluster"
 _WRITTEN = "work"
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from perago.adapters.spark.configuration import DEFAULT_MASTER, SparkConfiguration
 from perago.adapters.spark.hadoop_options import repository_options, session_options
-from perago.adapters.spark.installation import read_facts
+from perago.adapters.spark.installation import HOME, read_facts
 from perago.adapters.spark.jars import PROTOCOL_JAR, found_jars
 from perago.adapters.spark.master import check_master
-from perago.adapters.spark.scratch_home import CLUSTER, HOME, scratch_home
+from perago.adapters.spark.scratch_home import CLUSTER, scratch_home
 from perago.adapters.spark.versions import check_versions
 from perago.domain.spark_errors import SparkSessionError
 from perago.ports.spark_workspace import SparkPlace

@@ -12,9 +12,9 @@ from typing import Any
 
 from perago.adapters.spark.part_work import OpenPartWork
 from perago.adapters.spark.pipeline_session import PipelineSession, spread_rows
-from perago.adapters.spark.row_files import batched
 from perago.adapters.spark.row_frames import frame_of
 from perago.adapters.spark.row_problems import gathered, told, unpacked
+from perago.domain.batches import batched
 from perago.domain.key_ranges import KeyRange
 from perago.domain.prefix_projection import listing_prefix
 from perago.domain.sync_plan import SyncPlan
