@@ -55,6 +55,13 @@ class JobWatch:
             self._report("spark", seen)
 
 
+def cancel_jobs(context: Any, group: str) -> None:  # noqa: ANN401 - a SparkContext
+    """Cancel what runs; Spark warns of a group without a job, which is how most bodies end."""
+    tracker = context.statusTracker()
+    if not {*tracker.getJobIdsForGroup(group)}.isdisjoint(tracker.getActiveJobsIds()):
+        context.cancelJobGroup(group)
+
+
 def _progress(tracker: Any, group: str) -> Mapping[str, object]:  # noqa: ANN401 - a StatusTracker
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [

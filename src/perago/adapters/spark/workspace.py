@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, final
 
 from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.job_watch import JobWatch
+from perago.adapters.spark.job_watch import JobWatch, cancel_jobs
 from perago.adapters.spark.paths import input_uri, output_uri
 from perago.adapters.spark.reader import WorkspaceReader
 from perago.adapters.spark.session import attempt_session
@@ -43,7 +43,7 @@ def open_workspace(
     cancel = session.interruptAll
     if context is not None:
         context.setJobGroup(call.execution_id, call.description, interruptOnCancel=True)
-        cancel = partial(context.cancelJobGroup, call.execution_id)
+        cancel = partial(cancel_jobs, context, call.execution_id)
     watch = JobWatch(context, call.execution_id, cancel, call.cancelled, call.report)
     follower = threading.Thread(target=watch.follow, daemon=True)
     follower.start()
