@@ -120,9 +120,9 @@ async def test_M3_fetch_of_other_bytes_is_damage(bench: Bench, size: int, promis
     await bench.write({"x": b"x" * size})
     (order,) = await bench.orders()
     promised = {
-        "checksum": replace(order.entry, checksum="0" * 32),
-        "fewer bytes": replace(order.entry, size=size - 1),
-        "more bytes": replace(order.entry, size=size + 1),
+        "checksum": order.entry._replace(checksum="0" * 32),
+        "fewer bytes": order.entry._replace(size=size - 1),
+        "more bytes": order.entry._replace(size=size + 1),
     }
     with pytest.raises(DamagedObjectError, match="x arrived damaged"):
         await bench.transport.fetch(

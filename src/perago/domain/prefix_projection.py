@@ -11,6 +11,7 @@ from dataclasses import dataclass
 ROOT_PREFIX = "/"
 SEGMENT_BYTES_MAX = 255
 _DRIVE_LETTER_LENGTH = 2
+_ODD = ("\\", "\x00", ":", "//", "/./", "/../")  # more than what a name may not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,17 @@ def name_problem(relative: str, rules: NameRules = DEFAULT_NAME_RULES) -> str | 
     return _segment_problem(relative, checks_length=len(encoded) > SEGMENT_BYTES_MAX)
 
 
+def are_plain(names: Collection[str], rules: NameRules = DEFAULT_NAME_RULES) -> bool:
+    """Whether one look at all names finds nothing odd; otherwise each has to be looked at."""
+    text = "/" + "/\n/".join(names) + "/"
+    longest = max(map(len, names), default=0)
+    return (
+        text.isascii()
+        and longest <= min(SEGMENT_BYTES_MAX, rules.path_bytes_max)
+        and not any(odd in text for odd in _ODD)
+    )
+
+
 def _segment_problem(relative: str, *, checks_length: bool) -> str | None:
     for segment in relative.split("/"):
         if not segment:
@@ -89,15 +101,16 @@ def collision(
             return spelled[folded], path
         spelled[folded] = path
     directories: dict[str, str] = {}
-    for path in paths:
-        parent = path.rpartition("/")[0]
-        while parent and directories.get(folded := folded_name(parent, rules)) != parent:
+    # One path speaks for all of its directory.
+    for parent, path in {path.rpartition("/")[0]: path for path in paths}.items():
+        above = parent
+        while above and directories.get(folded := folded_name(above, rules)) != above:
             if folded in spelled:
                 return spelled[folded], path
             if folded in directories:
                 return directories[folded] + "/", path
-            directories[folded] = parent
-            parent = parent.rpartition("/")[0]
+            directories[folded] = above
+            above = above.rpartition("/")[0]
     return None
 
 

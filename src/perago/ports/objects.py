@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from perago.domain.references import NO_METADATA, BranchName, RepositoryId
 
@@ -12,16 +12,15 @@ LIST_AMOUNT_MAX = 1000
 DELETE_PATHS_MAX = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectEntry:
-    """One object as a listing shows it."""
+class ObjectEntry(NamedTuple):
+    """One object as a listing shows it; a tuple, for there are hundreds of thousands."""
 
     path: str
     checksum: str
     size: int
     modified_at: int = 0
     content_type: str = DEFAULT_CONTENT_TYPE
-    metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
+    metadata: Mapping[str, str] = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True)

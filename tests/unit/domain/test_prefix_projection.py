@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from perago.domain.prefix_projection import (
     NameRules,
+    are_plain,
     collision,
     is_directory_marker,
     listing_prefix,
@@ -68,6 +69,31 @@ def test_a_path_comes_back_as_it_went(prefix: str, segments: list[str]) -> None:
 )
 def test_names_that_cannot_be_both(name: str, problem: str | None) -> None:
     assert name_problem(name) == problem
+
+
+PLAIN = ["a", "a b/c+d%?#&.x", "part-1/...", "x" * 255]
+
+
+def test_plain_names_need_no_second_look() -> None:
+    assert are_plain(PLAIN)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *["", "/a", "a/", "a//b", ".", "..", "./a", "../a", "a/.", "a/..", "a/./b", "a/../b"],
+        *["a\n//b", "\n/./\n", "a\\b", "a\x00b", "c:/x", "\ud800", "x" * 256],
+    ],
+    ids=ascii,
+)
+@pytest.mark.parametrize("where", [0, 2, len(PLAIN)])
+def test_a_name_that_is_refused_is_not_plain(odd: str, where: int) -> None:
+    assert name_problem(odd) is not None
+    assert not are_plain([*PLAIN[:where], odd, *PLAIN[where:]])
+
+
+def test_names_are_not_plain_beyond_what_a_path_may_have() -> None:
+    assert not are_plain(["a" * 99], NameRules(path_bytes_max=98))
 
 
 FOLDS_CASE = NameRules(folds_case=True)

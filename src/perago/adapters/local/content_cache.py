@@ -21,7 +21,7 @@ from perago.adapters.local.content_keeping import (
 from perago.adapters.local.disk_errors import disk_errors
 from perago.adapters.local.file_copy import FileCopies
 from perago.adapters.local.file_filling import FileFilling
-from perago.adapters.local.row_filler import Wanted, known_keys
+from perago.adapters.local.row_filler import known_keys
 from perago.adapters.local.row_filling import BATCH, RowFilling, fillers_worth
 from perago.ports.object_transport import Fetched, FetchOrder
 
@@ -72,9 +72,9 @@ class ContentCache:
         """Fill the targets whose content is here."""
         large = [order for order in orders if order.entry.size > INLINE_BYTES_MAX]
         small = [order for order in orders if order.entry.size <= INLINE_BYTES_MAX]
-        files = FileFilling(self._store, self._copies, _wanted(large))
+        files = FileFilling(self._store, self._copies, large)
         fillers = self._fillers(len(small))
-        rows = RowFilling(self._store.database, _wanted(small), fillers=fillers)
+        rows = RowFilling(self._store.database, small, fillers=fillers)
         now = 0
         # Whoever cannot be asked has none of what is left.
         with (
@@ -86,14 +86,12 @@ class ContentCache:
             files.run(connection, used_before=now - _FRESH_USES)
             rows.run(connection, used_before=now - _FRESH_USES)
         self._note(now, [*files.stale, *rows.stale], [*files.damaged, *rows.damaged])
-        fetched: list[Fetched] = []
-        missing: list[FetchOrder] = []
-        for order, placed in zip([*large, *small], [*files.placed, *rows.placed], strict=True):
-            if placed is None:
-                missing.append(order)
-            else:
-                fetched.append(Fetched(order, placed[0], placed[1]))
-        return Filled(fetched, missing)
+        fetched = [*files.fetched, *rows.fetched]
+        asked = zip([*large, *small], fetched, strict=True)
+        return Filled(
+            [one for one in fetched if one is not None],
+            [order for order, one in asked if one is None],
+        )
 
     def keep(self, fetched: Sequence[Fetched]) -> None:
         """Remember contents that were just fetched and verified."""
@@ -133,7 +131,3 @@ class ContentCache:
             ):
                 connection.execute("DELETE FROM objects WHERE key = ?", (key,))
                 self._store.large_path(key).unlink(missing_ok=True)
-
-
-def _wanted(orders: Sequence[FetchOrder]) -> list[Wanted]:
-    return [(content_key(order.entry), str(order.where)) for order in orders]

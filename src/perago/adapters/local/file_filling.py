@@ -2,31 +2,31 @@
 
 import sqlite3
 from collections.abc import Sequence
-from pathlib import Path
 from typing import final
 
 from perago.adapters.local.cache_store import CacheStore
+from perago.adapters.local.content_keeping import content_key
 from perago.adapters.local.file_copy import FileCopies
 from perago.adapters.local.port_transport import md5_of_file
-from perago.adapters.local.row_filler import Placed, Wanted
-from perago.ports.object_transport import stamp_of
+from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 
 
 @final
 class FileFilling:
     """One list of files under way; what was done is known even after a failure."""
 
-    def __init__(self, store: CacheStore, copies: FileCopies, wanted: Sequence[Wanted]) -> None:
-        self.placed: list[Placed | None] = [None] * len(wanted)
+    def __init__(self, store: CacheStore, copies: FileCopies, orders: Sequence[FetchOrder]) -> None:
+        self.fetched: list[Fetched | None] = [None] * len(orders)
         self.stale: list[str] = []
         self.damaged: list[str] = []
         self._store = store
         self._copies = copies
-        self._wanted = wanted
+        self._orders = orders
 
     def run(self, connection: sqlite3.Connection, *, used_before: int) -> None:
         """Fill all files whose content is here; the disk's and the database's errors raise."""
-        for number, (key, where) in enumerate(self._wanted):
+        for number, order in enumerate(self._orders):
+            key = content_key(order.entry)
             row = connection.execute("SELECT md5, used FROM objects WHERE key = ?", (key,))
             found = row.fetchone()
             if found is None:
@@ -34,12 +34,12 @@ class FileFilling:
             md5, used = found
             if used < used_before:
                 self.stale.append(key)
-            self.placed[number] = self._filled(key, Path(where), md5)
-            if self.placed[number] is None:
+            self.fetched[number] = self._filled(key, order, md5)
+            if self.fetched[number] is None:
                 self.damaged.append(key)
 
-    def _filled(self, key: str, target: Path, md5: str) -> Placed | None:
-        kept = self._store.large_path(key)
+    def _filled(self, key: str, order: FetchOrder, md5: str) -> Fetched | None:
+        kept, target = self._store.large_path(key), order.target
         if not kept.is_file():
             return None
         try:
@@ -49,6 +49,6 @@ class FileFilling:
             target.unlink(missing_ok=True)
             return None
         if md5_of_file(target) == md5:
-            return md5, stamp_of(target.lstat())
+            return Fetched(order, md5, stamp_of(target.lstat()))
         target.unlink()
         return None

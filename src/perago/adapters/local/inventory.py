@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from perago.domain.prefix_projection import (
     DEFAULT_NAME_RULES,
     NameRules,
+    are_plain,
     collision,
     is_directory_marker,
     listing_prefix,
@@ -92,8 +93,9 @@ def refuse_unsafe_names(
     repository: str, names: Sequence[str], rules: NameRules = DEFAULT_NAME_RULES
 ) -> None:
     """Raise for the first name that cannot stand in lakeFS and on disk alike."""
-    for name in names:
-        refuse_unsafe_name(repository, name, rules)
+    if not are_plain(names, rules):
+        for name in names:
+            refuse_unsafe_name(repository, name, rules)
     clash = collision(names, rules)
     if clash is not None:
         raise name_clash(repository, *clash)

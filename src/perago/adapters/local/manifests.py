@@ -8,7 +8,8 @@ import contextlib
 import json
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import repeat
 from typing import cast, final
 
 from perago.adapters.local.cache_store import CacheStore, CacheUnusableError
@@ -99,16 +100,18 @@ def _written(entries: Sequence[ObjectEntry]) -> bytes:
 def _read(body: bytes) -> list[ObjectEntry]:
     columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
     described = cast("dict[str, dict[str, str]]", columns["described"])
-    rows = zip(
-        cast("list[str]", columns["path"]),
-        cast("list[str]", columns["checksum"]),
-        cast("list[int]", columns["size"]),
-        cast("list[int]", columns["modified_at"]),
-        cast("list[str]", columns["content_type"]),
-        strict=True,
-    )
     with QUIET_COLLECTOR:
-        entries = [ObjectEntry(*row, NO_METADATA) for row in rows]
+        entries = list(
+            map(
+                ObjectEntry,
+                cast("list[str]", columns["path"]),
+                cast("list[str]", columns["checksum"]),
+                cast("list[int]", columns["size"]),
+                cast("list[int]", columns["modified_at"]),
+                cast("list[str]", columns["content_type"]),
+                repeat(NO_METADATA),
+            )
+        )
     for number, metadata in described.items():
-        entries[int(number)] = replace(entries[int(number)], metadata=metadata)
+        entries[int(number)] = entries[int(number)]._replace(metadata=metadata)
     return entries

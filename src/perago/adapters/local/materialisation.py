@@ -114,11 +114,11 @@ class Materialisation:
 
 
 def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:
-    start = len(f"{directory}/")
     with disk_errors(directory), QUIET_COLLECTOR:
         index = WorkspaceIndex(directory)
-        for one in fetched:
-            where = str(one.order.where)
-            stamp = one.stamp or stamp_of(os.lstat(where))
-            index.record(where[start:], one.order.entry, one.md5, stamp)
+        index.record([one if one.stamp else _stamped(one) for one in fetched])
     return index
+
+
+def _stamped(one: Fetched) -> Fetched:
+    return Fetched(one.order, one.md5, stamp_of(os.lstat(one.order.where)))

@@ -6,12 +6,11 @@ does the good case. Whatever goes wrong ends the program, and its batch is done 
 """
 
 import hashlib
-import json
+import marshal
 import os
 import sqlite3
 import sys
 
-Wanted = tuple[str, str]  # the key of a content, and where it goes
 Stamp = tuple[int, int, int, int]  # size, mtime_ns, ctime_ns and inode of a file
 Placed = tuple[str, Stamp]  # MD5 of what was written, and the file's stamp
 # Aligned with what was wanted; then keys that were not used for long, and keys that are damaged.
@@ -38,14 +37,15 @@ def known_keys(connection: sqlite3.Connection, keys: list[str]) -> set[str]:
     return {row[0] for row in connection.execute(_query("key", keys), keys)}
 
 
-def fill_rows(connection: sqlite3.Connection, wanted: list[Wanted], used_before: int) -> Report:
-    """Fill one batch; nothing was written when the database refuses."""
-    keys = [key for key, _ in wanted]
+def fill_rows(
+    connection: sqlite3.Connection, keys: list[str], places: list[str], used_before: int
+) -> Report:
+    """Fill one batch, each key to its place; nothing was written when the database refuses."""
     found = connection.execute(_query("key, md5, data, used", keys), keys).fetchall()
     rows = {row[0]: row for row in found}
     placed: list[Placed | None] = []
     damaged: list[str] = []
-    for key, where in wanted:
+    for key, where in zip(keys, places, strict=True):
         row = rows.get(key)
         if row is None:
             placed.append(None)
@@ -79,13 +79,18 @@ def _written(where: str, data: bytes) -> Stamp:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
+def framed(body: bytes) -> bytes:
+    """A message between two processes of one Python: its size in a line, then itself."""
+    return b"%d\n" % len(body) + body
+
+
 def main() -> None:
-    """Answer batches, a line of JSON each, until the input ends."""
+    """Answer batches until the input ends."""
     connection = open_rows(sys.argv[1])
-    for line in sys.stdin.buffer:
-        wanted, used_before = json.loads(line)
-        report = fill_rows(connection, wanted, used_before)
-        sys.stdout.buffer.write(json.dumps(report).encode() + b"\n")
+    for size in sys.stdin.buffer:
+        asked = marshal.loads(sys.stdin.buffer.read(int(size)))  # noqa: S302 - who started it asks
+        report = fill_rows(connection, *asked)
+        sys.stdout.buffer.write(framed(marshal.dumps(report)))
         sys.stdout.buffer.flush()
 
 

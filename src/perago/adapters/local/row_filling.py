@@ -1,11 +1,12 @@
-"""Very many rows to files: batches dealt out to this process and to fillers beside it.
+"""Very many rows to files: batches dealt out to fillers beside this process.
 
 A filler is a light process with nothing but a path to the database. What one does not bring is
-done again here, where a failure has its reason; so fillers are never a reason to fail.
+done here, where a failure has its reason; so fillers are never a reason to fail. This process
+keeps its hands free meanwhile: it prepares batches, and talks to the server.
 """
 
 import contextlib
-import json
+import marshal
 import os
 import sqlite3
 import subprocess
@@ -17,19 +18,22 @@ from threading import Thread
 from typing import cast, final
 
 from perago.adapters.local import row_filler
-from perago.adapters.local.row_filler import Placed, Report, Stamp, Wanted, fill_rows
+from perago.adapters.local.content_keeping import content_key
+from perago.adapters.local.row_filler import Report, fill_rows, framed
+from perago.ports.object_transport import Fetched, FetchOrder
 
 BATCH = 500
-FILLED_ALONE_MAX = 5_000
-FILLERS_MAX = 3
+FILLERS_MAX = 4
+_FILES_EACH = 2_500
 _ENDING_SECONDS = 5.0
-_Answer = tuple[list[tuple[str, list[int]] | None], list[str], list[str]]
+_NO_ANSWER = (OSError, EOFError, ValueError, TypeError)
+_Asked = tuple[list[str], list[str], int]
 
 
 def fillers_worth(files: int) -> int:
-    """How many processes help with so many files: starting one costs as much as a few thousand."""
-    free = len(os.sched_getaffinity(0)) - 1
-    return min(free, FILLERS_MAX, files // FILLED_ALONE_MAX)
+    """How many processes fill so many files: starting one costs as much as a thousand or two."""
+    worth = min(len(os.sched_getaffinity(0)), FILLERS_MAX, files // _FILES_EACH)
+    return worth if worth > 1 else 0
 
 
 @final
@@ -39,19 +43,19 @@ class RowFilling:
     def __init__(
         self,
         database: Path,
-        wanted: Sequence[Wanted],
+        orders: Sequence[FetchOrder],
         *,
         fillers: int,
         program: str = row_filler.__file__,
     ) -> None:
-        self.placed: list[Placed | None] = [None] * len(wanted)
+        self.fetched: list[Fetched | None] = [None] * len(orders)
         self.stale: list[str] = []
         self.damaged: list[str] = []
         self._database = database
-        self._wanted = wanted
+        self._orders = orders
         self._fillers = fillers
         self._program = program
-        self._left = deque(range(0, len(wanted), BATCH))
+        self._left = deque(range(0, len(orders), BATCH))
         self._lost: list[int] = []
 
     def run(self, connection: sqlite3.Connection, *, used_before: int) -> None:
@@ -59,25 +63,21 @@ class RowFilling:
         beside = [Thread(target=self._beside, args=(used_before,)) for _ in range(self._fillers)]
         for thread in beside:
             thread.start()
-        try:
-            while (start := self._next()) is not None:
-                self._note(start, fill_rows(connection, self._batch(start), used_before))
-        finally:
-            self._left.clear()
-            for thread in beside:
-                thread.join()
-        for start in self._lost:
-            for _, where in self._batch(start):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(where)  # noqa: PTH108 - half a batch of a filler that ended
-            self._note(start, fill_rows(connection, self._batch(start), used_before))
+        for thread in beside:
+            thread.join()
+        for lost in self._lost:
+            for order in self._batch(lost):
+                order.target.unlink(missing_ok=True)  # half a batch of a filler that ended
+        self._left.extend(self._lost)
+        while (start := self._next()) is not None:
+            self._note(start, fill_rows(connection, *self._asked(start, used_before)))
 
     def _beside(self, used_before: int) -> None:
         with contextlib.suppress(OSError), _Filler(self._program, self._database) as filler:
             while (start := self._next()) is not None:
                 try:
-                    report = filler.fill(self._batch(start), used_before)
-                except (OSError, ValueError):
+                    report = filler.fill(self._asked(start, used_before))
+                except _NO_ANSWER:
                     self._lost.append(start)
                     return
                 self._note(start, report)
@@ -88,12 +88,20 @@ class RowFilling:
         except IndexError:
             return None
 
-    def _batch(self, start: int) -> list[Wanted]:
-        return list(self._wanted[start : start + BATCH])
+    def _batch(self, start: int) -> Sequence[FetchOrder]:
+        return self._orders[start : start + BATCH]
+
+    def _asked(self, start: int, used_before: int) -> _Asked:
+        batch = self._batch(start)
+        keys = [content_key(order.entry) for order in batch]
+        return keys, [str(order.where) for order in batch], used_before
 
     def _note(self, start: int, report: Report) -> None:
         placed, stale, damaged = report
-        self.placed[start : start + len(placed)] = placed
+        self.fetched[start : start + len(placed)] = [
+            one and Fetched(order, one[0], one[1])
+            for order, one in zip(self._batch(start), placed, strict=True)
+        ]
         self.stale.extend(stale)
         self.damaged.extend(damaged)
 
@@ -121,13 +129,12 @@ class _Filler:
             self._process.kill()
             self._process.communicate()
 
-    def fill(self, wanted: list[Wanted], used_before: int) -> Report:
-        """Let it fill one batch; OSError or ValueError when it could not."""
-        asked, answered = self._process.stdin, self._process.stdout
-        assert asked is not None
-        assert answered is not None
-        asked.write(json.dumps([wanted, used_before]).encode() + b"\n")
-        asked.flush()
-        answer = cast("_Answer", json.loads(answered.readline()))
-        placed = [one and (one[0], cast("Stamp", tuple(one[1]))) for one in answer[0]]
-        return placed, answer[1], answer[2]
+    def fill(self, asked: _Asked) -> Report:
+        """Let it fill one batch; one of _NO_ANSWER when it could not."""
+        questions, answers = self._process.stdin, self._process.stdout
+        assert questions is not None
+        assert answers is not None
+        questions.write(framed(marshal.dumps(asked)))
+        questions.flush()
+        body = answers.read(int(answers.readline()))
+        return cast("Report", marshal.loads(body))  # noqa: S302 - of a process of ours

@@ -4,6 +4,7 @@ Decides which question is the cheaper one; checks no names.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import final
 
 from perago.adapters.local.inventory import (
@@ -71,7 +72,7 @@ class Inventories:
             held = await self._concurrency.blocking(known.entries)
             if held is None:
                 return None
-            return Inventory(list(business_entries(source.prefix, held)), requests=0, news=())
+            return Inventory(_merged(source.prefix, held, {}), requests=0, news=())
         # The server compares while this host reads.
         held, page = await self._concurrency.together(
             self._concurrency.blocking(known.entries), self._changes(source, known.commit, after="")
@@ -86,14 +87,12 @@ class Inventories:
         page: ChangePage | None,
     ) -> Inventory | None:
         """Apply the difference; None when a listing costs no more, or the answer lacks facts."""
-        entries = {entry.path: entry for entry in held}
-        news: set[str] = set()
-        pages_max = len(entries) // LIST_AMOUNT_MAX + 1
+        changed: dict[str, ObjectEntry | None] = {}
+        pages_max = len(held) // LIST_AMOUNT_MAX + 1
         requests = 1
-        while page is not None and all(_applied(entries, change) for change in page.changes):
-            news.update(change.path for change in page.changes)
+        while page is not None and all(_taken(changed, change) for change in page.changes):
             if not page.more:
-                return Inventory(_in_order(source.prefix, entries), requests, news)
+                return Inventory(_merged(source.prefix, held, changed), requests, changed)
             if requests == pages_max:
                 return None
             requests += 1
@@ -116,16 +115,19 @@ class Inventories:
             return None
 
 
-def _applied(entries: dict[str, ObjectEntry], change: Change) -> bool:
-    if change.kind is ChangeKind.REMOVED:
-        entries.pop(change.path, None)
-    elif change.entry is None:
-        return False
-    else:
-        entries[change.path] = change.entry
-    return True
+def _taken(changed: dict[str, ObjectEntry | None], change: Change) -> bool:
+    """Note what became of one object; False when the answer does not tell."""
+    changed[change.path] = None if change.kind is ChangeKind.REMOVED else change.entry
+    return change.kind is ChangeKind.REMOVED or change.entry is not None
 
 
-def _in_order(prefix: str, entries: Mapping[str, ObjectEntry]) -> list[tuple[str, ObjectEntry]]:
+def _merged(
+    prefix: str, held: Sequence[ObjectEntry], changed: Mapping[str, ObjectEntry | None]
+) -> list[tuple[str, ObjectEntry]]:
+    """What was held, with what became of it, in order of path; a manifest is in order."""
+    outer = len(listing_prefix(prefix))
     with QUIET_COLLECTOR:
-        return list(business_entries(prefix, (entries[path] for path in sorted(entries))))
+        entries = [(entry[0][outer:], entry) for entry in held if entry[0] not in changed]
+        entries.extend(business_entries(prefix, (one for one in changed.values() if one)))
+        entries.sort(key=itemgetter(0))
+    return entries

@@ -4,15 +4,14 @@ A file whose stamp (size, mtime, ctime, inode) is the recorded one was not writt
 other file is hashed. Knows no server.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 from perago.adapters.local.directory_scan import ScannedFile, scan
 from perago.domain.sync_plan import FileFacts, SyncPlan
-from perago.ports.object_transport import FileStamp
-from perago.ports.objects import ObjectEntry
+from perago.ports.object_transport import Fetched
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +31,19 @@ class WorkspaceIndex:
         self._directory = directory
         status = directory.lstat()
         self._identity = status.st_dev, status.st_ino
-        self._files: dict[str, tuple[ObjectEntry, str]] = {}
-        self._stamps: dict[str, FileStamp] = {}
+        self._room = f"{directory}/"
+        self._files: dict[str, Fetched] = {}
         self._newest_ctime_ns = 0
 
     @property
     def base(self) -> Mapping[str, FileFacts]:
         """What the workspace held when it was materialised."""
-        return {path: self._facts(path) for path in self._files}
+        outer = len(self._room)
+        return {where[outer:]: _facts(where[outer:], one) for where, one in self._files.items()}
 
     def left_alone(self, plan: SyncPlan) -> int:
         """How many files a plan leaves as they were."""
-        written = sum(facts.path in self._files for facts in plan.upload)
+        written = sum(self._room + facts.path in self._files for facts in plan.upload)
         return len(self._files) - written - len(plan.delete)
 
     def is_same_directory(self) -> bool:
@@ -56,16 +56,17 @@ class WorkspaceIndex:
 
     def get(self, path: str) -> IndexedFile | None:
         """What is known of a path from the start."""
-        if path not in self._files:
+        one = self._files.get(self._room + path)
+        if one is None:
             return None
-        entry, _ = self._files[path]
-        return IndexedFile(self._facts(path), entry.content_type, entry.metadata)
+        entry = one.order.entry
+        return IndexedFile(_facts(path, one), entry.content_type, entry.metadata)
 
-    def record(self, relative: str, entry: ObjectEntry, md5: str, stamp: FileStamp) -> None:
-        """Remember one file that has just been written and closed."""
-        self._files[relative] = entry, md5
-        self._stamps[relative] = stamp
-        self._newest_ctime_ns = max(self._newest_ctime_ns, stamp[2])
+    def record(self, fetched: Sequence[Fetched]) -> None:
+        """Remember files that have just been written and closed, each with its stamp."""
+        self._files.update((str(one.order.where), one) for one in fetched)
+        ctimes = (one.stamp[2] for one in fetched if one.stamp is not None)
+        self._newest_ctime_ns = max(ctimes, default=0)
 
     def is_untouched(self, file: ScannedFile) -> bool:
         """Whether a file has the stamp it was recorded with, and the stamp can be trusted.
@@ -73,7 +74,9 @@ class WorkspaceIndex:
         A write in the very clock tick of the last recorded file could leave its stamp as it
         was; such files are never trusted.
         """
-        return self._stamps.get(file.path) == file.stamp and file.ctime_ns < self._newest_ctime_ns
+        one = self._files.get(self._room + file.path)
+        is_same = one is not None and one.stamp == file.stamp
+        return is_same and file.ctime_ns < self._newest_ctime_ns
 
     def survey(self) -> "Survey":
         """Walk the directory and part its files into untouched ones and suspects."""
@@ -81,14 +84,16 @@ class WorkspaceIndex:
         suspects: list[ScannedFile] = []
         for file in scan(self._directory):
             if self.is_untouched(file):
-                untouched[file.path] = self._facts(file.path)
+                one = self._files[self._room + file.path]
+                untouched[file.path] = _facts(file.path, one)
             else:
                 suspects.append(file)
         return Survey(untouched, suspects)
 
-    def _facts(self, path: str) -> FileFacts:
-        """Made when asked for: most workspaces are only read."""
-        return FileFacts(path, self._files[path][1], self._stamps[path][0])
+
+def _facts(path: str, one: Fetched) -> FileFacts:
+    """Made when asked for: most workspaces are only read."""
+    return FileFacts(path, one.md5, one.order.entry.size)
 
 
 @dataclass(frozen=True, slots=True)

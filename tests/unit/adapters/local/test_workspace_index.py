@@ -5,14 +5,15 @@ from pathlib import Path
 
 from perago.adapters.local.workspace_index import WorkspaceIndex
 from perago.domain.sync_plan import FileFacts, SyncPlan
-from perago.ports.object_transport import stamp_of
+from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 from perago.ports.objects import ObjectEntry
 
 
 def record(index: WorkspaceIndex, directory: Path, name: str) -> None:
     path = directory / name
     path.write_bytes(b"content")
-    index.record(name, ObjectEntry(f"data/{name}", "md5", 7), "md5", stamp_of(path.lstat()))
+    order = FetchOrder(ObjectEntry(f"data/{name}", "md5", 7), str(path))
+    index.record([Fetched(order, "md5", stamp_of(path.lstat()))])
 
 
 def filled(directory: Path) -> WorkspaceIndex:
