@@ -50,7 +50,8 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:
             raise TaskTerminalError("wrong customer")
         case "exit":
             sys.exit(3)
-        case "sleep":
+        case "sleep" | "sleep with programs running" as how:
+            _start_programs(how)
             time.sleep(params.number)  # noqa: TID251 - a body may well sleep
         case "talk":
             sys.stdout.write("printed\nwithout an end")
@@ -65,6 +66,12 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:
         case _:
             _end_the_process(params.what)
     return Answer(number=UNSENDABLE.get(params.what, params.number))
+
+
+def _start_programs(how: str) -> None:
+    """One that belongs to the body, and one that leaves its group to live on."""
+    for apart in (False, True) if how.endswith("running") else ():
+        subprocess.Popen(["sleep", "600"], start_new_session=apart)  # noqa: S607 - as below
 
 
 def _end_the_process(what: str) -> None:

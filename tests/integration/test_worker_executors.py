@@ -18,7 +18,9 @@ from perago.adapters.system.clock import SystemClock
 from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker.executor import ExecutorProgram, ExecutorStartError
 from perago.app.worker.executor_environment import executor_environment
+from perago.app.worker.left_programs import EXECUTOR_VARIABLE, end_left_programs
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
+from perago.app.worker.process_table import all_processes, environment_of
 from perago.ports.task_body import BodyCall, BodyReturned, BodyStopped
 
 
@@ -158,14 +160,15 @@ async def test_an_executor_has_no_key() -> None:
         await body.close()
 
 
-async def test_an_executor_dies_with_its_parent_even_while_a_body_runs(tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
+async def killed_parent(folder: Path, what: str) -> list[int]:
+    """Executors of a parent that was killed while a body ran; all are dead."""
+    pids = folder / "pids"
     program = textwrap.dedent(f"""
         import asyncio, pathlib
         from tests.contract.task_bodies import call_of, process_body
         async def main():
             async with process_body(slots=2) as body:
-                running = asyncio.create_task(body.run(call_of("sleep", 50)))
+                running = asyncio.create_task(body.run(call_of({what!r}, 50)))
                 await asyncio.sleep(0.3)
                 text = " ".join(str(slot.pid) for slot in body.facts())
                 pathlib.Path({str(pids)!r}).write_text(text)
@@ -187,3 +190,47 @@ async def test_an_executor_dies_with_its_parent_even_while_a_body_runs(tmp_path:
             break
         await asyncio.sleep(0.05)
     assert not any(map(is_alive, executors))
+    return executors
+
+
+async def test_an_executor_dies_with_its_parent_even_while_a_body_runs(tmp_path: Path) -> None:
+    assert len(await killed_parent(tmp_path, "sleep")) == 2
+
+
+async def test_programs_of_a_killed_worker_are_ended_later_unless_they_left_the_group(
+    tmp_path: Path,
+) -> None:
+    executors = await killed_parent(tmp_path, "sleep with programs running")
+    marks = {f"{EXECUTOR_VARIABLE}={pid}" for pid in executors}
+    left = [pid for pid in all_processes() if not marks.isdisjoint(environment_of(pid))]
+    (own,) = [pid for pid in left if os.getpgid(pid) in executors]
+    (apart,) = [pid for pid in left if os.getpgid(pid) not in executors]
+    try:
+        assert os.getpgid(own) in end_left_programs()
+        for _ in range(50):
+            if not is_alive(own):
+                break
+            await asyncio.sleep(0.05)
+        assert (is_alive(own), is_alive(apart)) == (False, True)
+    finally:
+        os.kill(apart, signal.SIGKILL)
+
+
+async def test_programs_of_a_worker_that_lives_are_left_alone() -> None:
+    async with process_body() as body:
+        running = asyncio.create_task(body.run(call_of("sleep with programs running", 50)))
+        await asyncio.sleep(0.3)
+        (slot,) = body.facts()
+        left = [
+            pid
+            for pid in all_processes()
+            if f"{EXECUTOR_VARIABLE}={slot.pid}" in environment_of(pid)
+        ]
+        assert slot.pid not in end_left_programs()
+        await asyncio.sleep(0.1)
+        try:
+            assert [is_alive(pid) for pid in left] == [True, True]
+        finally:
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            running.cancel()

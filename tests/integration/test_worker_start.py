@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
+from tests.integration.worker_chaos import is_alive
 from tests.integration.worker_scene import (
     BEATING_EACH_SECOND,
     RunningWorker,
@@ -224,6 +225,34 @@ async def test_two_workers_on_one_root_refuse_each_other_and_a_killed_one_blocks
         await first.exit_code()
         async with scene.worker([module], root=root) as third:
             await _two_starts(third)
+
+
+async def test_programs_of_a_killed_worker_are_ended_when_the_next_one_starts(
+    scene: WorkerScene,
+) -> None:
+    module = await scene.declare(
+        """
+        import subprocess
+        program = subprocess.Popen(["sleep", "600"])
+        Path("program").write_text(str(program.pid))
+        time.sleep(600)
+        """
+    )
+    root, told = scene.folder / "root", scene.folder / "program"
+    async with scene.polling_worker([module], root=root) as first:
+        workflow = await scene.start(module)
+        while not told.exists() or not told.read_text():
+            assert first.process.returncode is None, first.screen
+            await asyncio.sleep(0.05)
+        program = int(told.read_text())
+        first.signal(signal.SIGKILL)
+        await first.exit_code()
+        assert is_alive(program), "nobody was left to end it"
+        await scene.conductor.workflows.terminate(workflow, "over")
+        async with scene.worker([module], root=root) as second:
+            await _two_starts(second)
+            await second.has("ended programs whose executors are gone at startup")
+            assert not is_alive(program)
 
 
 async def _two_starts(worker: RunningWorker) -> None:

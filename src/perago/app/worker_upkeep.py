@@ -16,6 +16,7 @@ from perago.app.gc.retention_settings import retention_times
 from perago.app.settings.settings import Settings
 from perago.app.start_checks import check_registered
 from perago.app.telemetry.listeners import write
+from perago.app.worker.left_programs import end_left_programs
 from perago.domain.authoring_errors import RuntimeConfigError
 from perago.domain.references import RepositoryId
 from perago.ports.errors import WorldError
@@ -64,7 +65,10 @@ class Upkeep:
                 await self._collect(repository)
 
     async def sweep(self, when: str) -> None:
-        """One pass over the attempt directories."""
+        """One pass over programs that bodies left, and over the attempt directories."""
+        if programs := await asyncio.to_thread(end_left_programs):
+            text = f"ended programs whose executors are gone {when}"
+            write(LOGGER, logging.INFO, text, {"groups": programs})
         try:
             times = retention_times(self.settings)
             done = await sweep_directories(self.container.directories(), times)

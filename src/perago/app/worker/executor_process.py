@@ -27,6 +27,7 @@ from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker import frames
+from perago.app.worker.left_programs import mark_programs
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
 from perago.app.worker.sent_outcome import sent_outcome
 from perago.domain.attempt import ExecutionId
@@ -165,6 +166,7 @@ def main(arguments: Sequence[str]) -> None:
     """Run one executor: `channel parent-pid module...`."""
     descriptor, parent, *modules = arguments
     _die_with(int(parent))
+    mark_programs()
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means

@@ -7,10 +7,9 @@ a process himself has waited for it by then. Without /proc nothing is done.
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import final
 
-PROCESSES = Path("/proc")
+from perago.app.worker.process_table import PROCESSES, process_facts, text_of
 
 
 @final
@@ -33,19 +32,7 @@ def _foreign_zombies() -> Iterator[int]:
     """Dead children of this process whose session is not its own."""
     own = os.getsid(0)
     for listed in (PROCESSES / "self" / "task").glob("*/children"):
-        for pid in _text(listed).split():
-            state, session = _state_and_session(pid)
-            if state == "Z" and session != own:
-                yield int(pid)
-
-
-def _state_and_session(pid: str) -> tuple[str, int]:
-    fields = _text(PROCESSES / pid / "stat").rpartition(")")[2].split()
-    return (fields[0], int(fields[3])) if fields else ("", 0)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+        for pid in map(int, text_of(listed).split()):
+            facts = process_facts(pid)
+            if facts is not None and facts.is_dead and facts.session != own:
+                yield pid
