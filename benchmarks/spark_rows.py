@@ -104,7 +104,7 @@ class SyntheticDown:
         """Every object as it would stand on the disk."""
         del source, directory, landing
         for row in rows:
-            yield PlacedFile(row.path, row.checksum, row.size, 1, 2, 3, row.content_type, {})
+            yield PlacedFile(row.path, row.size, 1, 2, 3, row.checksum, row.content_type, {})
 
 
 @final

@@ -26,14 +26,14 @@ class ListedObject(NamedTuple):
 
 
 class PlacedFile(NamedTuple):
-    """One object that was materialised, with the stamp of its file."""
+    """One object that was materialised; begins like the row of its file when it is found again."""
 
     path: str
-    md5: str = ""
     size: int = 0
     mtime_ns: int = 0
     ctime_ns: int = 0
     inode: int = 0
+    md5: str = ""
     content_type: str = ""
     metadata: Mapping[str, str] | None = None
 

@@ -1,13 +1,12 @@
 """The Spark session of a pipeline step: its options, its job group, how wide its jobs are.
 
-Every step works in a session of its own on the context of the process, so that no option of a
-body or a report reaches it. An answer that is no refusal of ours becomes one error of the port.
+Every step that has frames works in a session of its own on the context of the process. An answer
+that is no refusal of ours becomes one error of the port.
 """
 
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar, final
 
 from perago.adapters.spark.configuration import SparkConfiguration
@@ -25,24 +24,32 @@ ROWS_PER_PART_MIN = 500
 ROWS_PER_PART = 20_000
 BYTES_PER_PART_MIN = 64 * 1024**2
 BYTES_PER_PART = 8 * 1024**3
-ROWS_PER_JOINED_PART = 250_000
-# A plan is written by tasks that may be done twice: a task's files are moved to their names when it
-# is over. How wide a join is, is known beforehand; to find it out costs a job for each stage.
-OPTIONS = {
-    "spark.sql.sources.commitProtocolClass": "org.apache.spark.sql.execution.datasources."
-    "SQLHadoopMapReduceCommitProtocol",
-    "spark.sql.sources.partitionOverwriteMode": "static",
-    "spark.sql.adaptive.enabled": "false",
-}
+ROWS_PER_COMPARED_PART = 250_000
+# How wide a join is, is known beforehand; to find it out costs a job for each stage.
+OPTIONS = {"spark.sql.adaptive.enabled": "false"}
 
 
-@dataclass(frozen=True, slots=True)
+@final
 class PipelineSession:
-    """A session, the cores it may use, and the work that executors do."""
+    """The Spark of one step, the cores it may use, and the work that executors do.
 
-    session: Any
-    cores: int
-    open_work: OpenPartWork
+    Its session is for frames, and made when the first one is.
+    """
+
+    def __init__(self, base: Any, cores: int, open_work: OpenPartWork) -> None:  # noqa: ANN401
+        self.cores = cores
+        self.open_work = open_work
+        self._base = base
+        self._session: Any = None
+
+    @property
+    def session(self) -> Any:  # noqa: ANN401 - pyspark stays inside this package
+        """A session that no option of a body or a report reaches: a few hundred milliseconds."""
+        if self._session is None:
+            self._session = self._base.newSession()
+            for name, value in OPTIONS.items():
+                self._session.conf.set(name, value)
+        return self._session
 
     @property
     def parts(self) -> int:
@@ -50,25 +57,23 @@ class PipelineSession:
         return self.cores * PARTS_PER_CORE
 
     def parts_for(self, rows: int, size: int = 0) -> int:
-        """As many parts as so many rows and bytes are worth."""
+        """As many parts as so many rows and bytes are worth, in full rounds of all cores."""
         wanted = max(-(-rows // ROWS_PER_PART), -(-size // BYTES_PER_PART))
         small = max(-(-rows // ROWS_PER_PART_MIN), -(-size // BYTES_PER_PART_MIN))
-        return max(1, wanted, min(self.parts, small))
+        return max(1, min(small, -(-wanted // self.cores) * self.cores))
 
     def spread(self, items: list[Any], work: Callable[[Any], Any], parts: int = 0) -> Any:  # noqa: ANN401 - an RDD
         """The rows that executors make of each item, neighbours in one part."""
         wanted = max(1, min(len(items), parts or self.parts))
-        return self.session.sparkContext.parallelize(items, wanted).flatMap(work)
+        return self._base.sparkContext.parallelize(items, wanted).flatMap(work)
 
-    def join_in_parts(self, rows: int, *, at_least: int) -> None:
-        """Joins of this session are as wide as so many rows are worth."""
-        parts = max(at_least, rows // ROWS_PER_JOINED_PART)
+    def parts_to_compare(self, rows: int) -> int:
+        """Rows that do not move are light; what suspects hold is read in the same parts."""
+        return max(self.cores, rows // ROWS_PER_COMPARED_PART)
+
+    def join_in_parts(self, parts: int) -> None:
+        """Joins of this session are so wide."""
         self.session.conf.set("spark.sql.shuffle.partitions", str(parts))
-
-
-def spread_rows(frame: Any, parts: int) -> Any:  # noqa: ANN401 - frames
-    """The same rows in so many parts; one part needs no exchange."""
-    return frame.coalesce(1) if parts == 1 else frame.repartition(parts)
 
 
 @final
@@ -92,7 +97,8 @@ class PipelineSessions:
             context = session.sparkContext
             opened.append(context)
             context.setJobGroup(group, description, interruptOnCancel=True)
-            return step(_own(session, self._open_work))
+            cores = max(1, context.defaultParallelism)
+            return step(PipelineSession(session, cores, self._open_work))
 
         try:
             return await self._concurrency.blocking(work)
@@ -105,15 +111,3 @@ class PipelineSessions:
                 with suppress(Exception):
                     context.cancelJobGroup(group)
             raise
-
-
-def _own(
-    session: Any,  # noqa: ANN401 - pyspark stays inside this package
-    open_work: OpenPartWork,
-) -> PipelineSession:
-    cores = max(1, session.sparkContext.defaultParallelism)
-    own = session.newSession()
-    for name, value in OPTIONS.items():
-        own.conf.set(name, value)
-    own.conf.set("spark.sql.shuffle.partitions", str(cores * PARTS_PER_CORE))
-    return PipelineSession(own, cores, open_work)

@@ -1,24 +1,32 @@
 """The jobs between the two ways: the directory against the index, joined into a plan.
 
 A file whose stamp is the recorded one was not written since; every other file is read where the
-join found it. The plan is a table of lines in order of path, and the driver keeps its totals.
+join found it. The plan is files of rows in order of path, and the driver keeps their totals.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from perago.adapters.spark.down_jobs import Index
-from perago.adapters.spark.manifest_rows import Line, ManifestRows, path_of
 from perago.adapters.spark.part_work import OpenPartWork, ScanWork
 from perago.adapters.spark.pipeline_session import ROWS_PER_PART, PipelineSession
 from perago.adapters.spark.pipeline_state import PipelineState
-from perago.adapters.spark.row_files import file_name, write_rows
-from perago.adapters.spark.row_frames import COLUMNS, frame_of, table
+from perago.adapters.spark.plan_parts import (
+    PlanPart,
+    WrittenPlan,
+    rows_of,
+    write_part,
+    written_plan,
+)
+from perago.adapters.spark.row_files import BOUNDS, file_name, line_of, row_of, write_rows
+from perago.adapters.spark.row_frames import lines, lines_of, table
 from perago.adapters.spark.row_problems import gathered, told, unpacked
 from perago.domain.batches import batched
-from perago.domain.sync_plan import FileFacts, SyncPlan
+from perago.domain.sync_plan import SyncPlan
 from perago.domain.workspace_rows import (
     Folder,
     FoundFile,
@@ -30,39 +38,43 @@ from perago.domain.workspace_rows import (
 from perago.ports.workspace_pipeline import Materialised
 
 CHANGES_AT_ONCE = 20_000
-_STAMPS = ("size", "mtime_ns", "ctime_ns", "inode")
+TAB = "\t"
+STAMPED = len(FoundFile._fields[:-1])  # how many fields the rows of a file begin with, both of them
+_NEVER = -1
 
 
 class FoundChanges(NamedTuple):
-    """How many changes one part found; `new` may have a source on the server."""
+    """One file of changes, in no order; `new` of them may have a source on the server."""
 
+    name: str = ""
     changes: int = 0
     new: int = 0
     problem: str | None = None
 
 
 def compare(session: PipelineSession, index: Index, directory: Path, folders: list[Folder]) -> Any:  # noqa: ANN401 - a frame
-    """What is not as it was recorded: rows of suspects, and of files that are gone."""
+    """What is not as it was recorded: lines of suspects, and of files that are gone.
+
+    The lines of both tables begin alike as long as a file was not touched: they are compared as
+    they stand, for of most files nothing else is ever asked.
+    """
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
 
-    rows = session.spread(folders, partial(_look, session.open_work, directory))
-    found = frame_of(session.session, rows, FoundFile).alias("found")
-    base = table(session.session, index.place, PlacedFile).alias("base")
-    untouched = F.lit(True)  # noqa: FBT003 - a column of it
-    for stamp in _STAMPS:
-        untouched &= F.col(f"found.{stamp}") == F.col(f"base.{stamp}")
-    untouched &= F.col("found.ctime_ns") < F.lit(index.newest_ctime_ns)
-    session.join_in_parts(index.objects, at_least=session.parts)
-    joined = found.join(base, F.col("found.path") == F.col("base.path"), "full_outer")
-    return joined.where(~F.coalesce(untouched, F.lit(False))).select(  # noqa: FBT003 - as above
-        F.coalesce("found.path", "base.path").alias("path"),
-        F.col("found.path").isNull().alias("is_gone"),
-        F.col("base.md5").alias("base_md5"),
-        F.col("base.size").alias("base_size"),
-        F.col("base.content_type"),
-        F.col("base.metadata"),
-        F.col("found.problem"),
-    )
+    parts = session.parts_to_compare(index.objects)
+    look = partial(_look, session.open_work, directory, index.newest_ctime_ns)
+    found = lines_of(session.session, session.spread(folders, look, parts))
+    base = lines(session.session, index.place)
+    sides = [
+        frame.select(
+            F.substring_index("value", TAB, BOUNDS).alias("path"),
+            F.substring_index("value", TAB, BOUNDS * STAMPED).alias("stamped"),
+            F.col("value").alias(name),
+        )
+        for frame, name in ((found, "found"), (base, "base"))
+    ]
+    session.join_in_parts(parts)
+    joined = sides[0].alias("one").join(sides[1].alias("other"), "path", "full_outer")
+    return joined.where("NOT (one.stamped <=> other.stamped)").select("found", "base")
 
 
 def write_plan(
@@ -71,33 +83,26 @@ def write_plan(
     index: Index,
     compared: Any,  # noqa: ANN401 - a frame
     state: PipelineState,
-) -> SyncPlan:
+) -> WrittenPlan:
     """Read the suspects and write down what has to move."""
-    from pyspark.sql import Observation  # noqa: PLC0415 - half a second
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
-
     state.empty(state.changes)
     where = materialised.directory, materialised.source.prefix, state.changes
     rows = compared.rdd.mapPartitionsWithIndex(partial(_read, session.open_work, *where))
     found = gathered(rows, FoundChanges)
+    if not found:
+        return WrittenPlan(SyncPlan())
+    state.empty(state.plan)
     count = sum(part.changes for part in found)
-    if not count:
-        return SyncPlan()
-    changes = table(session.session, state.changes, PlannedChange)
-    if any(part.new for part in found):
-        changes = _with_sources(table(session.session, index.place, PlacedFile), changes)
-    seen = Observation()
-    counts = (F.count_if(F.col("kind") == kind.value).alias(kind.value) for kind in PlanKind)
-    counted = _in_order(changes, count).observe(seen, *counts)
-    counted.write.mode("overwrite").json(state.plan.as_uri())
-    return _plan(state.plan, seen.get)
-
-
-def planned_frame(session: PipelineSession, place: Path | None) -> Any:  # noqa: ANN401 - a frame
-    """The lines of a plan as a frame; an empty plan has none."""
-    if place is None:
-        return session.session.createDataFrame([], COLUMNS[PlannedChange])
-    return session.session.read.schema(COLUMNS[PlannedChange]).json(place.as_uri())
+    if count <= ROWS_PER_PART and not any(part.new for part in found):
+        work = partial(_in_order, state)
+        parts = session.spread([[part.name for part in found]], work).collect()
+    else:
+        changes = table(session.session, state.changes, PlannedChange)
+        if any(part.new for part in found):
+            changes = _with_sources(table(session.session, index.place, PlacedFile), changes)
+        ordered = _by_path(changes, session.parts_for(count)).rdd
+        parts = ordered.mapPartitionsWithIndex(partial(_write, state.plan)).collect()
+    return written_plan(state.plan, parts)
 
 
 def _with_sources(index: Any, changes: Any) -> Any:  # noqa: ANN401 - frames
@@ -117,32 +122,36 @@ def _with_sources(index: Any, changes: Any) -> Any:  # noqa: ANN401 - frames
     return joined.withColumns({"kind": kind, "source": source}).select(*PlannedChange._fields)
 
 
-def _in_order(changes: Any, count: int) -> Any:  # noqa: ANN401 - frames
-    """By path; few changes in one part, for cutting them into ranges costs a job."""
-    if count <= ROWS_PER_PART:
-        return changes.coalesce(1).sortWithinPartitions("path")
-    return changes.orderBy("path")
+def _by_path(changes: Any, parts: int) -> Any:  # noqa: ANN401 - frames
+    """In order; few changes in one part, for cutting them into ranges costs a job."""
+    ranged = changes.coalesce(1) if parts == 1 else changes.repartitionByRange(parts, "path")
+    return ranged.sortWithinPartitions("path")
 
 
-def _plan(place: Path, counts: Mapping[str, int]) -> SyncPlan:
-    return SyncPlan(
-        upload=ManifestRows(place, counts[PlanKind.UPLOAD], _facts, PlanKind.UPLOAD),
-        copy=ManifestRows(place, counts[PlanKind.COPY], _copy, PlanKind.COPY),
-        delete=ManifestRows(place, counts[PlanKind.DELETE], path_of, PlanKind.DELETE),
+def _write(place: Path, number: int, rows: Iterable[Any]) -> Iterator[PlanPart]:
+    return write_part(place, number, (PlannedChange(*row) for row in rows))
+
+
+def _in_order(state: PipelineState, names: list[str]) -> Iterator[PlanPart]:
+    """Few changes without a question to anybody: a table of them would cost a job more."""
+    rows = chain.from_iterable(rows_of(state.changes, name) for name in names)
+    return write_part(state.plan, 0, sorted(rows, key=attrgetter("path")))
+
+
+def _look(
+    open_work: OpenPartWork, directory: Path, newest_ctime_ns: int, folder: Folder
+) -> Iterator[tuple[str]]:
+    """What stands in a folder.
+
+    Whoever wrote in the tick of the newest recorded file left no trace in a stamp: a file of this
+    tick gets one that nothing has.
+    """
+    rows = (
+        row._replace(ctime_ns=_NEVER) if row.ctime_ns == newest_ctime_ns else row
+        for row in open_work().scan.look(directory, folder)
     )
-
-
-def _facts(line: Line) -> FileFacts:
-    return FileFacts(path_of(line), cast("str", line["md5"]), cast("int", line["size"]))
-
-
-def _copy(line: Line) -> tuple[FileFacts, str]:
-    return _facts(line), cast("str", line["source"])
-
-
-def _look(open_work: OpenPartWork, directory: Path, folder: Folder) -> Iterator[FoundFile]:
-    rows = open_work().scan.look(directory, folder)
-    return told(rows, lambda problem: FoundFile("", problem=problem))
+    for row in told(rows, lambda problem: FoundFile("", problem=problem)):
+        yield (line_of(row),)
 
 
 def _read(
@@ -157,8 +166,10 @@ def _read(
 
     def keep() -> Iterator[FoundChanges]:
         for count, portion in enumerate(batched(changes, CHANGES_AT_ONCE)):
-            write_rows(place, file_name(number, count), portion)
-            yield FoundChanges(len(portion), sum(row.is_new for row in portion))
+            name = file_name(number, count)
+            write_rows(place, name, portion)
+            new = sum(row.is_new and bool(row.size) for row in portion)
+            yield FoundChanges(name, len(portion), new)
 
     return told(keep(), lambda problem: FoundChanges(problem=problem))
 
@@ -166,27 +177,35 @@ def _read(
 def _changes(
     scan: ScanWork, directory: Path, prefix: str, rows: Iterable[Any]
 ) -> Iterator[PlannedChange]:
-    for row in rows:
-        if row.problem is not None:
-            raise unpacked(row.problem)
-        if row.is_gone:
-            yield PlannedChange(PlanKind.DELETE, row.path)
+    for found, base in rows:
+        file = None if found is None else FoundFile(**row_of(found))
+        placed = None if base is None else PlacedFile(**row_of(base))
+        if file is None:
+            assert placed is not None, "one side of a join"
+            yield PlannedChange(PlanKind.DELETE, placed.path)
             continue
-        suspect = ReadFile(
-            row.path,
-            base_md5=row.base_md5,
-            base_size=row.base_size,
-            content_type=row.content_type,
-            metadata=row.metadata,
-        )
-        for read in scan.read(directory, prefix, (suspect,)):
-            if (read.md5, read.size) != (read.base_md5, read.base_size):
-                yield PlannedChange(
-                    PlanKind.UPLOAD,
-                    read.path,
-                    read.md5,
-                    read.size,
-                    content_type=read.content_type,
-                    metadata=read.metadata,
-                    is_new=read.base_md5 is None,
-                )
+        if file.problem is not None:
+            raise unpacked(file.problem)
+        (read,) = scan.read(directory, prefix, (_suspect(file.path, placed),))
+        if (read.md5, read.size) != (read.base_md5, read.base_size):
+            yield PlannedChange(
+                PlanKind.UPLOAD,
+                read.path,
+                read.md5,
+                read.size,
+                content_type=read.content_type,
+                metadata=read.metadata,
+                is_new=placed is None,
+            )
+
+
+def _suspect(path: str, placed: PlacedFile | None) -> ReadFile:
+    if placed is None:
+        return ReadFile(path)
+    return ReadFile(
+        path,
+        base_md5=placed.md5,
+        base_size=placed.size,
+        content_type=placed.content_type,
+        metadata=placed.metadata,
+    )

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from perago.domain.workspace_rows import ListedObject
 
@@ -17,7 +17,9 @@ from perago.domain.workspace_rows import ListedObject
 ROWS_FIRST, ROWS_MAX = 1_250, 20_000
 BYTES_FIRST, BYTES_MAX = 64 * 1024**2, 8 * 1024**3
 
-_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+# A tab stands on both sides of every value and nowhere else, so that a line can be cut by tabs.
+BOUNDS = 2
+_encode = json.JSONEncoder(separators=("\t,", ":\t"), check_circular=False).encode
 
 
 class KeptRows(NamedTuple):
@@ -40,14 +42,24 @@ def write_rows(place: Path, name: str, rows: Iterable[Any]) -> None:
     # Whoever was given up may still write it, on another host by the same process number.
     hidden = place / f".{name}-{secrets.token_hex(8)}"
     with hidden.open("w", encoding="ascii") as file:
-        file.writelines(f"{_encode(row._asdict())}\n" for row in rows)
+        file.writelines(f"{line_of(row)}\n" for row in rows)
     hidden.replace(place / name)
+
+
+def line_of(row: Any) -> str:  # noqa: ANN401 - any named tuple
+    """A row as a line."""
+    return _encode(row._asdict())
 
 
 def read_rows(place: Path, name: str) -> Iterator[dict[str, Any]]:
     """The lines of one file."""
     with (place / name).open(encoding="ascii") as file:
-        yield from map(json.loads, file)
+        yield from map(row_of, file)
+
+
+def row_of(line: str) -> dict[str, Any]:
+    """A line as what a row is made of."""
+    return cast("dict[str, Any]", json.loads(line))
 
 
 def portions(rows: Iterable[ListedObject]) -> Iterator[Sequence[ListedObject]]:

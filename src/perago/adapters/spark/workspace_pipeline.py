@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -25,9 +25,10 @@ from perago.adapters.spark.manifest_rows import ManifestRows, path_of
 from perago.adapters.spark.part_work import OpenPartWork
 from perago.adapters.spark.pipeline_session import PipelineSession, PipelineSessions
 from perago.adapters.spark.pipeline_state import PipelineState
-from perago.adapters.spark.plan_jobs import compare, planned_frame, write_plan
+from perago.adapters.spark.plan_jobs import compare, write_plan
+from perago.adapters.spark.plan_parts import WrittenPlan
 from perago.adapters.spark.row_frames import table
-from perago.adapters.spark.up_jobs import check_changes, check_contents, write_changes
+from perago.adapters.spark.up_jobs import check_branch, write_changes
 from perago.domain.key_ranges import KeyRange
 from perago.domain.sync_plan import SyncPlan
 from perago.domain.workspace_rows import ListedObject
@@ -50,7 +51,7 @@ class _Workspace:
     state: PipelineState
     identity: tuple[int, int]
     index: Index
-    plans: list[SyncPlan] = field(default_factory=list[SyncPlan])
+    written: WrittenPlan | None = None
 
 
 @final
@@ -85,35 +86,30 @@ class SparkWorkspacePipeline(WorkspacePipeline):
 
     async def plan(self, materialised: Materialised) -> SyncPlan:
         workspace = self._workspace(materialised)
-        plan = await self._sessions.run(
+        workspace.written = await self._sessions.run(
             f"compare {materialised.directory.name}",
             lambda session: self._compare(session, materialised, workspace),
         )
-        workspace.plans.append(plan)
-        return plan
+        return workspace.written.plan
 
     async def transfer(
         self, materialised: Materialised, plan: SyncPlan, area: StagingArea
     ) -> TransferCounts:
-        workspace = self._planned(materialised, plan)
+        state, written = self._planned(materialised, plan)
         if plan.is_empty:
             return TransferCounts()
         return await self._sessions.run(
             f"stage {materialised.directory.name}",
             lambda session: write_changes(
-                session,
-                planned_frame(session, workspace.state.plan),
-                materialised.directory,
-                plan,
-                area,
+                session, written, state.plan, materialised.directory, area
             ),
         )
 
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
-        workspace = self._planned(materialised, plan)
+        state, written = self._planned(materialised, plan)
         await self._sessions.run(
             f"verify {area.staged.branch}",
-            lambda session: self._check(session, workspace, plan, area),
+            lambda session: check_branch(session, written, state.plan, area),
         )
 
     async def listing(self, source: WorkspaceSource) -> Collection[str]:
@@ -163,7 +159,7 @@ class SparkWorkspacePipeline(WorkspacePipeline):
 
     def _compare(
         self, session: PipelineSession, materialised: Materialised, workspace: _Workspace
-    ) -> SyncPlan:
+    ) -> WrittenPlan:
         scan, directory = self._open_work().scan, materialised.directory
         scan.refuse_another(directory, workspace.identity)
         folders = scan.folders(directory, session.parts)
@@ -171,15 +167,6 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         plan = write_plan(session, materialised, workspace.index, compared, workspace.state)
         scan.refuse_another(directory, workspace.identity)
         return plan
-
-    def _check(
-        self, session: PipelineSession, workspace: _Workspace, plan: SyncPlan, area: StagingArea
-    ) -> None:
-        planned = planned_frame(session, None if plan.is_empty else workspace.state.plan)
-        writes = len(plan.upload) + len(plan.copy)
-        check_changes(session, planned, area, writes + len(plan.delete))
-        if writes:
-            check_contents(session, planned, area, writes)
 
     def _list(
         self, session: PipelineSession, source: WorkspaceSource, ranges: list[KeyRange]
@@ -200,7 +187,10 @@ class SparkWorkspacePipeline(WorkspacePipeline):
             )
         return workspace
 
-    def _planned(self, materialised: Materialised, plan: SyncPlan) -> _Workspace:
+    def _planned(
+        self, materialised: Materialised, plan: SyncPlan
+    ) -> tuple[PipelineState, WrittenPlan]:
         workspace = self._workspace(materialised)
-        assert any(plan is known for known in workspace.plans[-1:]), "the last plan made here"
-        return workspace
+        assert workspace.written is not None
+        assert workspace.written.plan is plan, "the last plan made here"
+        return workspace.state, workspace.written

@@ -92,11 +92,13 @@ def test_state_of_a_workspace_that_is_gone_is_swept_by_the_next(tmp_path: Path) 
     [
         (0, 0, 1),
         (3, 0, 1),
-        (1_200, 0, 3),
-        (20_000, 0, 4),
+        (400, 0, 1),
+        (1_200, 0, 2),
+        (20_000, 0, 2),
+        (50_000, 0, 4),
         (10**6, 0, 50),
-        (8, 2**28, 4),
-        (9, 10**12, 117),
+        (8, 2**28, 2),
+        (9, 10**12, 118),
     ],
 )
 def test_parts_follow_rows_and_bytes(rows: int, size: int, parts: int) -> None:
