@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
@@ -126,7 +126,7 @@ async def test_M3_fetch_of_other_bytes_is_damage(bench: Bench, size: int, promis
     }
     with pytest.raises(DamagedObjectError, match="x arrived damaged"):
         await bench.transport.fetch(
-            bench.repository, MAIN, [replace(order, entry=promised[promise])]
+            bench.repository, MAIN, [order._replace(entry=promised[promise])]
         )
     assert bench.targets() == []
 

@@ -94,12 +94,15 @@ def collision(
     A file beside a directory of its name (`a` and `a/b`), and, where the file system folds them,
     names that differ in case or Unicode normal form only, directories included.
     """
-    spelled: dict[str, str] = {}
-    for path in paths:
-        folded = folded_name(path, rules)
-        if folded in spelled:
-            return spelled[folded], path
-        spelled[folded] = path
+    folds = rules.folds_case or rules.folds_unicode
+    spelled = {} if folds else dict(zip(paths, paths, strict=True))
+    if len(spelled) < len(paths):
+        spelled = {}
+        for path in paths:
+            folded = folded_name(path, rules)
+            if folded in spelled:
+                return spelled[folded], path
+            spelled[folded] = path
     directories: dict[str, str] = {}
     # One path speaks for all of its directory.
     for parent, path in {path.rpartition("/")[0]: path for path in paths}.items():

@@ -2,17 +2,15 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.objects import ObjectEntry, ObjectUpload
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOrder:
-    """One object to bring to a local path that does not exist yet."""
+class FetchOrder(NamedTuple):
+    """One object to bring to a local path that does not exist yet; a tuple as its entry is."""
 
     entry: ObjectEntry
     where: str | Path  # text where there are many: a Path costs as much as writing a small file
@@ -32,8 +30,7 @@ def stamp_of(status: os.stat_result) -> FileStamp:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
-@dataclass(frozen=True, slots=True)
-class Fetched:
+class Fetched(NamedTuple):
     """One object that arrived, with the MD5 of the bytes that were written.
 
     `stamp` is that of the file when all was written, where the writer has asked for it.

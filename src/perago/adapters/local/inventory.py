@@ -29,9 +29,15 @@ class Inventory:
     `news` are the object paths that this host has not seen as they are, None when all may be.
     """
 
-    entries: Sequence[tuple[str, ObjectEntry]]
+    prefix: str
+    entries: Sequence[ObjectEntry]
     requests: int
     news: Collection[str] | None = None
+
+    def names(self) -> list[str]:
+        """The relative paths, in the order of the entries."""
+        outer = len(listing_prefix(self.prefix))
+        return [entry.path[outer:] for entry in self.entries]
 
 
 class WorkspaceTooLargeError(RequestRefusedError):
@@ -52,7 +58,7 @@ async def take_inventory(
     objects_max: int | None = None,
 ) -> Inventory:
     """List a workspace page by page; names are not checked."""
-    entries: list[tuple[str, ObjectEntry]] = []
+    entries: list[ObjectEntry] = []
 
     def ask(after: str) -> Awaitable[ObjectPage]:
         prefix = listing_prefix(source.prefix)
@@ -61,7 +67,7 @@ async def take_inventory(
         )
 
     async def take(page: ObjectPage) -> None:
-        entries.extend(business_entries(source.prefix, page.entries))
+        entries.extend(entry for _, entry in business_entries(source.prefix, page.entries))
         if objects_max is not None and len(entries) > objects_max:
             raise WorkspaceTooLargeError(source, objects_max)
 
@@ -72,7 +78,7 @@ async def take_inventory(
         page, _ = await concurrency.together(ask(page.entries[-1].path), take(page))
         requests += 1
     await take(page)
-    return Inventory(entries, requests)
+    return Inventory(source.prefix, entries, requests)
 
 
 def business_entries(

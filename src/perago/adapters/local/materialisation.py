@@ -94,6 +94,7 @@ class Materialisation:
     ) -> Sequence[Fetched]:
         if not orders:
             return ()
+        orders = sorted(orders, key=lambda order: order.entry.size, reverse=True)
         size = sum(order.entry.size for order in orders)
         meter = TransferMeter(self._listener, "down", files=len(orders), size=size, cached=cached)
         return await self._transport.fetch(source.repository, source.commit, orders, meter.moved)
@@ -101,16 +102,15 @@ class Materialisation:
     def _prepare(
         self, source: WorkspaceSource, inventory: Inventory, directory: Path
     ) -> list[FetchOrder]:
-        """Check all names, make the directories, and put the largest objects first."""
-        names = [relative for relative, _ in inventory.entries]
+        """Check all names and make the directories."""
+        names = inventory.names()
         with disk_errors(directory), QUIET_COLLECTOR:
             refuse_unsafe_names(source.repository, names, self._names.rules(directory))
             for parent in sorted({name.rpartition("/")[0] for name in names}):
                 (directory / parent).mkdir(parents=True, exist_ok=True)
             room = f"{directory}/"
-            orders = [FetchOrder(entry, room + name) for name, entry in inventory.entries]
-            orders.sort(key=lambda order: order.entry.size, reverse=True)
-        return orders
+            places = [room + name for name in names]
+            return list(map(FetchOrder, inventory.entries, places))
 
 
 def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:

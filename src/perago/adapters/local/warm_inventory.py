@@ -4,7 +4,7 @@ Decides which question is the cheaper one; checks no names.
 """
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter
 from typing import final
 
 from perago.adapters.local.inventory import (
@@ -14,7 +14,6 @@ from perago.adapters.local.inventory import (
     take_inventory,
 )
 from perago.adapters.local.manifests import Manifest, Manifests
-from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.domain.prefix_projection import listing_prefix
 from perago.domain.references import CommitId
 from perago.ports.commits import Change, ChangeKind, ChangePage, Commits
@@ -59,7 +58,7 @@ class Inventories:
     def remember(self, source: WorkspaceSource, inventory: Inventory) -> None:
         """Keep what was asked for, for the next one who takes it; blocks."""
         if self._manifests is not None and inventory.requests:
-            self._manifests.save(source, [entry for _, entry in inventory.entries])
+            self._manifests.save(source, inventory.entries)
 
     async def _listed(self, source: WorkspaceSource) -> Inventory:
         return await take_inventory(
@@ -72,7 +71,7 @@ class Inventories:
             held = await self._concurrency.blocking(known.entries)
             if held is None:
                 return None
-            return Inventory(_merged(source.prefix, held, {}), requests=0, news=())
+            return Inventory(source.prefix, held, requests=0, news=())
         # The server compares while this host reads.
         held, page = await self._concurrency.together(
             self._concurrency.blocking(known.entries), self._changes(source, known.commit, after="")
@@ -92,7 +91,8 @@ class Inventories:
         requests = 1
         while page is not None and all(_taken(changed, change) for change in page.changes):
             if not page.more:
-                return Inventory(_merged(source.prefix, held, changed), requests, changed)
+                entries = _merged(source.prefix, held, changed)
+                return Inventory(source.prefix, entries, requests, changed)
             if requests == pages_max:
                 return None
             requests += 1
@@ -123,11 +123,10 @@ def _taken(changed: dict[str, ObjectEntry | None], change: Change) -> bool:
 
 def _merged(
     prefix: str, held: Sequence[ObjectEntry], changed: Mapping[str, ObjectEntry | None]
-) -> list[tuple[str, ObjectEntry]]:
+) -> list[ObjectEntry]:
     """What was held, with what became of it, in order of path; a manifest is in order."""
-    outer = len(listing_prefix(prefix))
-    with QUIET_COLLECTOR:
-        entries = [(entry[0][outer:], entry) for entry in held if entry[0] not in changed]
-        entries.extend(business_entries(prefix, (one for one in changed.values() if one)))
-        entries.sort(key=itemgetter(0))
+    fresh = business_entries(prefix, (entry for entry in changed.values() if entry is not None))
+    entries = [entry for entry in held if entry.path not in changed]
+    entries.extend(entry for _, entry in fresh)
+    entries.sort(key=attrgetter("path"))
     return entries

@@ -93,7 +93,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
 
     async def listing(self, source: WorkspaceSource) -> Sequence[str]:
         inventory = await take_inventory(self._objects, self._concurrency, source)
-        return [relative for relative, _ in inventory.entries]
+        return inventory.names()
 
     async def forget(self, materialised: Materialised) -> None:
         self._indexes.pop(materialised.directory, None)

@@ -47,7 +47,7 @@ class Listing:
 async def test_the_next_page_is_asked_for_before_this_one_is_read() -> None:
     listing: Any = Listing(3)
     inventory = await take_inventory(listing, AsyncioConcurrency(), SOURCE)
-    assert [name for name, _ in inventory.entries] == [f"{number:03}" for number in range(6)]
+    assert inventory.names() == [f"{number:03}" for number in range(6)]
     assert inventory.requests == 3
     assert listing.log == [
         "ask after nothing",
