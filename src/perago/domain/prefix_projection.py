@@ -95,7 +95,7 @@ def collision(
     names that differ in case or Unicode normal form only, directories included.
     """
     folds = rules.folds_case or rules.folds_unicode
-    spelled = {} if folds else dict(zip(paths, paths, strict=True))
+    spelled: dict[str, str] = {} if folds else dict(zip(paths, paths, strict=True))
     if len(spelled) < len(paths):
         spelled = {}
         for path in paths:

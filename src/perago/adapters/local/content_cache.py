@@ -71,7 +71,9 @@ class ContentCache:
     def fill(self, orders: Sequence[FetchOrder]) -> Filled:
         """Fill the targets whose content is here."""
         large = [order for order in orders if order.entry.size > INLINE_BYTES_MAX]
-        small = [order for order in orders if order.entry.size <= INLINE_BYTES_MAX]
+        small = orders
+        if large:
+            small = [order for order in orders if order.entry.size <= INLINE_BYTES_MAX]
         files = FileFilling(self._store, self._copies, large)
         fillers = self._fillers(len(small))
         rows = RowFilling(self._store.database, small, fillers=fillers)

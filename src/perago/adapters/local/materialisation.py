@@ -115,9 +115,7 @@ class Materialisation:
 
 def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:
     with disk_errors(directory), QUIET_COLLECTOR:
-        index = WorkspaceIndex(directory)
-        index.record([one if one.stamp else _stamped(one) for one in fetched])
-    return index
+        return WorkspaceIndex(directory, [one if one.stamp else _stamped(one) for one in fetched])
 
 
 def _stamped(one: Fetched) -> Fetched:

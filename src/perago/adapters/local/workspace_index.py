@@ -6,10 +6,12 @@ other file is hashed. Knows no server.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import final
 
 from perago.adapters.local.directory_scan import ScannedFile, scan
+from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.object_transport import Fetched
 
@@ -27,13 +29,23 @@ class IndexedFile:
 class WorkspaceIndex:
     """The files of one materialised workspace by relative path."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, fetched: Sequence[Fetched]) -> None:
+        """Begin with files that have just been written and closed, each with its stamp."""
         self._directory = directory
         status = directory.lstat()
         self._identity = status.st_dev, status.st_ino
         self._room = f"{directory}/"
-        self._files: dict[str, Fetched] = {}
-        self._newest_ctime_ns = 0
+        self._fetched = fetched
+
+    @cached_property
+    def _files(self) -> Mapping[str, Fetched]:
+        """By full path, which every order has; made when asked for: nobody waits for it before."""
+        with QUIET_COLLECTOR:
+            return {str(one.order.where): one for one in self._fetched}
+
+    @cached_property
+    def _newest_ctime_ns(self) -> int:
+        return max((one.stamp[2] for one in self._fetched if one.stamp is not None), default=0)
 
     @property
     def base(self) -> Mapping[str, FileFacts]:
@@ -61,12 +73,6 @@ class WorkspaceIndex:
             return None
         entry = one.order.entry
         return IndexedFile(_facts(path, one), entry.content_type, entry.metadata)
-
-    def record(self, fetched: Sequence[Fetched]) -> None:
-        """Remember files that have just been written and closed, each with its stamp."""
-        self._files.update((str(one.order.where), one) for one in fetched)
-        ctimes = (one.stamp[2] for one in fetched if one.stamp is not None)
-        self._newest_ctime_ns = max(ctimes, default=0)
 
     def is_untouched(self, file: ScannedFile) -> bool:
         """Whether a file has the stamp it was recorded with, and the stamp can be trusted.

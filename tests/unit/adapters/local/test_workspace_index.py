@@ -9,21 +9,20 @@ from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 from perago.ports.objects import ObjectEntry
 
 
-def record(index: WorkspaceIndex, directory: Path, name: str) -> None:
+def written(directory: Path, name: str) -> Fetched:
     path = directory / name
     path.write_bytes(b"content")
     order = FetchOrder(ObjectEntry(f"data/{name}", "md5", 7), str(path))
-    index.record([Fetched(order, "md5", stamp_of(path.lstat()))])
+    return Fetched(order, "md5", stamp_of(path.lstat()))
 
 
 def filled(directory: Path) -> WorkspaceIndex:
     """An index of two files, the first of them older by a clock tick."""
-    index = WorkspaceIndex(directory)
-    record(index, directory, "old")
+    old = written(directory, "old")
     while True:
-        record(index, directory, "new")
+        new = written(directory, "new")
         if (directory / "new").lstat().st_ctime_ns > (directory / "old").lstat().st_ctime_ns:
-            return index
+            return WorkspaceIndex(directory, [old, new])
 
 
 def test_an_untouched_file_is_not_read(tmp_path: Path) -> None:
@@ -56,7 +55,7 @@ def test_a_replaced_file_with_the_old_times_is_found(tmp_path: Path) -> None:
 def test_a_directory_in_the_place_of_another_is_not_the_same(tmp_path: Path) -> None:
     place = tmp_path / "attempt"
     place.mkdir()
-    index = WorkspaceIndex(place)
+    index = WorkspaceIndex(place, [])
     assert index.is_same_directory()
     place.rename(tmp_path / "moved")
     assert not index.is_same_directory()
@@ -65,8 +64,7 @@ def test_a_directory_in_the_place_of_another_is_not_the_same(tmp_path: Path) -> 
 
 
 def test_what_a_plan_leaves_alone_is_counted(tmp_path: Path) -> None:
-    index = WorkspaceIndex(tmp_path)
-    for name in ("kept", "changed", "gone", "kept too"):
-        record(index, tmp_path, name)
+    names = ("kept", "changed", "gone", "kept too")
+    index = WorkspaceIndex(tmp_path, [written(tmp_path, name) for name in names])
     changed, added = FileFacts("changed", "md5", 7), FileFacts("added", "md5", 7)
     assert index.left_alone(SyncPlan(upload=(changed, added), delete=("gone",))) == 2
