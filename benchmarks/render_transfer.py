@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.render_spark import spark_section
 from benchmarks.render_worker import worker_section
+from benchmarks.transfer_rows import CHECKED
 
 DOCS = Path(__file__).parents[1] / "docs"
 PLOT = "benchmarks.svg"
@@ -42,9 +43,15 @@ def _page(taken: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
     places = dict.fromkeys((row["case"], row["step"]) for row in rows)
     for case, step in places:
         lines += [f"## {case}, {_STEPS[step]}", "", *_table(rows, case, step), ""]
+        if any((row["case"], row["subject"]) == (case, CHECKED) for row in rows):
+            lines += [*_CHECKED_NOTE, ""]
     return "\n".join([*lines, *worker_section(), *spark_section()])
 
 
+_CHECKED_NOTE = (
+    f"lakectl does not look at what it wrote; Perago does. `{CHECKED}` is lakectl, and then the",
+    "MD5 of every file in two threads, compared with the checksum in the listing.",
+)
 _STEPS = {
     "cold": "cold start",
     "warm": "warm start after a change of 1 %",

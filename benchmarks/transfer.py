@@ -18,14 +18,15 @@ from typing import Any
 from tools.servers.go_programs import lakefs_programs
 from tools.servers.python_wheel import private_environment
 
+from benchmarks.listed_checksums import check
 from benchmarks.render_transfer import render
 from benchmarks.transfer_ground import Ground, Seeded, ground, requests_of, seed
-from benchmarks.transfer_rows import FULL, QUICK, Case, Row
+from benchmarks.transfer_rows import CHECKED, FULL, QUICK, Case, Row
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "transfer.json"
 RTTS_MS = (0, 20)
-PEER_SECONDS_MAX = 30
+PEER_SECONDS_MAX = 60
 PEER_SECONDS_MAX_QUICK = 10
 PEER = "perago==0.6.1"
 LAKEFS_SPEC = "lakefs-spec==0.15.1"
@@ -99,6 +100,9 @@ def _told(
 ) -> list[tuple[str, float, float, int | None]]:
     if subject == "lakectl":
         return [(*_lakectl(variables), None)]
+    if subject == CHECKED:
+        step, seconds, part = _lakectl(variables)
+        return [(step, seconds + check(variables), part, None)]
     if subject == COPY:
         return [("warm", _copied(variables), 1.0, 0)]
     line = [*_program(subject), *steps]

@@ -54,11 +54,12 @@ def middle(rounds: Sequence[Row]) -> Row:
 
 EVERYBODY = ("perago", "bare loop", "lakectl", "lakefs-spec", "perago 0.6.1")
 BOTH = ("cold", "stage")
+CHECKED = "lakectl, verified"
 
 FULL = (
     Case("1,000 x 64 KiB", 1_000, 64 * KIB, BOTH, EVERYBODY),
     Case("10,000 x 4 KiB", 10_000, 4 * KIB, BOTH, EVERYBODY),
-    Case("8 x 256 MiB", 8, 256 * MIB, ("cold",), (*EVERYBODY, "unchecked loop")),
+    Case("8 x 256 MiB", 8, 256 * MIB, ("cold",), (*EVERYBODY, "unchecked loop", CHECKED)),
     Case("100,000 x 1 KiB", 100_000, KIB, ("cold", "warm"), ("perago", "cp -r")),
     Case("16 x 16 MiB on s3", 16, 16 * MIB, ("cold",), ("presigned", "gateway"), "s3"),
 )
