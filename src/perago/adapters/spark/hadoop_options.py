@@ -21,6 +21,8 @@ SESSION_OPTIONS: Mapping[str, str] = {
     # show one for a moment.
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Over TCP the last word of every Python task waits 40 ms for an acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 
 

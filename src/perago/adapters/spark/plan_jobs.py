@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from perago.adapters.spark.down_jobs import Index
 from perago.adapters.spark.part_work import OpenPartWork, ScanWork
-from perago.adapters.spark.pipeline_session import ROWS_PER_PART, PipelineSession
+from perago.adapters.spark.pipeline_session import PipelineSession
 from perago.adapters.spark.pipeline_state import PipelineState
 from perago.adapters.spark.plan_parts import (
     PlanPart,
@@ -38,7 +38,7 @@ from perago.domain.workspace_rows import (
 from perago.ports.workspace_pipeline import Materialised
 
 CHANGES_AT_ONCE = 20_000
-TAB = "\t"
+FEW_CHANGES = 2_000
 STAMPED = len(FoundFile._fields[:-1])  # how many fields the rows of a file begin with, both of them
 _NEVER = -1
 
@@ -58,23 +58,21 @@ def compare(session: PipelineSession, index: Index, directory: Path, folders: li
     The lines of both tables begin alike as long as a file was not touched: they are compared as
     they stand, for of most files nothing else is ever asked.
     """
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
-
     parts = session.parts_to_compare(index.objects)
     look = partial(_look, session.open_work, directory, index.newest_ctime_ns)
     found = lines_of(session.session, session.spread(folders, look, parts))
     base = lines(session.session, index.place)
     sides = [
-        frame.select(
-            F.substring_index("value", TAB, BOUNDS).alias("path"),
-            F.substring_index("value", TAB, BOUNDS * STAMPED).alias("stamped"),
-            F.col("value").alias(name),
+        frame.selectExpr(
+            f"substring_index(value, '\\t', {BOUNDS}) AS path",
+            f"substring_index(value, '\\t', {BOUNDS * STAMPED}) AS {name}_stamped",
+            f"value AS {name}",
         )
         for frame, name in ((found, "found"), (base, "base"))
     ]
     session.join_in_parts(parts)
-    joined = sides[0].alias("one").join(sides[1].alias("other"), "path", "full_outer")
-    return joined.where("NOT (one.stamped <=> other.stamped)").select("found", "base")
+    joined = sides[0].join(sides[1], "path", "full_outer")
+    return joined.where("NOT (found_stamped <=> base_stamped)").select("found", "base")
 
 
 def write_plan(
@@ -93,9 +91,8 @@ def write_plan(
         return WrittenPlan(SyncPlan())
     state.empty(state.plan)
     count = sum(part.changes for part in found)
-    if count <= ROWS_PER_PART and not any(part.new for part in found):
-        work = partial(_in_order, state)
-        parts = session.spread([[part.name for part in found]], work).collect()
+    if count <= FEW_CHANGES and not any(part.new for part in found):
+        parts = list(_in_order(state, [part.name for part in found]))
     else:
         changes = table(session.session, state.changes, PlannedChange)
         if any(part.new for part in found):
@@ -133,7 +130,7 @@ def _write(place: Path, number: int, rows: Iterable[Any]) -> Iterator[PlanPart]:
 
 
 def _in_order(state: PipelineState, names: list[str]) -> Iterator[PlanPart]:
-    """Few changes without a question to anybody: a table of them would cost a job more."""
+    """Few changes by this process: a job for them takes longer than the rest of the plan."""
     rows = chain.from_iterable(rows_of(state.changes, name) for name in names)
     return write_part(state.plan, 0, sorted(rows, key=attrgetter("path")))
 

@@ -20,6 +20,7 @@ BYTES_FIRST, BYTES_MAX = 64 * 1024**2, 8 * 1024**3
 # A tab stands on both sides of every value and nowhere else, so that a line can be cut by tabs.
 BOUNDS = 2
 _encode = json.JSONEncoder(separators=("\t,", ":\t"), check_circular=False).encode
+_decode = json.JSONDecoder().raw_decode
 
 
 class KeptRows(NamedTuple):
@@ -59,7 +60,7 @@ def read_rows(place: Path, name: str) -> Iterator[dict[str, Any]]:
 
 def row_of(line: str) -> dict[str, Any]:
     """A line as what a row is made of."""
-    return cast("dict[str, Any]", json.loads(line))
+    return cast("dict[str, Any]", _decode(line)[0])
 
 
 def portions(rows: Iterable[ListedObject]) -> Iterator[Sequence[ListedObject]]:

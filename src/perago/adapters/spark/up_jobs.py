@@ -4,6 +4,7 @@ Executors read the files of the plan themselves; counts come back. The plan and 
 branch are both in order of path, so that each range is compared in one walk through the two.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -103,14 +104,18 @@ def _check(
 ) -> Iterator[SeenChange]:
     """Some neighbours at a time, in lanes: what takes time is the way to the server."""
 
+    def rows() -> Iterator[PlannedChange]:
+        return iter(()) if part.name is None else rows_of(place, part.name)
+
     def check() -> Iterator[SeenChange]:
         up = open_work().up
-        planned = as_planned(up, area, part, () if part.name is None else rows_of(place, part.name))
-        written = (row for row in planned if row.kind != PlanKind.DELETE)
-        with ThreadPoolExecutor(CHECK_LANES) as lanes:
+        written = (row for row in rows() if row.kind != PlanKind.DELETE)
+        with ThreadPoolExecutor(CHECK_LANES + 1) as lanes:
+            walk = lanes.submit(deque, as_planned(up, area, part, rows()), 0)
             for batch in batched(written, CHECKED_AT_ONCE):
                 share = -(-len(batch) // CHECK_LANES)
                 list(lanes.map(partial(up.check, area), batched(batch, share)))
+            walk.result()
         yield from ()
 
     return told(check(), lambda problem: SeenChange("", problem=problem))
