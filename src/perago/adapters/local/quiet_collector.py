@@ -1,7 +1,7 @@
 """Python's cyclic collector, held back while very many values are made that stay.
 
 It walks all of them again and again and finds nothing: a fifth of the time of a large warm start.
-Held during work on the processor, never while somebody waits for a network.
+Held during work on the processor, never while somebody waits for nothing but a network.
 """
 
 import gc
