@@ -19,14 +19,16 @@ class StopOrders:
 
     def __init__(self) -> None:
         self._open: dict[ExecutionId, Order] = {}
+        self._ahead: dict[ExecutionId, str] = {}
         self._for_all: str | None = None
 
     @contextmanager
     def for_execution(self, execution_id: ExecutionId) -> Generator[Order]:
         """The order of one execution, for as long as it runs."""
         order: Order = asyncio.get_running_loop().create_future()
-        if self._for_all is not None:
-            order.set_result(self._for_all)
+        reason = self._ahead.get(execution_id, self._for_all)
+        if reason is not None:
+            order.set_result(reason)
         self._open[execution_id] = order
         try:
             yield order
@@ -34,10 +36,16 @@ class StopOrders:
             del self._open[execution_id]
 
     def stop(self, execution_id: ExecutionId, reason: str) -> None:
-        """End one; an execution that is not running is left alone."""
+        """End one, now or as soon as it begins."""
         order = self._open.get(execution_id)
-        if order is not None and not order.done():
+        if order is None:
+            self._ahead[execution_id] = reason
+        elif not order.done():
             order.set_result(reason)
+
+    def forget(self, execution_id: ExecutionId) -> None:
+        """It will not begin any more."""
+        self._ahead.pop(execution_id, None)
 
     def stop_all(self, reason: str) -> None:
         """End all, and whatever would start from now on."""

@@ -82,6 +82,7 @@ class FaultWorld:
     fenced: bool = True
     changes: bool = True
     require_ownership: bool = False
+    response_seconds: int = RESPONSE_SECONDS
     spec: WorkspaceSpec = field(default_factory=lambda: WorkspaceSpec(prefix="data"))
     body: Callable[[Path, int], None] | None = None
     params: object = field(default_factory=dict[str, object])
@@ -125,7 +126,7 @@ class FaultWorld:
         """Register and start; the first attempt waits."""
         definition: dict[str, object] = {"name": TASK, "ownerEmail": "data@example.com"}
         definition |= {"retryCount": 10, "retryDelaySeconds": 0}
-        definition |= {"responseTimeoutSeconds": RESPONSE_SECONDS, "timeoutSeconds": 0}
+        definition |= {"responseTimeoutSeconds": self.response_seconds, "timeoutSeconds": 0}
         await self.operator.definitions.put(definition)
         row: dict[str, object] = {"name": TASK, "taskReferenceName": TASK, "type": "SIMPLE"}
         place = "${workflow.input.workspace}"
@@ -202,7 +203,7 @@ class FaultWorld:
             if workflow.status is not WorkflowStatus.RUNNING:
                 return workflow
             await self.attempt(self.worker())
-            self.clock.advance(RESPONSE_SECONDS + 1)
+            self.clock.advance(self.response_seconds + 1)
             await self.operator.workflows.decide(self.workflow)
         return await self.read()
 

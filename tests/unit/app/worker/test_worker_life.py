@@ -20,6 +20,7 @@ from perago.app.worker.worker import Worker, WorkerEnd
 from perago.app.worker.worker_parts import WorkerParts
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.publication_policy import PolicySetting
+from perago.domain.publish_budget import heartbeat_seconds
 
 GRACE_SECONDS = 0.2
 
@@ -100,6 +101,20 @@ async def test_a_body_that_goes_on_is_abandoned_and_its_retry_is_scheduled_at_on
     )
     assert "worker draining" in str(first.reason)
     assert world.publications() == []
+
+
+async def test_what_was_lost_before_its_body_began_does_not_begin(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
+    download = Pause("objects.list_page", When.BEFORE_EFFECT)
+    worker, running = await started(world, download, job=nothing_to_do())
+    await until_paused(world)
+    await world.operator.workflows.terminate(world.workflow, "not wanted")
+    await asyncio.sleep(2 * heartbeat_seconds(world.response_seconds, None))
+    world.workers[0].resume()
+    assert await worker.attempts.all_ended(seconds_max=20)
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+    assert world.runs == 0
 
 
 async def test_a_part_that_ends_with_an_error_has_broken_the_worker(tmp_path: Path) -> None:
