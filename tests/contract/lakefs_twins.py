@@ -20,7 +20,7 @@ from perago.domain.reserved_paths import FENCE_PATH
 from perago.ports.branches import MergeRequest
 from perago.ports.commits import CommitRequest
 from perago.ports.errors import WorldError
-from perago.ports.objects import ObjectUpload
+from perago.ports.objects import ObjectEntry, ObjectUpload
 
 # None of these can be read as the beginning of a commit id.
 BRANCHES = (MAIN, BranchName("work"), BranchName("other"), BranchName("third"))
@@ -63,6 +63,8 @@ class Twin:
 
     def _told(self, value: object) -> object:
         match value:
+            case ObjectEntry():
+                return (ObjectEntry.__name__, self._facts(value._asdict()))
             case str():
                 known = value in self.commits
                 return f"#{self.commits.index(CommitId(value))}" if known else value
@@ -72,11 +74,13 @@ class Twin:
                 pairs = cast("Mapping[str, object]", value).items()
                 return {name: self._told(item) for name, item in pairs}
             case _ if is_dataclass(value):
-                told = [fact.name for fact in fields(value) if fact.name not in UNTOLD]
-                facts = {name: self._told(getattr(value, name)) for name in told}
-                return (type(value).__name__, facts)
+                facts = {fact.name: getattr(value, fact.name) for fact in fields(value)}
+                return (type(value).__name__, self._facts(facts))
             case _:
                 return value
+
+    def _facts(self, facts: Mapping[str, object]) -> dict[str, object]:
+        return {name: self._told(value) for name, value in facts.items() if name not in UNTOLD}
 
 
 Step: TypeAlias = Callable[[Twin], Awaitable[object]]

@@ -95,7 +95,6 @@ class Attempts:
             )
         finally:
             await slot.end()
-            tools.bodies.forget(dispatch.execution_id)
         story.ended(report)
         if story.task_log_line:
             self._log_aside(dispatch.attempt.task_id, story.task_log_line)

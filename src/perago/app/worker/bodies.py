@@ -43,11 +43,7 @@ class Bodies(Protocol):
         ...
 
     def stop(self, execution_id: ExecutionId, reason: str) -> None:
-        """End one body, one that has not begun included."""
-        ...
-
-    def forget(self, execution_id: ExecutionId) -> None:
-        """No body of this execution will begin any more."""
+        """End one body; nothing happens when it is not running."""
         ...
 
     def stop_all(self, reason: str) -> None:

@@ -110,12 +110,8 @@ class ProcessBody(TaskBody):
                 self._release(slot)
 
     def stop(self, execution_id: ExecutionId, reason: str) -> None:
-        """End one body, one that has not begun included."""
+        """End one body; nothing happens when it is not running."""
         self._orders.stop(execution_id, reason)
-
-    def forget(self, execution_id: ExecutionId) -> None:
-        """No body of this execution will begin any more."""
-        self._orders.forget(execution_id)
 
     def stop_all(self, reason: str) -> None:
         """End every body, those that have not begun included."""

@@ -74,10 +74,6 @@ class ThreadBody(TaskBody):
         """End one body; its thread may go on, nobody listens to it."""
         self._orders.stop(execution_id, reason)
 
-    def forget(self, execution_id: ExecutionId) -> None:
-        """No body of this execution will begin any more."""
-        self._orders.forget(execution_id)
-
     def stop_all(self, reason: str) -> None:
         """End every body, those that have not begun included."""
         self._orders.stop_all(reason)
