@@ -73,7 +73,7 @@ async def test_a_body_that_is_stopped_told_its_progress_and_loses_its_jobs(
         if recorder.told:
             break
         await asyncio.sleep(0.1)
-    body.stop(ExecutionId("e4"), "the attempt was revoked")
+    body.orders.stop(ExecutionId("e4"), "the attempt was revoked")
     outcome = await running
     for _ in range(JVM_ENDS_SECONDS * 10):
         if not tracker.getActiveJobsIds():

@@ -97,7 +97,7 @@ async def test_an_order_to_stop_ends_the_body_at_once_and_its_process_is_not_use
         (before,) = body.facts()
         running = asyncio.create_task(body.run(call_of("sleep", 50)))
         await asyncio.sleep(0.3)
-        body.stop(call_of("sleep").execution_id, "the attempt is lost")
+        body.orders.stop(call_of("sleep").execution_id, "the attempt is lost")
         assert await asyncio.wait_for(running, 3) == BodyStopped("the attempt is lost")
         assert before.pid is not None
         assert not is_alive(before.pid)
@@ -117,7 +117,7 @@ async def test_after_an_order_for_all_nothing_begins() -> None:
     async with process_body() as body:
         running = asyncio.create_task(body.run(call_of("sleep", 50)))
         await asyncio.sleep(0.3)
-        body.stop_all("worker draining")
+        body.orders.stop_all("worker draining")
         assert await asyncio.wait_for(running, 3) == BodyStopped("worker draining")
         assert await body.run(call_of("count", execution_id="e2")) == BodyStopped("worker draining")
 

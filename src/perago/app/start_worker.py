@@ -6,7 +6,9 @@ Takes lock, log and probes around it; the parts come from `worker_assembly`.
 import asyncio
 import gc
 import logging
+import os
 import signal
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -14,6 +16,7 @@ from contextlib import (
     asynccontextmanager,
     suppress,
 )
+from typing import NoReturn
 
 from perago._version import __version__
 from perago.app.container import Container
@@ -61,7 +64,17 @@ def start_worker(order: StartOrder) -> int:
     ):
         gc.freeze()  # what is imported stays: no collection has to look through it again
         end, number = asyncio.run(_run(order, container, worker_id, secrets))
-    return exit_code(end, number)
+    code = exit_code(end, number)
+    if container.concurrency().is_left_behind:
+        _leave(code)
+    return code
+
+
+def _leave(code: int) -> NoReturn:
+    """End now: Python would wait for a download that nobody wants, as slow as its line is."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
 
 
 def exit_code(end: WorkerEnd, number: signal.Signals | None) -> int:

@@ -9,6 +9,10 @@ B = TypeVar("B")
 C = TypeVar("C")
 
 
+def nothing() -> None:
+    """For work that is short, or cannot be told."""
+
+
 class Concurrency(Protocol):
     """Side by side and in turn.
 
@@ -35,6 +39,14 @@ class Concurrency(Protocol):
         """Wait for the turn of this name within this process."""
         ...
 
-    async def blocking(self, work: Callable[[], A]) -> A:
-        """Do blocking local work without holding up anybody else."""
+    @property
+    def is_left_behind(self) -> bool:
+        """Whether abandoned work goes on: the end of the process would wait for it."""
+        ...
+
+    async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
+        """Do blocking work without holding up anybody else.
+
+        Who cancels it has the work told by `abandon`, and waits a moment for its end.
+        """
         ...

@@ -65,11 +65,11 @@ class LocalWorkspacePipeline(WorkspacePipeline):
     async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
         inventory = await self._inventories.take(source)
         index, counts = await self._materialisation.fill(source, inventory, directory)
-        self._indexes[directory] = index
         contents = self._contents
         if contents is not None:
             remember = partial(self._inventories.remember, source, inventory)
             await self._concurrency.blocking(lambda: contents.soon(remember))
+        self._indexes[directory] = index
         return Materialised(source, directory, counts)
 
     async def plan(self, materialised: Materialised) -> SyncPlan:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import TypeVar, final
 
 from perago.adapters.memory.worker_handle import Turn
-from perago.ports.concurrency import Concurrency
+from perago.ports.concurrency import Concurrency, nothing
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -41,7 +41,12 @@ class SequentialConcurrency(Concurrency):
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         return self._take_turn(name)
 
-    async def blocking(self, work: Callable[[], A]) -> A:
+    @property
+    def is_left_behind(self) -> bool:
+        return False
+
+    async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
+        del abandon  # nobody can cancel what takes no time
         return work()
 
     @asynccontextmanager

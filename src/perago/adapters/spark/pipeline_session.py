@@ -100,14 +100,14 @@ class PipelineSessions:
             cores = max(1, context.defaultParallelism)
             return step(PipelineSession(session, cores, self._open_work))
 
+        def cancel() -> None:
+            for context in opened:
+                with suppress(Exception):
+                    context.cancelJobGroup(group)
+
         try:
-            return await self._concurrency.blocking(work)
+            return await self._concurrency.blocking(work, abandon=cancel)
         except (WorldError, PeragoError):
             raise
         except Exception as error:
             raise UnavailableError(f"Spark could not {description}: {first_line(error)}") from error
-        except BaseException:
-            for context in opened:
-                with suppress(Exception):
-                    context.cancelJobGroup(group)
-            raise

@@ -10,13 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar, final
 
-from perago.ports.concurrency import Concurrency
+from perago.ports.concurrency import Concurrency, nothing
 
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 
 BLOCKING_THREADS_MAX = 32
+ABANDONED_SECONDS_MAX = 3.0
 
 
 @final
@@ -26,6 +27,7 @@ class AsyncioConcurrency(Concurrency):
     def __init__(self, *, threads_max: int = BLOCKING_THREADS_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="perago-blocking")
         self._turns: dict[str, _Turn] = {}
+        self._abandoned: list[Callable[[], bool]] = []  # whether each has ended
 
     async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
         one, two = asyncio.ensure_future(first), asyncio.ensure_future(second)
@@ -43,8 +45,25 @@ class AsyncioConcurrency(Concurrency):
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         return self._take_turn(name)
 
-    async def blocking(self, work: Callable[[], A]) -> A:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    @property
+    def is_left_behind(self) -> bool:
+        return not all(has_ended() for has_ended in self._abandoned)
+
+    async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
+        done = self._threads.submit(work)
+        answer = asyncio.wrap_future(done)
+        try:
+            return await asyncio.shield(answer)
+        except asyncio.CancelledError:
+            abandon()
+            try:  # what it left can be removed once it has ended, so a moment's wait is worth it
+                await asyncio.wait([answer], timeout=ABANDONED_SECONDS_MAX)
+            finally:  # who cancels twice has no moment
+                if not answer.cancel() and not answer.cancelled():
+                    answer.exception()  # nobody hears of it any more
+                if not done.done():
+                    self._abandoned.append(done.done)
+            raise
 
     def close(self) -> None:
         """Let the threads go once their work is done."""

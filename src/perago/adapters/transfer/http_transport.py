@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import final
 
+from perago.adapters.transfer.abandonable_moves import AbandonableMoves
 from perago.adapters.transfer.api_route import ApiRoute, LakeFSApi, Place, branch_place
 from perago.adapters.transfer.bulk_fetch import BulkFetch
 from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
@@ -64,8 +65,9 @@ class HttpTransport(ObjectTransport):
     ) -> Sequence[Fetched]:
         if not orders:
             return []
+        place, counted = Place(repository, ref), AbandonableMoves(moved)
         return await self._concurrency.blocking(
-            lambda: list(self._fetching.run(Place(repository, ref), orders, moved))
+            lambda: self._fetching.run(place, orders, counted), abandon=counted.abandon
         )
 
     async def store(
@@ -77,8 +79,10 @@ class HttpTransport(ObjectTransport):
     ) -> Sequence[ObjectEntry]:
         if not uploads:
             return []
-        place = branch_place(repository, branch)
-        return await self._concurrency.blocking(lambda: self._store(place, uploads, moved))
+        place, counted = branch_place(repository, branch), AbandonableMoves(moved)
+        return await self._concurrency.blocking(
+            lambda: self._store(place, uploads, counted), abandon=counted.abandon
+        )
 
     def close(self) -> None:
         """Close the idle connections."""

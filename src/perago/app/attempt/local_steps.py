@@ -33,7 +33,12 @@ async def materialise(
     directory = await world.directories.create(marker)
     traces.directory = directory
     source = WorkspaceSource(workspace.repository, workspace.ref, dispatch.task.workspace.prefix)
-    materialised = await world.lakefs.pipeline.materialise(source, directory)
+    materialised = await world.stop_order.before_end_of(
+        world.lakefs.pipeline.materialise(source, directory)
+    )
+    if isinstance(materialised, BodyStopped):
+        await _refuse_if_stale(world, dispatch)
+        raise BodyFailedError(materialised.reason)
     traces.materialised = materialised
     counts = materialised.counts
     facts = {

@@ -3,9 +3,10 @@
 Wired by the container or by a test; a step takes what it needs from here and nothing else.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from perago.app.attempt.known_places import KnownPlaces
+from perago.app.attempt.stop_order import NoStopOrder, StopOrder
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt_fence import FenceWidth
 from perago.domain.publication_policy import PolicySetting
@@ -54,6 +55,7 @@ class World:
     identities: Identities
     concurrency: Concurrency
     progress: Progress
+    stop_order: StopOrder = field(default_factory=NoStopOrder)
     spark_gateway: SparkGateway | None = None
 
 

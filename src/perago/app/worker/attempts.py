@@ -19,6 +19,7 @@ from perago.app.telemetry.listeners import AttemptListener
 from perago.app.worker.bodies import Bodies
 from perago.app.worker.heartbeat import Heartbeat, HeartbeatLease
 from perago.app.worker.slot_lease import SlotLease
+from perago.app.worker.stop_orders import WaitingOrder
 from perago.domain.attempt import AttemptRecord
 from perago.domain.attempt_fence import Stale
 from perago.domain.publish_budget import heartbeat_seconds
@@ -85,14 +86,15 @@ class Attempts:
     async def _run(self, dispatch: Dispatch) -> None:
         tools = self._tools  # the story counts requests: heartbeats, which begin after it, too
         story = AttemptStory(dispatch, tools.listener, tools.world.clock)
-        world = replace(tools.world, progress=story)
-        lease = HeartbeatLease(self._heartbeat(dispatch), world.clock).start()
+        lease = HeartbeatLease(self._heartbeat(dispatch), tools.world.clock).start()
         slot = SlotLease(lease, tools.free_slot)
         try:
-            await tools.admitted(dispatch)
-            report = await run_attempt(
-                world, dispatch, slot, failed=lambda error: tools.failed(dispatch, error)
-            )
+            with tools.bodies.orders.for_execution(dispatch.execution_id) as order:
+                world = replace(tools.world, progress=story, stop_order=WaitingOrder(order))
+                await tools.admitted(dispatch)
+                report = await run_attempt(
+                    world, dispatch, slot, failed=lambda error: tools.failed(dispatch, error)
+                )
         finally:
             await slot.end()
         story.ended(report)
@@ -104,7 +106,7 @@ class Attempts:
 
         def lost(stale: Stale) -> None:
             tools.listener.lost(dispatch, stale)
-            tools.bodies.stop(dispatch.execution_id, f"the attempt is lost: {stale}")
+            tools.bodies.orders.stop(dispatch.execution_id, f"the attempt is lost: {stale}")
 
         return Heartbeat(
             send=lambda: tools.world.queue.extend_lease(attempt, tools.settings.worker_id),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from perago.domain.attempt import ExecutionId
+from perago.app.worker.stop_orders import StopOrders
 from perago.ports.task_body import BodyCall, BodyOutcome
 
 
@@ -19,7 +19,9 @@ class SlotFacts:
 
 
 class Bodies(Protocol):
-    """Runs bodies in slots; `start` first, `close` last."""
+    """Runs bodies in slots; `start` first, `close` last. `orders` end what runs or is about to."""
+
+    orders: StopOrders
 
     @property
     def ready(self) -> int:
@@ -40,14 +42,6 @@ class Bodies(Protocol):
 
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Run one call in the next free slot."""
-        ...
-
-    def stop(self, execution_id: ExecutionId, reason: str) -> None:
-        """End one body; nothing happens when it is not running."""
-        ...
-
-    def stop_all(self, reason: str) -> None:
-        """End every body, those that have not begun included."""
         ...
 
     def dump_stacks(self) -> None:

@@ -24,7 +24,6 @@ from perago.app.worker.executor_slot import EndFrame, ExecutorSlot, outcome_of, 
 from perago.app.worker.first_of import first_of
 from perago.app.worker.stop_orders import Order, StopOrders
 from perago.app.worker_description import restart_backoff_seconds
-from perago.domain.attempt import ExecutionId
 from perago.ports.clock import Clock
 from perago.ports.task_body import (
     BodyCall,
@@ -57,7 +56,7 @@ class ProcessBody(TaskBody):
         self._settings = settings
         self._observer = settings.observer
         self._clock = clock
-        self._orders = StopOrders()
+        self.orders = StopOrders()
         self._slots = [ExecutorSlot(number) for number in range(1, settings.slots + 1)]
         self._idle: asyncio.Queue[ExecutorSlot] = asyncio.Queue()
         self._restarts: set[asyncio.Task[None]] = set()
@@ -100,7 +99,7 @@ class ProcessBody(TaskBody):
 
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Run one call in the next executor that is free."""
-        with self._orders.for_execution(call.execution_id) as order:
+        with self.orders.for_execution(call.execution_id) as order:
             slot = await self._free_slot(order)
             if slot is None:
                 return BodyStopped(order.result())
@@ -108,14 +107,6 @@ class ProcessBody(TaskBody):
                 return await self._run_in(slot, call, order)
             finally:
                 self._release(slot)
-
-    def stop(self, execution_id: ExecutionId, reason: str) -> None:
-        """End one body; nothing happens when it is not running."""
-        self._orders.stop(execution_id, reason)
-
-    def stop_all(self, reason: str) -> None:
-        """End every body, those that have not begun included."""
-        self._orders.stop_all(reason)
 
     def dump_stacks(self) -> None:
         """Have every executor write its stacks to its standard error."""

@@ -19,7 +19,6 @@ from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.app.worker.sent_outcome import sent_outcome
 from perago.app.worker.stop_orders import StopOrders
 from perago.app.worker.thread_output import heard_threads, speaking
-from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, TaskBody
 
 
@@ -38,7 +37,7 @@ class ThreadBody(TaskBody):
         self._tasks = tasks
         self._observer = NobodyObserves() if observer is None else observer
         self._worker_id = worker_id
-        self._orders = StopOrders()
+        self.orders = StopOrders()
         self._slots = slots
         self._running: list[BodyCall] = []
         self._heard = ExitStack()
@@ -70,19 +69,11 @@ class ThreadBody(TaskBody):
     def dump_stacks(self) -> None:
         """The stacks are this process's own."""
 
-    def stop(self, execution_id: ExecutionId, reason: str) -> None:
-        """End one body; its thread may go on, nobody listens to it."""
-        self._orders.stop(execution_id, reason)
-
-    def stop_all(self, reason: str) -> None:
-        """End every body, those that have not begun included."""
-        self._orders.stop_all(reason)
-
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Run one call; its thread goes on when something else ends the waiting."""
         cancel = CancelSignal()
         around = BodySurroundings(self._observer, self._worker_id, cancel)
-        with self._orders.for_execution(call.execution_id) as order:
+        with self.orders.for_execution(call.execution_id) as order:
             if order.done():
                 return BodyStopped(order.result())
             self._running.append(call)

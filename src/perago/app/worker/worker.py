@@ -173,7 +173,7 @@ class Worker:
         await first_of(ending, aborting, seconds_max=parts.grace_seconds)
         if not ending.done():
             # Heartbeats go on, and an attempt that has decided comes to its end.
-            parts.bodies.stop_all(DRAINING)
+            parts.bodies.orders.stop_all(DRAINING)
             await first_of(ending, aborting, seconds_max=parts.settle_seconds)
         for task in (ending, aborting):
             task.cancel()
@@ -224,7 +224,7 @@ class Worker:
         self._last_signal = number
         if self._draining.is_set():
             self._aborting.set()
-            self._parts.bodies.stop_all("worker aborted")
+            self._parts.bodies.orders.stop_all("worker aborted")
         self.drain()
 
     def _dump(self) -> None:

@@ -20,7 +20,6 @@ from perago.app.worker.worker import Worker, WorkerEnd
 from perago.app.worker.worker_parts import WorkerParts
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.publication_policy import PolicySetting
-from perago.domain.publish_budget import heartbeat_seconds
 
 GRACE_SECONDS = 0.2
 
@@ -103,15 +102,32 @@ async def test_a_body_that_goes_on_is_abandoned_and_its_retry_is_scheduled_at_on
     assert world.publications() == []
 
 
+async def test_a_download_is_abandoned_after_the_grace_and_its_retry_is_scheduled_at_once(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    download = Pause("objects.list_page", When.BEFORE_EFFECT)
+    worker, running = await started(world, download, job=nothing_to_do())
+    await until_paused(world)
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+    first, retry = (await world.read()).attempts
+    assert (first.snapshot.status, retry.snapshot.status) == (
+        AttemptStatus.FAILED,
+        AttemptStatus.SCHEDULED,
+    )
+    assert "worker draining" in str(first.reason)
+    assert world.runs == 0
+    assert not list((tmp_path / "1" / ".perago-attempts").iterdir())
+
+
 async def test_what_was_lost_before_its_body_began_does_not_begin(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
     download = Pause("objects.list_page", When.BEFORE_EFFECT)
     worker, running = await started(world, download, job=nothing_to_do())
     await until_paused(world)
     await world.operator.workflows.terminate(world.workflow, "not wanted")
-    await asyncio.sleep(2 * heartbeat_seconds(world.response_seconds, None))
-    world.workers[0].resume()
-    assert await worker.attempts.all_ended(seconds_max=20)
+    assert await worker.attempts.all_ended(seconds_max=20), "a heartbeat tells the download"
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
     assert world.runs == 0

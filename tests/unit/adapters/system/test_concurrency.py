@@ -1,0 +1,69 @@
+"""Blocking work that is cancelled is told so, and waited for as long as it is worth it."""
+
+import asyncio
+from threading import Event
+
+import pytest
+
+from perago.adapters.system.concurrency import ABANDONED_SECONDS_MAX, AsyncioConcurrency
+
+LONG_SECONDS = 30.0
+
+
+async def cancelled_in_the_middle(work: "asyncio.Task[bool]", begun: Event) -> None:
+    assert await asyncio.to_thread(begun.wait, LONG_SECONDS)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+
+
+async def test_cancelled_work_is_told_and_has_ended_when_the_caller_goes_on() -> None:
+    concurrency, begun, told, ended = AsyncioConcurrency(), Event(), Event(), Event()
+
+    def wait() -> bool:
+        begun.set()
+        is_told = told.wait(LONG_SECONDS)
+        ended.set()
+        return is_told
+
+    work = asyncio.create_task(concurrency.blocking(wait, abandon=told.set))
+    await cancelled_in_the_middle(work, begun)
+    assert ended.is_set()
+    assert not concurrency.is_left_behind
+    concurrency.close()
+
+
+async def test_work_that_hears_nothing_is_left_after_a_moment() -> None:
+    concurrency, begun, end = AsyncioConcurrency(), Event(), Event()
+
+    def wait() -> bool:
+        begun.set()
+        return end.wait(LONG_SECONDS)
+
+    work = asyncio.create_task(concurrency.blocking(wait))
+    began = asyncio.get_running_loop().time()
+    await cancelled_in_the_middle(work, begun)
+    assert asyncio.get_running_loop().time() - began < ABANDONED_SECONDS_MAX + LONG_SECONDS / 2
+    assert concurrency.is_left_behind
+    end.set()
+    concurrency.close()
+    assert not concurrency.is_left_behind
+
+
+async def test_who_cancels_twice_waits_no_moment_and_it_is_still_known_what_goes_on() -> None:
+    concurrency, begun, end = AsyncioConcurrency(), Event(), Event()
+
+    def wait() -> bool:
+        begun.set()
+        return end.wait(LONG_SECONDS)
+
+    work = asyncio.create_task(concurrency.blocking(wait))
+    assert await asyncio.to_thread(begun.wait, LONG_SECONDS)
+    work.cancel()
+    await asyncio.sleep(0.01)
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert concurrency.is_left_behind
+    end.set()
+    concurrency.close()
