@@ -8,18 +8,18 @@ import errno
 import hashlib
 import os
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 from threading import get_ident
 
 from perago.adapters.transfer.failures import BrokenError
+from perago.adapters.transfer.md5_streams import Md5Streams
 from perago.domain.object_checksum import md5_of_checksum
 from perago.ports.errors import DamagedObjectError, LocalDiskError
 from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 
 WHOLE_BYTES_MAX = 1024 * 1024
-PIECE_BYTES = 1024 * 1024
 PART_PREFIX = ".perago-part-"
 
 
@@ -40,7 +40,7 @@ def disk_refusal(path: Path, error: OSError) -> LocalDiskError:
     return LocalDiskError(f"{path}: {reason}{remedy}")
 
 
-def land(order: FetchOrder, answer: HTTPResponse) -> str:
+def land(order: FetchOrder, answer: HTTPResponse, digests: Md5Streams) -> str:
     """Write an answer's body to the order's target and give its MD5."""
     if order.entry.size <= WHOLE_BYTES_MAX:
         content = answer.read(order.entry.size + 1)
@@ -50,7 +50,7 @@ def land(order: FetchOrder, answer: HTTPResponse) -> str:
         with local_disk(order.target):
             write_new(order.where, content)
         return md5
-    return _land_stream(order, answer)
+    return _land_stream(order, answer, digests)
 
 
 def land_whole(order: FetchOrder, content: memoryview) -> Fetched:
@@ -102,25 +102,24 @@ def part_file(target: Path) -> Generator[Path]:
             part.unlink(missing_ok=True)
 
 
-def _land_stream(order: FetchOrder, answer: HTTPResponse) -> str:
-    digest = hashlib.md5(usedforsecurity=False)
-    buffer = memoryview(bytearray(PIECE_BYTES))
+def _land_stream(order: FetchOrder, answer: HTTPResponse, digests: Md5Streams) -> str:
     size = 0
-    with part_file(order.target) as part:
+    with part_file(order.target) as part, closing(digests.open()) as digest:
         with local_disk(part):
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            while count := answer.readinto(buffer):
+            while count := answer.readinto(room := digest.room()):
                 size += count
                 with local_disk(part):
-                    _write_all(descriptor, buffer[:count])
-                digest.update(buffer[:count])
+                    _write_all(descriptor, room[:count])
+                digest.take(count)
         finally:
             os.close(descriptor)
-        verify(order, size, digest.hexdigest(), broken=bool(answer.length))
+        md5 = digest.hexdigest()
+        verify(order, size, md5, broken=bool(answer.length))
         with local_disk(order.target):
             part.rename(order.target)
-    return digest.hexdigest()
+    return md5
 
 
 def _write_all(descriptor: int, content: memoryview) -> None:

@@ -4,7 +4,6 @@ The stretches land in one temporary file, are hashed in order as they arrive, an
 its name when it is whole and verified.
 """
 
-import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,10 +17,10 @@ from perago.adapters.transfer.connections import Connections, Request
 from perago.adapters.transfer.failures import BrokenError
 from perago.adapters.transfer.landing import (
     PART_PREFIX,
-    PIECE_BYTES,
     local_disk,
     verify,
 )
+from perago.adapters.transfer.md5_streams import PIECE_BYTES, Md5Streams
 from perago.ports.object_transport import FetchOrder
 
 SPLIT_BYTES_MIN = 32 * 1024 * 1024
@@ -33,7 +32,11 @@ class RangedFetch:
     """One object under way in stretches."""
 
     def __init__(
-        self, order: FetchOrder, connections: Connections, ask: Callable[[], Request]
+        self,
+        order: FetchOrder,
+        connections: Connections,
+        ask: Callable[[], Request],
+        digests: Md5Streams,
     ) -> None:
         self.order = order
         self._connections = connections
@@ -42,7 +45,7 @@ class RangedFetch:
         self._lock = Lock()
         self._landed: set[int] = set()
         self._hashed = 0
-        self._digest = hashlib.md5(usedforsecurity=False)
+        self._digest = digests.open()
 
     @property
     def starts(self) -> range:
@@ -79,6 +82,7 @@ class RangedFetch:
 
     def clean_up(self) -> None:
         """Remove the temporary file, if it is still there."""
+        self._digest.close()
         with suppress(OSError):
             self._part.unlink(missing_ok=True)
 
@@ -98,9 +102,11 @@ class RangedFetch:
     def _hash(self, descriptor: int, start: int) -> None:
         end = start + self.stretch_size(start)
         while start < end:
-            piece = os.pread(descriptor, min(PIECE_BYTES, end - start), start)
-            self._digest.update(piece)
-            start += len(piece)
+            room = self._digest.room()
+            if not (count := os.preadv(descriptor, [room[: end - start]], start)):
+                break  # somebody cut the file; the digest will say so
+            self._digest.take(count)
+            start += count
         self._hashed = end
 
 
