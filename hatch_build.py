@@ -8,36 +8,50 @@ import os
 import shlex
 import subprocess
 import sysconfig
+from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PLACE = Path("src/perago/adapters/transfer")
-SOURCE, LIBRARY = PLACE / "md5_lanes.c", PLACE / "_md5_lanes.so"
+PACKAGE = "perago/adapters/transfer"
+PLACE = Path("src") / PACKAGE
+SOURCE, LIBRARY = "md5_lanes.c", "_md5_lanes.so"
 COMPILER_SECONDS_MAX = 120
 
 
 class CompileMd5(BuildHookInterface[Any]):
-    """Puts the library beside its source, and into the wheel."""
+    """Puts the library into the wheel, or beside its source."""
+
+    _scratch: "TemporaryDirectory[str] | None" = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile for a wheel, editable ones included."""
-        del version
-        if self.target_name != "wheel":
-            return
-        library = Path(self.root) / LIBRARY
-        library.unlink(missing_ok=True)
+        """Compile for a wheel into a scratch place, for an editable one beside the source."""
+        in_place = Path(self.root) / PLACE / LIBRARY
+        is_editable = version == "editable"
+        if is_editable:
+            with suppress(OSError):
+                in_place.unlink(missing_ok=True)
         if os.environ.get("PERAGO_BUILD_MD5") == "0":
             return
-        refusal = compiled(Path(self.root) / SOURCE, library)
+        self._scratch = TemporaryDirectory()
+        library = in_place if is_editable else Path(self._scratch.name) / LIBRARY
+        refusal = compiled(Path(self.root) / PLACE / SOURCE, library)
         if refusal:
             self.app.display_warning(f"large objects are digested one by one: {refusal}")
             return
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["artifacts"].append(f"/{LIBRARY}")
+        if not is_editable:
+            build_data["force_include"][str(library)] = f"{PACKAGE}/{LIBRARY}"
         build_data["pure_python"] = False
         build_data["tag"] = f"py3-none-{platform}"  # it is plain C and knows no Python
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """The library is in the wheel."""
+        del version, build_data, artifact_path
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 def compiled(source: Path, library: Path) -> str:

@@ -104,6 +104,17 @@ async def test_an_order_to_stop_ends_the_body_at_once_and_its_process_is_not_use
         assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
 
 
+async def test_an_order_after_the_end_of_a_body_does_not_end_the_next_one_in_its_slot() -> None:
+    async with process_body() as body:
+        first = call_of("count", 1, execution_id="e1")
+        with body.orders.for_execution(first.execution_id):  # as long as its attempt
+            assert await body.run(first) == BodyReturned({"number": 1})
+            running = asyncio.create_task(body.run(call_of("sleep", 1, execution_id="e2")))
+            await asyncio.sleep(0.3)
+            body.orders.stop(first.execution_id, "the attempt is lost")
+            assert isinstance(await asyncio.wait_for(running, 20), BodyReturned)
+
+
 async def test_an_answer_for_another_execution_reaches_nobody() -> None:
     """A late answer must not be taken for the one that is waited for, nor the next one's."""
     async with process_body() as body:

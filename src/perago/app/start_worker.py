@@ -8,7 +8,6 @@ import gc
 import logging
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
@@ -16,7 +15,7 @@ from contextlib import (
     asynccontextmanager,
     suppress,
 )
-from typing import NoReturn
+from threading import Event, Thread
 
 from perago._version import __version__
 from perago.app.container import Container
@@ -43,6 +42,7 @@ from perago.ports.telemetry import Telemetry
 LOGGER = logging.getLogger("perago.worker")
 BROKEN_EXIT = 70
 SIGNAL_EXIT = 128
+LEAVE_SECONDS = 2.0
 
 
 def start_worker(order: StartOrder) -> int:
@@ -65,16 +65,21 @@ def start_worker(order: StartOrder) -> int:
         gc.freeze()  # what is imported stays: no collection has to look through it again
         end, number = asyncio.run(_run(order, container, worker_id, secrets))
     code = exit_code(end, number)
-    if container.concurrency().is_left_behind:
-        _leave(code)
+    _leave_soon(code)
     return code
 
 
-def _leave(code: int) -> NoReturn:
-    """End now: Python would wait for a download that nobody wants, as slow as its line is."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(code)
+def _leave_soon(code: int) -> None:
+    """End in a moment: Python waits for every thread, and one may wait for a slow line.
+
+    Everything that has to be closed is closed by now.
+    """
+
+    def leave() -> None:
+        Event().wait(LEAVE_SECONDS)
+        os._exit(code)
+
+    Thread(target=leave, name="perago-leave", daemon=True).start()
 
 
 def exit_code(end: WorkerEnd, number: signal.Signals | None) -> int:

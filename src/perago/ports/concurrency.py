@@ -39,11 +39,6 @@ class Concurrency(Protocol):
         """Wait for the turn of this name within this process."""
         ...
 
-    @property
-    def is_left_behind(self) -> bool:
-        """Whether abandoned work goes on: the end of the process would wait for it."""
-        ...
-
     async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
         """Do blocking work without holding up anybody else.
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from threading import Event
 from typing import final
 
 from perago.adapters.local.cache_store import CacheStore, CacheUnusableError
@@ -68,15 +69,16 @@ class ContentCache:
         absent = [order for key, order in zip(keys, orders, strict=True) if key not in known]
         return here, absent
 
-    def fill(self, orders: Sequence[FetchOrder]) -> Filled:
-        """Fill the targets whose content is here."""
+    def fill(self, orders: Sequence[FetchOrder], given_up: Event | None = None) -> Filled:
+        """Fill the targets whose content is here, until it is given up."""
         large = [order for order in orders if order.entry.size > INLINE_BYTES_MAX]
         small = orders
         if large:
             small = [order for order in orders if order.entry.size <= INLINE_BYTES_MAX]
-        files = FileFilling(self._store, self._copies, large)
+        given_up = given_up or Event()
+        files = FileFilling(self._store, self._copies, large, given_up)
         fillers = self._fillers(len(small))
-        rows = RowFilling(self._store.database, small, fillers=fillers)
+        rows = RowFilling(self._store.database, small, given_up, fillers=fillers)
         now = 0
         # Whoever cannot be asked has none of what is left.
         with (

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from threading import Event
 from typing import final
 
 from perago.adapters.local.cache_store import CacheStore
@@ -15,17 +16,26 @@ from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 class FileFilling:
     """One list of files under way; what was done is known even after a failure."""
 
-    def __init__(self, store: CacheStore, copies: FileCopies, orders: Sequence[FetchOrder]) -> None:
+    def __init__(
+        self,
+        store: CacheStore,
+        copies: FileCopies,
+        orders: Sequence[FetchOrder],
+        given_up: Event,
+    ) -> None:
         self.fetched: list[Fetched | None] = [None] * len(orders)
         self.stale: list[str] = []
         self.damaged: list[str] = []
         self._store = store
         self._copies = copies
         self._orders = orders
+        self._given_up = given_up
 
     def run(self, connection: sqlite3.Connection, *, used_before: int) -> None:
         """Fill all files whose content is here; the disk's and the database's errors raise."""
         for number, order in enumerate(self._orders):
+            if self._given_up.is_set():
+                return
             key = content_key(order.entry)
             row = connection.execute("SELECT md5, used FROM objects WHERE key = ?", (key,))
             found = row.fetchone()

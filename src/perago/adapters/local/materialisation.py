@@ -6,6 +6,7 @@ Decides the order and what is indexed; where bytes come from is the cache's and 
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from threading import Event
 from typing import final
 
 from perago.adapters.local.content_cache import ContentCache, Filled
@@ -41,13 +42,14 @@ class Materialisation:
         self, source: WorkspaceSource, inventory: Inventory, directory: Path
     ) -> tuple[WorkspaceIndex, TransferCounts]:
         """Bring every object of the inventory into an empty directory."""
+        given_up = Event()  # when this is cancelled, threads end at their next folder or batch
         orders = await self._concurrency.blocking(
-            lambda: self._prepare(source, inventory, directory)
+            lambda: self._prepare(source, inventory, directory, given_up), abandon=given_up.set
         )
         here, absent = await self._parted(orders, inventory.news)
         # The server works while this host copies.
         filled, first = await self._concurrency.together(
-            self._from_cache(here), self._fetch(source, absent, cached=len(here))
+            self._from_cache(here, given_up), self._fetch(source, absent, cached=len(here))
         )
         fetched = [*first, *await self._fetch(source, filled.missing)]
         contents = self._contents
@@ -78,16 +80,16 @@ class Materialisation:
         here, absent = await self._concurrency.blocking(lambda: contents.parted(fresh))
         return [*known, *here], absent
 
-    async def _from_cache(self, orders: Sequence[FetchOrder]) -> Filled:
+    async def _from_cache(self, orders: Sequence[FetchOrder], given_up: Event) -> Filled:
         contents = self._contents
         if contents is None or not orders:
             return Filled((), tuple(orders))
 
         def fill() -> Filled:
             with QUIET_COLLECTOR:
-                return contents.fill(orders)
+                return contents.fill(orders, given_up)
 
-        return await self._concurrency.blocking(fill)
+        return await self._concurrency.blocking(fill, abandon=given_up.set)
 
     async def _fetch(
         self, source: WorkspaceSource, orders: Sequence[FetchOrder], *, cached: int = 0
@@ -100,13 +102,15 @@ class Materialisation:
         return await self._transport.fetch(source.repository, source.commit, orders, meter.moved)
 
     def _prepare(
-        self, source: WorkspaceSource, inventory: Inventory, directory: Path
+        self, source: WorkspaceSource, inventory: Inventory, directory: Path, given_up: Event
     ) -> list[FetchOrder]:
         """Check all names and make the directories."""
         names = inventory.names()
         with disk_errors(directory), QUIET_COLLECTOR:
             refuse_unsafe_names(source.repository, names, self._names.rules(directory))
             for parent in sorted({name.rpartition("/")[0] for name in names}):
+                if given_up.is_set():
+                    break
                 (directory / parent).mkdir(parents=True, exist_ok=True)
             room = f"{directory}/"
             places = [room + name for name in names]

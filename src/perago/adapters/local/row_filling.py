@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import cast, final
 
 from perago.adapters.local import row_filler
@@ -44,6 +44,7 @@ class RowFilling:
         self,
         database: Path,
         orders: Sequence[FetchOrder],
+        given_up: Event,
         *,
         fillers: int,
         program: str = row_filler.__file__,
@@ -53,6 +54,7 @@ class RowFilling:
         self.damaged: list[str] = []
         self._database = database
         self._orders = orders
+        self._given_up = given_up
         self._fillers = fillers
         self._program = program
         self._left = deque(range(0, len(orders), BATCH))
@@ -84,7 +86,7 @@ class RowFilling:
 
     def _next(self) -> int | None:
         try:
-            return self._left.popleft()
+            return None if self._given_up.is_set() else self._left.popleft()
         except IndexError:
             return None
 

@@ -37,8 +37,9 @@ class SizedPipeline(WorkspacePipeline):
         try:
             return await self._local.materialise(source, directory)
         except WorkspaceTooLargeError:
+            materialised = await self._large.materialise(source, directory)
             self._by_large.add(directory)
-            return await self._large.materialise(source, directory)
+            return materialised
 
     async def plan(self, materialised: Materialised) -> SyncPlan:
         return await self._of(materialised).plan(materialised)

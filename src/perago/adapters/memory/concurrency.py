@@ -41,10 +41,6 @@ class SequentialConcurrency(Concurrency):
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         return self._take_turn(name)
 
-    @property
-    def is_left_behind(self) -> bool:
-        return False
-
     async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
         del abandon  # nobody can cancel what takes no time
         return work()

@@ -7,6 +7,7 @@ that is no refusal of ours becomes one error of the port.
 import itertools
 from collections.abc import Callable
 from contextlib import suppress
+from threading import Event
 from typing import Any, TypeVar, final
 
 from perago.adapters.spark.configuration import SparkConfiguration
@@ -36,8 +37,15 @@ class PipelineSession:
     Its session is for frames, and made when the first one is.
     """
 
-    def __init__(self, base: Any, cores: int, open_work: OpenPartWork) -> None:  # noqa: ANN401
+    def __init__(
+        self,
+        base: Any,  # noqa: ANN401
+        cores: int,
+        open_work: OpenPartWork,
+        given_up: Event,
+    ) -> None:
         self.cores = cores
+        self._given_up = given_up
         self.open_work = open_work
         self._base = base
         self._session: Any = None
@@ -63,7 +71,12 @@ class PipelineSession:
         return max(1, min(small, -(-wanted // self.cores) * self.cores))
 
     def spread(self, items: list[Any], work: Callable[[Any], Any], parts: int = 0) -> Any:  # noqa: ANN401 - an RDD
-        """The rows that executors make of each item, neighbours in one part."""
+        """The rows that executors make of each item, neighbours in one part.
+
+        Cancelling ends the jobs that run; that none follows them is decided here.
+        """
+        if self._given_up.is_set():
+            raise UnavailableError("nobody waits for this step any more")
         wanted = max(1, min(len(items), parts or self.parts))
         return self._base.sparkContext.parallelize(items, wanted).flatMap(work)
 
@@ -91,6 +104,7 @@ class PipelineSessions:
         """Run one step; when nobody waits for it any more, its jobs are cancelled."""
         group = f"perago pipeline {next(_groups)}"
         opened: list[Any] = []
+        given_up = Event()
 
         def work() -> Answer:
             session = process_session(self._configuration, needs_s3a=False)
@@ -98,9 +112,10 @@ class PipelineSessions:
             opened.append(context)
             context.setJobGroup(group, description, interruptOnCancel=True)
             cores = max(1, context.defaultParallelism)
-            return step(PipelineSession(session, cores, self._open_work))
+            return step(PipelineSession(session, cores, self._open_work, given_up))
 
         def cancel() -> None:
+            given_up.set()
             for context in opened:
                 with suppress(Exception):
                     context.cancelJobGroup(group)

@@ -27,7 +27,6 @@ class AsyncioConcurrency(Concurrency):
     def __init__(self, *, threads_max: int = BLOCKING_THREADS_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads_max, thread_name_prefix="perago-blocking")
         self._turns: dict[str, _Turn] = {}
-        self._abandoned: list[Callable[[], bool]] = []  # whether each has ended
 
     async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
         one, two = asyncio.ensure_future(first), asyncio.ensure_future(second)
@@ -45,13 +44,8 @@ class AsyncioConcurrency(Concurrency):
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         return self._take_turn(name)
 
-    @property
-    def is_left_behind(self) -> bool:
-        return not all(has_ended() for has_ended in self._abandoned)
-
     async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
-        done = self._threads.submit(work)
-        answer = asyncio.wrap_future(done)
+        answer = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
             return await asyncio.shield(answer)
         except asyncio.CancelledError:
@@ -61,8 +55,6 @@ class AsyncioConcurrency(Concurrency):
             finally:  # who cancels twice has no moment
                 if not answer.cancel() and not answer.cancelled():
                     answer.exception()  # nobody hears of it any more
-                if not done.done():
-                    self._abandoned.append(done.done)
             raise
 
     def close(self) -> None:

@@ -9,7 +9,10 @@ from perago.ports.object_transport import Moved
 
 @final
 class AbandonableMoves:
-    """Counts what has moved; after `abandon` the next count is refused, which ends the crew."""
+    """Counts what has moved; after `abandon` the next count is refused, which ends the crew.
+
+    Listeners never raise; this one stands between them and the crew for nothing else.
+    """
 
     def __init__(self, moved: Moved) -> None:
         self._moved = moved

@@ -20,7 +20,7 @@ from perago.adapters.transfer.landing import (
     local_disk,
     verify,
 )
-from perago.adapters.transfer.md5_streams import PIECE_BYTES, Md5Streams
+from perago.adapters.transfer.md5_streams import PIECE_BYTES, Md5Stream, Md5Streams
 from perago.ports.object_transport import FetchOrder
 
 SPLIT_BYTES_MIN = 32 * 1024 * 1024
@@ -45,7 +45,8 @@ class RangedFetch:
         self._lock = Lock()
         self._landed: set[int] = set()
         self._hashed = 0
-        self._digest = digests.open()
+        self._digests = digests
+        self._digest: Md5Stream | None = None  # from the first stretch that is digested
 
     @property
     def starts(self) -> range:
@@ -82,7 +83,8 @@ class RangedFetch:
 
     def clean_up(self) -> None:
         """Remove the temporary file, if it is still there."""
-        self._digest.close()
+        if self._digest is not None:
+            self._digest.close()
         with suppress(OSError):
             self._part.unlink(missing_ok=True)
 
@@ -94,18 +96,21 @@ class RangedFetch:
                     self._hash(file.fileno(), self._hashed)
             if self._hashed < self.order.entry.size:
                 return ""
+            assert self._digest is not None, "stretches were digested"
             md5 = self._digest.hexdigest()
+            self._digest.close()
             verify(self.order, _size(self._part), md5)
             self._part.rename(self.order.target)
             return md5
 
     def _hash(self, descriptor: int, start: int) -> None:
         end = start + self.stretch_size(start)
+        digest = self._digest = self._digest or self._digests.open()
         while start < end:
-            room = self._digest.room()
+            room = digest.room()
             if not (count := os.preadv(descriptor, [room[: end - start]], start)):
                 break  # somebody cut the file; the digest will say so
-            self._digest.take(count)
+            digest.take(count)
             start += count
         self._hashed = end
 

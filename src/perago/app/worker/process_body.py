@@ -181,6 +181,7 @@ class ProcessBody(TaskBody):
         try:
             return await slot.ended
         finally:
+            order.remove_done_callback(slot.give_up)  # the next body in this slot is another's
             if late is not None:
                 late.cancel()
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -62,7 +63,9 @@ def run(
     """Fill a folder; this process can do nothing where all fillers are good."""
     target.mkdir()
     good = row_filler.__file__
-    filling = RowFilling(store.database, orders(target), fillers=fillers, program=program or good)
+    filling = RowFilling(
+        store.database, orders(target), Event(), fillers=fillers, program=program or good
+    )
     with store.work() as connection:
         if fillers and program is None:
             connection.set_progress_handler(lambda: 1, 1)
@@ -134,16 +137,27 @@ def test_a_target_that_exists_is_an_error_with_its_name(store: CacheStore, tmp_p
     target = tmp_path / "target"
     target.mkdir()
     (target / "9").write_bytes(b"somebody's")
-    filling = RowFilling(store.database, orders(target), fillers=0)
+    filling = RowFilling(store.database, orders(target), Event(), fillers=0)
     with store.work() as connection, pytest.raises(FileExistsError) as raised:
         filling.run(connection, used_before=0)
     assert raised.value.filename == f"{target}/9"
     assert (target / "9").read_bytes() == b"somebody's"
 
 
+@pytest.mark.parametrize("fillers", [0, 2])
+def test_nobody_fills_what_was_given_up(store: CacheStore, tmp_path: Path, fillers: int) -> None:
+    target, given_up = tmp_path / "target", Event()
+    target.mkdir()
+    given_up.set()
+    filling = RowFilling(store.database, orders(target), given_up, fillers=fillers)
+    with store.work() as connection:
+        filling.run(connection, used_before=0)
+    assert not list(target.iterdir())
+
+
 def test_a_database_that_refuses_leaves_what_was_done_known(tmp_path: Path) -> None:
     (tmp_path / "none.sqlite").touch()
-    filling = RowFilling(tmp_path / "none.sqlite", orders(tmp_path)[:1], fillers=1)
+    filling = RowFilling(tmp_path / "none.sqlite", orders(tmp_path)[:1], Event(), fillers=1)
     with (
         closing(sqlite3.connect(tmp_path / "none.sqlite")) as connection,
         pytest.raises(sqlite3.OperationalError),

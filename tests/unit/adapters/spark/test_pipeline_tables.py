@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -102,4 +103,13 @@ def test_state_of_a_workspace_that_is_gone_is_swept_by_the_next(tmp_path: Path) 
     ],
 )
 def test_parts_follow_rows_and_bytes(rows: int, size: int, parts: int) -> None:
-    assert PipelineSession(None, 2, lambda: pytest.fail("no work")).parts_for(rows, size) == parts
+    session = PipelineSession(None, 2, lambda: pytest.fail("no work"), Event())
+    assert session.parts_for(rows, size) == parts
+
+
+def test_no_job_follows_when_nobody_waits_for_the_step_any_more() -> None:
+    given_up = Event()
+    session = PipelineSession(None, 2, lambda: pytest.fail("no work"), given_up)
+    given_up.set()
+    with pytest.raises(UnavailableError, match="nobody waits"):
+        session.spread([1], lambda _: pytest.fail("no job"))
