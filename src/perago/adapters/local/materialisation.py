@@ -12,6 +12,7 @@ from typing import final
 from perago.adapters.local.content_cache import ContentCache, Filled
 from perago.adapters.local.disk_errors import disk_errors
 from perago.adapters.local.inventory import Inventory, refuse_unsafe_names
+from perago.adapters.local.many_tuples import many_tuples
 from perago.adapters.local.name_probe import NameProbe
 from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
@@ -114,7 +115,7 @@ class Materialisation:
                 (directory / parent).mkdir(parents=True, exist_ok=True)
             room = f"{directory}/"
             places = [room + name for name in names]
-            return list(map(FetchOrder, inventory.entries, places))
+            return many_tuples(FetchOrder, inventory.entries, places)
 
 
 def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:
