@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from tests.contract.real_lakefs import RealLakeFS, connected
+from tests.integration.worker_scene import WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.connection_settings import ConductorSettings
@@ -28,6 +29,15 @@ async def lakefs(lakefs_server: LakefsServer) -> AsyncIterator[RealLakeFS]:
     """The real lakeFS with its set-up verbs."""
     async with connected(lakefs_server) as world:
         yield world
+
+
+@pytest_asyncio.fixture
+async def scene(
+    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
+) -> AsyncIterator[WorkerScene]:
+    """Two real servers and a folder for workers."""
+    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

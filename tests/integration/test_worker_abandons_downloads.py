@@ -3,14 +3,11 @@
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
-from tests.integration.worker_scene import RunningWorker, WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
+from tests.integration.worker_scene import RunningWorker, WorkerScene
+from tools.servers import ToxiproxyServer
 
 from perago.domain.attempt import AttemptStatus
 
@@ -19,15 +16,6 @@ BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared 
 GRACE_SECONDS = 2
 KIB_PER_SECOND = 40
 KIB = 1024
-
-
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
 
 
 async def until_parts_arrive(worker: RunningWorker) -> None:

@@ -3,14 +3,11 @@
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
-from tests.integration.worker_scene import WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
+from tests.integration.worker_scene import WorkerScene
+from tools.servers import ToxiproxyServer
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.references import BranchName
@@ -18,15 +15,6 @@ from perago.domain.references import BranchName
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared with everybody
 LOOKS_SECONDS = 3.0
-
-
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
 
 
 async def test_a_lakefs_that_fails_costs_one_attempt_and_nothing_more_is_polled_until_it_answers(

@@ -19,15 +19,6 @@ pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
 
 @pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
-
-
-@pytest_asyncio.fixture
 async def forking_scene(
     lakefs_server: LakefsServer, conductor_workers_server: ConductorServer, tmp_path: Path
 ) -> AsyncIterator[WorkerScene]:

@@ -1,24 +1,10 @@
 """The short form of the kill tests; the long one is in tests/soak."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
-import pytest_asyncio
 from tests.integration.worker_chaos import survive_kills, survive_stops
-from tests.integration.worker_scene import WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer
+from tests.integration.worker_scene import WorkerScene
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(400)]
-
-
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
 
 
 async def test_forty_attempts_survive_a_killer_of_executors_and_parents(

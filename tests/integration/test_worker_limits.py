@@ -4,28 +4,15 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from tests.integration.worker_chaos import is_alive
-from tests.integration.worker_scene import WorkerScene, process_file, worker_scene
-from tools.servers import ConductorServer, LakefsServer
+from tests.integration.worker_scene import WorkerScene, process_file
 
 from perago.domain.attempt import WorkflowStatus
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared with everybody
-
-
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
 
 
 async def test_a_response_time_out_of_one_second_is_kept_for_as_long_as_a_body_runs(

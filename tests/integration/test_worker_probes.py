@@ -5,13 +5,10 @@ import signal
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from tests.integration.worker_scene import WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
+from tests.integration.worker_scene import WorkerScene
+from tools.servers import ToxiproxyServer
 
 from perago.domain.attempt import WorkflowStatus
 
@@ -28,15 +25,6 @@ METRICS = (
     "runtime_publications_total",
     "runtime_executor_events_total",
 )
-
-
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture

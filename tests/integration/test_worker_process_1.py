@@ -6,13 +6,10 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer
+from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene
 
 from perago.domain.attempt import WorkflowStatus
 
@@ -30,15 +27,6 @@ import subprocess
 subprocess.run(["sh", "-c", "for n in 1 2 3; do (sleep 0.3 &) ; done"], check=True)
 print("as process", os.getppid())
 """
-
-
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
 
 
 def may_have_a_namespace() -> bool:

@@ -3,11 +3,8 @@
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
 from tests.integration.worker_chaos import is_alive
 from tests.integration.worker_scene import (
@@ -15,9 +12,7 @@ from tests.integration.worker_scene import (
     RunningWorker,
     WorkerScene,
     process_file,
-    worker_scene,
 )
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.references import BranchName
@@ -25,15 +20,6 @@ from perago.domain.references import BranchName
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared with everybody
-
-
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
 
 
 async def test_one_workflow_is_published_and_one_id_is_found_everywhere(scene: WorkerScene) -> None:

@@ -3,15 +3,12 @@
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
-import pytest_asyncio
 from tests.contract.lakefs_world import MAIN
 from tests.integration.otlp_collector import Collector, otlp_collector, texts
-from tests.integration.worker_scene import WorkerScene, process_file, worker_scene
-from tools.servers import ConductorServer, LakefsServer
+from tests.integration.worker_scene import WorkerScene, process_file
 
 from perago.domain.attempt import WorkflowStatus
 
@@ -34,15 +31,6 @@ METRICS = {
     "runtime.cache_hits_total",
     "runtime.executor_events_total",
 }
-
-
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture
