@@ -16,8 +16,9 @@ import pytest
 pytestmark = pytest.mark.scale  # every file of the repository is parsed
 
 ROOT = Path(__file__).parents[2]
-LINES_MAX = 300
-TEST_LINES_MAX = 450  # one port, one suite; one decision, one table
+# A file holds what changes together. Past this length it holds two things.
+LINES_MAX = 450
+TEST_LINES_MAX = 450
 FUNCTION_LINES_MAX = 50
 SAYS_NOTHING = frozenset(
     {"utils", "helpers", "common", "manager", "service", "base", "core", "misc", "handler"}
@@ -203,7 +204,7 @@ def test_what_a_clone_runs_names_no_address() -> None:
 @pytest.mark.parametrize(
     ("rule", "name", "text"),
     [
-        (_long_files, "src/perago/domain/a.py", '"""A."""\n' * 301),
+        (_long_files, "src/perago/domain/a.py", '"""A."""\n' * 451),
         (_long_functions, "src/perago/domain/a.py", "def f():\n" + "    f()\n" * 50),
         (_names_that_say_nothing, "src/perago/app/task_manager.py", ""),
         (_silent_modules, "src/perago/app/a.py", "x = 1\n"),
