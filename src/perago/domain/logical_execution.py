@@ -4,6 +4,7 @@ A rerun or restart by a user starts a new execution. Knows rows and marks, not w
 were read.
 """
 
+import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
@@ -17,6 +18,8 @@ LogicalExecutionKey = NewType("LogicalExecutionKey", str)
 DECISION_TAG_PREFIX = "perago-settled-"
 ATTEMPT_MARK_PREFIX = "perago-attempt-"
 CHAIN_ROWS_MAX = 1000
+# Ids that may stand in a tag as they are; Conductor's own are UUIDs. Any other id is hashed.
+_PLAIN_WORKFLOW_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +86,14 @@ def chain_hash(attempt: AttemptSnapshot, epoch: Epoch) -> str:
 def execution_key(
     attempt: AttemptSnapshot, epoch: Epoch, workspace: WorkspaceReference, prefix: str
 ) -> LogicalExecutionKey:
-    """The key: the chain and the input it runs on."""
+    """The key: the workflow, the chain and the input it runs on.
+
+    The workflow stands in the clear because garbage collection has nothing else that tells it:
+    a listing of tags then says which workflows to ask for, without reading a commit for each tag.
+    """
     place = short_hash(workspace.repository, workspace.branch, prefix, workspace.ref)
-    return LogicalExecutionKey(f"{chain_hash(attempt, epoch)}-{place}")
+    workflow = workflow_segment(attempt.workflow_id)
+    return LogicalExecutionKey(f"{workflow}-{chain_hash(attempt, epoch)}-{place}")
 
 
 def decision_tag(key: LogicalExecutionKey) -> TagName:
@@ -95,7 +103,7 @@ def decision_tag(key: LogicalExecutionKey) -> TagName:
 
 def decision_tags_of_chain(key: LogicalExecutionKey) -> str:
     """Prefix of the decisions of the same chain on whatever input."""
-    return f"{DECISION_TAG_PREFIX}{key.partition('-')[0]}-"
+    return f"{DECISION_TAG_PREFIX}{key.rpartition('-')[0]}-"
 
 
 def attempt_marks_of_task(attempt: AttemptSnapshot) -> str:
@@ -105,7 +113,8 @@ def attempt_marks_of_task(attempt: AttemptSnapshot) -> str:
 
 def attempt_marks_of(workflow_id: str, reference_name: str, iteration: int) -> str:
     """Prefix of the marks of all attempts of one task."""
-    return f"{ATTEMPT_MARK_PREFIX}{short_hash(workflow_id, reference_name, str(iteration))}-"
+    task = short_hash(workflow_id, reference_name, str(iteration))
+    return f"{ATTEMPT_MARK_PREFIX}{workflow_segment(workflow_id)}-{task}-"
 
 
 def attempt_mark_tag(attempt: AttemptSnapshot) -> TagName:
@@ -116,10 +125,27 @@ def attempt_mark_tag(attempt: AttemptSnapshot) -> TagName:
 
 def parse_attempt_mark(tag: TagName) -> AttemptMark | None:
     """Read a mark back from its tag; None for a name that is not one."""
-    parts = tag.removeprefix(ATTEMPT_MARK_PREFIX).split("-")
-    if not tag.startswith(ATTEMPT_MARK_PREFIX) or len(parts) != 3 or not parts[2].isdecimal():  # noqa: PLR2004 - task, attempt, time
+    parts = tag.removeprefix(ATTEMPT_MARK_PREFIX).rsplit("-", 3)
+    if not tag.startswith(ATTEMPT_MARK_PREFIX) or len(parts) != 4 or not parts[3].isdecimal():  # noqa: PLR2004 - workflow, task, attempt, time
         return None
-    return AttemptMark(parts[1], int(parts[2]))
+    return AttemptMark(parts[2], int(parts[3]))
+
+
+def workflow_segment(workflow_id: str) -> str:
+    """How a workflow stands in the names of its decisions and marks."""
+    return workflow_id if _PLAIN_WORKFLOW_ID.fullmatch(workflow_id) else short_hash(workflow_id)
+
+
+def workflow_of_tag(tag: TagName) -> str | None:
+    """The workflow segment of a decision or a mark; None for a name that is neither.
+
+    Read from the right: the hashes and the time hold no hyphen, a workflow id may.
+    """
+    for prefix, others in ((DECISION_TAG_PREFIX, 2), (ATTEMPT_MARK_PREFIX, 3)):
+        parts = tag.removeprefix(prefix).rsplit("-", others)
+        if tag.startswith(prefix) and len(parts) == others + 1 and parts[0]:
+            return parts[0]
+    return None
 
 
 def short_hash(*parts: str) -> str:

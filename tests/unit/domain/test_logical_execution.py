@@ -21,6 +21,8 @@ from perago.domain.logical_execution import (
     parse_attempt_mark,
     retry_chain,
     short_hash,
+    workflow_of_tag,
+    workflow_segment,
 )
 from perago.domain.references import (
     BranchName,
@@ -232,31 +234,32 @@ def test_names_are_as_the_specification_writes_them() -> None:
     chain = chain_hash(FIRST, EPOCH)
     place = short_hash("songs", "main", "mix", "A")
     assert chain == short_hash("wf", "mix", "0", "t0", "10")
-    assert f"{chain}-{place}" == KEY
+    assert f"wf-{chain}-{place}" == KEY
     assert decision_tag(KEY) == f"perago-settled-{KEY}"
-    assert decision_tags_of_chain(KEY) == f"perago-settled-{chain}-"
+    assert decision_tags_of_chain(KEY) == f"perago-settled-wf-{chain}-"
     task = short_hash("wf", "mix", "0")
-    assert attempt_marks_of_task(SECOND) == f"perago-attempt-{task}-"
-    assert attempt_mark_tag(SECOND) == f"perago-attempt-{task}-{short_hash('t1')}-20"
+    assert attempt_marks_of_task(SECOND) == f"perago-attempt-wf-{task}-"
+    assert attempt_mark_tag(SECOND) == f"perago-attempt-wf-{task}-{short_hash('t1')}-20"
 
 
 @pytest.mark.parametrize(
     ("tag", "found"),
     [
         (attempt_mark_tag(SECOND), AttemptMark(short_hash("t1"), 20)),
-        ("perago-attempt-a-b-0", AttemptMark("b", 0)),
-        ("perago-attempt-a-b-", None),
-        ("perago-attempt-a-b-x", None),
-        ("perago-attempt-a-b-²", None),
-        ("perago-attempt-a-b-1-2", None),
-        ("perago-attempt-a-1", None),
+        ("perago-attempt-wf-a-b-0", AttemptMark("b", 0)),
+        ("perago-attempt-w-f-a-b-0", AttemptMark("b", 0)),
+        ("perago-attempt-wf-a-b-", None),
+        ("perago-attempt-wf-a-b-x", None),
+        ("perago-attempt-wf-a-b-²", None),
+        ("perago-attempt-a-b-1", None),
         ("perago-settled-a-1", None),
         ("other-a-1", None),
         ("a-b-1", None),
         ("", None),
     ],
-    ids=["ours", "zero", "no time", "no number", "a digit that is no number", "too many parts",
-         "too few parts", "a decision", "another tag", "no prefix", "empty"],
+    ids=["ours", "zero", "hyphens in the workflow", "no time", "no number",
+         "a digit that is no number", "too few parts", "a decision", "another tag", "no prefix",
+         "empty"],
 )  # fmt: skip
 def test_a_mark_is_read_back_from_its_tag(tag: str, found: AttemptMark | None) -> None:
     assert parse_attempt_mark(TagName(tag)) == found
@@ -272,7 +275,7 @@ def test_hashed_parts_cannot_run_together() -> None:
 def test_names_never_change_between_versions() -> None:
     """Another spelling would make every decision of a running workflow invisible."""
     assert short_hash("a", "bc") == "5310a58788781ab25d5ad7c3f8503582"
-    assert KEY == "261e12798e26f6332467a7d9cb74d6b6-84d5a4a4e25b5c5e37b2189445f265a3"
+    assert KEY == "wf-261e12798e26f6332467a7d9cb74d6b6-84d5a4a4e25b5c5e37b2189445f265a3"
 
 
 def test_names_are_legal_tags_whatever_the_ids_hold() -> None:
@@ -281,4 +284,33 @@ def test_names_are_legal_tags_whatever_the_ids_hold() -> None:
     for name in (decision_tag(key), attempt_mark_tag(wild)):
         assert name.replace("-", "").isalnum()
         assert name.isascii()
-        assert len(name) < 120
+        assert len(name) < 160
+
+
+@pytest.mark.parametrize(
+    ("workflow_id", "segment"),
+    [
+        ("8f0d2b1c-53f5-4d68-9b0f-3f4f4a8f2a11", "8f0d2b1c-53f5-4d68-9b0f-3f4f4a8f2a11"),
+        ("nightly_7", "nightly_7"),
+        ("w" * 64, "w" * 64),
+        ("w" * 65, short_hash("w" * 65)),
+        ("wf/ä b", short_hash("wf/ä b")),
+        ("", short_hash("")),
+    ],
+    ids=["a UUID", "legal", "longest", "too long", "illegal", "empty"],
+)
+def test_a_tag_tells_its_workflow_without_a_read(workflow_id: str, segment: str) -> None:
+    attempt = replace(SECOND, workflow_id=workflow_id)
+    key = execution_key(attempt, EPOCH, PLACE, "mix")
+    assert workflow_segment(workflow_id) == segment
+    assert workflow_of_tag(decision_tag(key)) == segment
+    assert workflow_of_tag(attempt_mark_tag(attempt)) == segment
+
+
+@pytest.mark.parametrize(
+    "tag",
+    ["perago-settled-a-b", "perago-settled--a-b", "perago-attempt-a-b-1", "other-wf-a-b", ""],
+    ids=["too few parts", "no workflow", "a mark with too few", "another tag", "empty"],
+)
+def test_other_tags_tell_no_workflow(tag: str) -> None:
+    assert workflow_of_tag(TagName(tag)) is None
