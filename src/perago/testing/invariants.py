@@ -1,7 +1,8 @@
 """What a finished story must satisfy, whatever went wrong on the way.
 
 An accepted publication is on its branch; somebody else's commit is not lost; under `settled` a
-logical execution published at most once, and nothing of an abandoned attempt is left.
+logical execution published at most once, and nothing of an abandoned attempt is left. All of it
+holds for every branch that a task of the story was given, not for `main` alone.
 """
 
 from collections import Counter
@@ -9,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY
 from perago.domain.references import CommitId, RepositoryId
-from perago.testing.story import RepositoryStory, Story, commit_kind
+from perago.testing.json_values import as_object
+from perago.testing.story import BranchStory, RepositoryStory, Story, commit_kind
 
 
 def broken_invariants(
@@ -19,25 +21,42 @@ def broken_invariants(
     settled: bool,
 ) -> Iterator[str]:
     """Every broken promise in words."""
-    yield from _lost_publications(story)
     for repository in story.repositories:
         known = commits_of_others.get(RepositoryId(repository.id), ())
+        yield from _lost_publications(repository, story)
         yield from _lost_commits(repository, known)
         if settled:
-            yield from _repeated_publications(repository)
-            yield from _abandoned_publications(repository, story)
+            for branch in _target_branches(repository, story):
+                yield from _repeated_publications(branch)
+                yield from _abandoned_publications(branch, story)
 
 
-def _lost_publications(story: Story) -> Iterator[str]:
-    on_branches = {
-        commit.commit
-        for repository in story.repositories
-        for branch in repository.branches
-        for commit in branch.commits
+def _target_branches(repository: RepositoryStory, story: Story) -> list[BranchStory]:
+    """The branches that tasks were told to publish to, and that are still there."""
+    names = {
+        str(workspace["branch"])
+        for row in story.rows
+        if (workspace := as_object(row.input_data.get("workspace"))).get("repository")
+        == repository.id
     }
-    for commit, reference in story.accepted_commits().items():
-        if commit not in on_branches:
-            yield f"lost: the accepted publication {commit[:8]} of {reference} is on no branch"
+    return [branch for branch in repository.branches if branch.name in names]
+
+
+def _lost_publications(repository: RepositoryStory, story: Story) -> Iterator[str]:
+    anywhere = {commit.commit for branch in repository.branches for commit in branch.commits}
+    for row in story.rows:
+        given = as_object(row.input_data.get("workspace"))
+        accepted = as_object(row.output_data.get("workspace"))
+        if row.snapshot.status != "COMPLETED" or accepted.get("repository") != repository.id:
+            continue
+        name, commit = str(accepted["branch"]), str(accepted["ref"])
+        branch = repository.branch(name)
+        # Only its own branch counts, because a tag or a copy may still have what the branch has
+        # lost. An input that is handed on unchanged may be from anywhere.
+        found = {one.commit for one in branch.commits} if branch else set[str]()
+        if commit not in (anywhere if commit == given.get("ref") else found):
+            what = f"the accepted publication {commit[:8]} of {row.snapshot.reference_name}"
+            yield f"lost: {what} is not on {name}"
 
 
 def _lost_commits(
@@ -51,24 +70,26 @@ def _lost_commits(
             yield f"lost: somebody else's commit {commit[:8]} left the history of {name}"
 
 
-def _repeated_publications(repository: RepositoryStory) -> Iterator[str]:
-    main = repository.branch("main")
+def _repeated_publications(branch: BranchStory) -> Iterator[str]:
     counts = Counter(
         commit.metadata[LOGICAL_EXECUTION_KEY]
-        for commit in (main.commits if main else ())
+        for commit in branch.commits
         if LOGICAL_EXECUTION_KEY in commit.metadata
     )
     for key, count in counts.items():
         if count > 1:
-            yield f"repeated: {count} publications of the logical execution {key}"
+            yield (
+                f"repeated: {count} publications of the logical execution {key} are on"
+                f" {branch.name}"
+            )
 
 
-def _abandoned_publications(repository: RepositoryStory, story: Story) -> Iterator[str]:
-    main = repository.branch("main")
-    if not story.completed or main is None:
+def _abandoned_publications(branch: BranchStory, story: Story) -> Iterator[str]:
+    if not story.completed:
         return
     accepted = story.accepted_commits()
-    for commit in main.commits:
+    for commit in branch.commits:
         if commit_kind(commit, accepted) == "abandoned":
             key = commit.metadata[LOGICAL_TASK_KEY]
-            yield f"abandoned: {commit.commit[:8]} of {key} is on main, and nobody accepted it"
+            place = f"{commit.commit[:8]} of {key} is on {branch.name}"
+            yield f"abandoned: {place}, and nobody accepted it"

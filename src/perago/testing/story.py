@@ -3,12 +3,13 @@
 Collects and judges nothing. A failing assertion prints the text, the page shows the JSON.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from perago.domain.attempt import WorkflowStatus
+from perago.domain.attempt import AttemptRecord, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_COMMIT, TASK_ID, TRY
 from perago.domain.references import CommitRecord
+from perago.ports.installations import ConductorInstallation
 from perago.ports.workflows import WorkflowRecord
 from perago.testing.attempt_story import AttemptStory
 from perago.testing.ground import Ground
@@ -33,7 +34,6 @@ class RepositoryStory:
     name: str
     branches: tuple[BranchStory, ...]
     tags: dict[str, list[str]]
-    files: dict[str, dict[str, bytes]]
 
     def branch(self, name: str) -> BranchStory | None:
         """A branch by its name."""
@@ -47,20 +47,26 @@ class Story:
     workflows: tuple[tuple[str, WorkflowRecord], ...]
     attempts: tuple[AttemptStory, ...]
     repositories: tuple[RepositoryStory, ...]
+    children: tuple[WorkflowRecord, ...] = ()
 
     @property
     def completed(self) -> bool:
         """Whether every workflow completed."""
         return all(record.status is WorkflowStatus.COMPLETED for _, record in self.workflows)
 
+    @property
+    def rows(self) -> Iterator[AttemptRecord]:
+        """Every task row that there is, those of sub-workflows included."""
+        for record in (*(record for _, record in self.workflows), *self.children):
+            yield from record.attempts
+
     def accepted_commits(self) -> dict[str, str]:
         """The commits that Conductor accepted, each with the reference name of its task."""
         found: dict[str, str] = {}
-        for _, record in self.workflows:
-            for row in record.attempts:
-                workspace = as_object(row.output_data.get("workspace"))
-                if row.snapshot.status == "COMPLETED" and workspace:
-                    found[str(workspace["ref"])] = row.snapshot.reference_name
+        for row in self.rows:
+            workspace = as_object(row.output_data.get("workspace"))
+            if row.snapshot.status == "COMPLETED" and workspace:
+                found[str(workspace["ref"])] = row.snapshot.reference_name
         return found
 
 
@@ -99,7 +105,23 @@ async def tell_story(
     """Read everything as it is now."""
     workflows = tuple([(run.name, await run.read()) for run in runs])
     told = [await _tell_repository(ground, repository) for repository in repositories]
-    return Story(workflows, tuple(attempts), tuple(told))
+    children = [
+        child for _, record in workflows for child in await _children(ground.conductor, record)
+    ]
+    return Story(workflows, tuple(attempts), tuple(told), tuple(children))
+
+
+async def _children(
+    conductor: ConductorInstallation, parent: WorkflowRecord
+) -> list[WorkflowRecord]:
+    """The sub-workflows of a workflow and theirs: their tasks publish as well."""
+    found: list[WorkflowRecord] = []
+    for row in parent.attempts:
+        name = row.output_data.get("subWorkflowId")
+        child = await conductor.workflows.read(str(name)) if name else None
+        if child is not None:
+            found += [child, *await _children(conductor, child)]
+    return found
 
 
 async def _tell_repository(ground: Ground, repository: Repository) -> RepositoryStory:
@@ -115,5 +137,4 @@ async def _tell_repository(ground: Ground, repository: Repository) -> Repository
         # Decisions and relocated heads outlive their branches.
         history = await ground.history(repository.id, tagged)
         branches.append(BranchStory(f"(tag) {tags[tagged][0]}", tuple(history)))
-    files = {"main": await ground.files(repository.id, "main")}
-    return RepositoryStory(repository.id, repository.name, tuple(branches), tags, files)
+    return RepositoryStory(repository.id, repository.name, tuple(branches), tags)
