@@ -5,26 +5,33 @@ damaged store is set aside and begun anew. Knows keys and bytes, not what they m
 """
 
 import contextlib
+import fcntl
 import os
 import sqlite3
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import final
+from typing import BinaryIO, final
 
 from perago.adapters.local.row_filler import open_rows
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS objects (
-    key TEXT PRIMARY KEY, size INTEGER NOT NULL, md5 TEXT NOT NULL, used INTEGER NOT NULL,
-    data BLOB
+# A database that says another version is empty, or of another Perago; its rows are not used.
+_VERSION = 2
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+DROP TABLE IF EXISTS objects;
+DROP TABLE IF EXISTS manifests;
+CREATE TABLE objects (
+    key TEXT PRIMARY KEY, size INTEGER NOT NULL, used INTEGER NOT NULL, data BLOB
 );
-CREATE INDEX IF NOT EXISTS objects_by_use ON objects (used, size);
-CREATE TABLE IF NOT EXISTS manifests (
+CREATE INDEX objects_by_use ON objects (used, size);
+CREATE TABLE manifests (
     workspace TEXT NOT NULL, commit_id TEXT NOT NULL, used INTEGER NOT NULL, body BLOB NOT NULL,
     PRIMARY KEY (workspace, commit_id)
 );
+PRAGMA user_version = {_VERSION};
+COMMIT;
 """
 _NEW = ".new-"
 
@@ -41,7 +48,6 @@ class CacheStore:
         self._directory = directory
         self.database = directory / "cache.sqlite"
         self._large = directory / "objects"
-        self._is_open = False
 
     @contextmanager
     def work(self) -> Generator[sqlite3.Connection]:
@@ -59,25 +65,35 @@ class CacheStore:
         """Where the content of a large object stands."""
         return self._large / key[:2] / key
 
-    def new_file(self) -> Path:
-        """A fresh empty file beside the large contents, to be filled and kept."""
+    @contextmanager
+    def new_file(self) -> Generator[BinaryIO]:
+        """A fresh empty file beside the large contents; it goes with the block if it is not kept.
+
+        The lock on it says that its process lives, so that no other process sweeps it away.
+        """
         self._large.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=_NEW, dir=self._large)
         os.close(descriptor)
-        return Path(name)
+        fresh = Path(name)
+        with fresh.open("wb", buffering=0) as file:
+            try:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+                yield file
+            finally:
+                fresh.unlink(missing_ok=True)
 
-    def keep_file(self, filled: Path, key: str) -> None:
+    def keep_file(self, filled: BinaryIO, key: str) -> None:
         """Put a filled file in its place at once."""
         target = self.large_path(key)
         target.parent.mkdir(mode=0o700, exist_ok=True)
-        filled.replace(target)
+        Path(filled.name).replace(target)
 
     def sweep(self, connection: sqlite3.Connection) -> None:
         """Remove files that no row names: what processes left that died while keeping them."""
         for path in self._large.rglob("*"):
             if path.is_file():
                 row = connection.execute("SELECT 1 FROM objects WHERE key = ?", (path.name,))
-                if row.fetchone() is None:
+                if row.fetchone() is None and not _is_being_filled(path):
                     path.unlink(missing_ok=True)
 
     def _connect(self) -> sqlite3.Connection:
@@ -89,17 +105,28 @@ class CacheStore:
         try:
             # A crash of the machine may lose the last rows, never the order of what is kept.
             connection.execute("PRAGMA synchronous = NORMAL")
-            if not self._is_open:
+            # Asked every time: somebody may have removed the directory while this worker runs,
+            # or another worker may have begun a damaged database anew.
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            if version != _VERSION:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.executescript(_SCHEMA)
-                self._is_open = True
         except BaseException:
             connection.close()
             raise
         return connection
 
     def _set_aside(self) -> None:
-        self._is_open = False
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(OSError):
                 Path(f"{self.database}{suffix}").unlink(missing_ok=True)
+
+
+def _is_being_filled(path: Path) -> bool:
+    """Whether a living process holds the lock on a new file."""
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    return False

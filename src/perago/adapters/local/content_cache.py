@@ -1,7 +1,8 @@
-"""Contents of objects that this host has seen, keyed by lakeFS checksum and size.
+"""Contents of objects that this host has seen, keyed by their MD5 and size.
 
-Decides what a target is filled from. Every content is verified whenever it is used; the cache
-never fails an attempt.
+Decides what a target is filled from. Every content is verified against its key whenever it is
+used. An object whose checksum is no MD5 is never cached: nothing would tell its content from that
+of another object. The cache never fails an attempt.
 """
 
 import contextlib

@@ -5,21 +5,23 @@ Small contents become rows, large ones files. Nothing is kept that is not what w
 
 import contextlib
 import hashlib
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import final
+from contextlib import ExitStack
+from typing import BinaryIO, final
 
 from perago.adapters.local.cache_store import CacheStore, CacheUnusableError
-from perago.adapters.local.file_copy import FileCopies
+from perago.adapters.local.file_copy import FileCopies, open_regular
 from perago.domain.object_checksum import md5_of_checksum
 from perago.ports.object_transport import Fetched
 from perago.ports.objects import ObjectEntry
 
 INLINE_BYTES_MAX = 64 * 1024
 COPIED_BYTES_MAX = 64 * 1024 * 1024
+# One batch is in memory at once, in a process that has other attempts to look after.
 _KEPT_AT_ONCE = 2000
-_KEPT_BYTES_AT_ONCE = 128 * 1024 * 1024
+_KEPT_BYTES_AT_ONCE = 16 * 1024 * 1024
 _KEPT_PART = 0.9  # how far below the bound an eviction goes
 
 
@@ -40,47 +42,62 @@ class ContentKeeping:
                 self._keep_batch(batch)
 
     def _keep_batch(self, batch: Sequence[Fetched]) -> None:
-        """Keep some contents alone: files without a row belong to the dead, not to a neighbour."""
-        with self._store.work() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            if not self._swept:
-                self._swept = True
-                self._store.sweep(connection)
-            used = next_use(connection)
-            for one in batch:
-                self._keep_one(connection, one, used)
-            self._shrink(connection)
+        """Read some contents, then write their rows.
 
-    def _keep_one(self, connection: sqlite3.Connection, one: Fetched, used: int) -> None:
-        key, size, source = content_key(one.order.entry), one.order.entry.size, one.order.target
-        data = None
-        try:
-            if size <= INLINE_BYTES_MAX:
-                data = source.read_bytes()
-                if hashlib.md5(data, usedforsecurity=False).hexdigest() != one.md5:
-                    return
-            elif not self._keep_file(source, size, key):
-                return
-        except FileNotFoundError:
-            return
+        The files are read before the database is locked, because a task may be writing to them,
+        and every process of this host waits for the lock.
+        """
+        with ExitStack() as open_files:
+            taken = [self._taken(one, open_files) for one in batch]
+            with self._store.work() as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                if not self._swept:
+                    self._swept = True
+                    self._store.sweep(connection)
+                used = next_use(connection)
+                for one, content in zip(batch, taken, strict=True):
+                    if content is not None:
+                        self._keep_one(connection, one, content, used)
+                self._shrink(connection)
+
+    def _taken(self, one: Fetched, open_files: ExitStack) -> bytes | BinaryIO | None:
+        """A small content itself, a large one as a new file of the store; None if not to keep.
+
+        An object in an encrypted bucket may state 32 hexadecimal digits that are no MD5; then
+        the MD5 of what arrived is another, and the content is not kept.
+        """
+        size = one.order.entry.size
+        if content_key(one.order.entry) != key_of(one.md5, size):
+            return None
+        source = open_regular(one.order.target, size)
+        if source is None:
+            return None
+        with source:
+            if size > INLINE_BYTES_MAX:
+                fresh = open_files.enter_context(self._store.new_file())
+                return fresh if self._is_copied(source, fresh, size) else None
+            data = source.read(size)
+        is_whole = hashlib.md5(data, usedforsecurity=False).hexdigest() == one.md5
+        return data if is_whole else None
+
+    def _is_copied(self, source: BinaryIO, fresh: BinaryIO, size: int) -> bool:
+        """Copy a large content; without reflinks a huge one costs more than it saves."""
+        if size > min(COPIED_BYTES_MAX, self._bytes_max):
+            return self._copies.reflink(source, fresh) and os.fstat(fresh.fileno()).st_size == size
+        return self._copies.copy(source, fresh, size)
+
+    def _keep_one(
+        self, connection: sqlite3.Connection, one: Fetched, content: bytes | BinaryIO, used: int
+    ) -> None:
+        size = one.order.entry.size
+        key = key_of(one.md5, size)
+        data = content if isinstance(content, bytes) else None
+        if not isinstance(content, bytes):
+            self._store.keep_file(content, key)
         connection.execute(
-            "INSERT OR IGNORE INTO objects (key, size, md5, used, data) VALUES (?, ?, ?, ?, ?)",
-            (key, size, one.md5, used, data),
+            "INSERT OR IGNORE INTO objects (key, size, used, data) VALUES (?, ?, ?, ?)",
+            (key, size, used, data),
         )
-
-    def _keep_file(self, source: Path, size: int, key: str) -> bool:
-        """Keep a large content; without reflinks a copy of a huge one costs more than it saves."""
-        fresh = self._store.new_file()
-        try:
-            if not self._copies.reflink(source, fresh):
-                if size > min(COPIED_BYTES_MAX, self._bytes_max):
-                    return False
-                fresh.unlink()
-                self._copies.copy(source, fresh)
-            self._store.keep_file(fresh, key)
-        finally:
-            fresh.unlink(missing_ok=True)
-        return True
 
     def _shrink(self, connection: sqlite3.Connection) -> None:
         (total,) = connection.execute("SELECT COALESCE(SUM(size), 0) FROM objects").fetchone()
@@ -99,13 +116,19 @@ class ContentKeeping:
             self._store.large_path(key).unlink(missing_ok=True)
 
 
-def content_key(entry: ObjectEntry) -> str:
-    """Checksum and size; a checksum that is no MD5 is hashed, for it may hold anything."""
+def content_key(entry: ObjectEntry) -> str | None:
+    """The key of the content an entry stands for; None when its checksum is no MD5.
+
+    Such a checksum may be that of many contents: lakeFS states "" for every object that was
+    imported from a store without MD5s, and whoever links an object may state any text.
+    """
     md5 = md5_of_checksum(entry.checksum)
-    if md5 is None:
-        opaque = f"{entry.checksum}\n{entry.size}".encode()
-        return f"x{hashlib.sha256(opaque).hexdigest()}"
-    return f"{md5}-{entry.size}"
+    return None if md5 is None else key_of(md5, entry.size)
+
+
+def key_of(md5: str, size: int) -> str:
+    """The key of a content with this MD5 and so many bytes."""
+    return f"{md5}-{size}"
 
 
 def _batches(fetched: Iterable[Fetched]) -> Iterator[list[Fetched]]:

@@ -6,8 +6,8 @@ from threading import Event
 from typing import final
 
 from perago.adapters.local.cache_store import CacheStore
-from perago.adapters.local.content_keeping import content_key
-from perago.adapters.local.file_copy import FileCopies
+from perago.adapters.local.content_keeping import content_key, key_of
+from perago.adapters.local.file_copy import FileCopies, open_regular
 from perago.adapters.local.port_transport import md5_of_file
 from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 
@@ -37,28 +37,31 @@ class FileFilling:
             if self._given_up.is_set():
                 return
             key = content_key(order.entry)
-            row = connection.execute("SELECT md5, used FROM objects WHERE key = ?", (key,))
+            row = connection.execute("SELECT used FROM objects WHERE key = ?", (key,))
             found = row.fetchone()
-            if found is None:
+            if key is None or found is None:
                 continue
-            md5, used = found
-            if used < used_before:
+            if found[0] < used_before:
                 self.stale.append(key)
-            self.fetched[number] = self._filled(key, order, md5)
+            self.fetched[number] = self._filled(key, order)
             if self.fetched[number] is None:
                 self.damaged.append(key)
 
-    def _filled(self, key: str, order: FetchOrder, md5: str) -> Fetched | None:
-        kept, target = self._store.large_path(key), order.target
-        if not kept.is_file():
+    def _filled(self, key: str, order: FetchOrder) -> Fetched | None:
+        size, target = order.entry.size, order.target
+        kept = open_regular(self._store.large_path(key), size)
+        if kept is None:
             return None
-        try:
-            self._copies.copy(kept, target)
-        except FileNotFoundError:
-            # Another process has let it go, or the target's folder is gone: asked for again.
-            target.unlink(missing_ok=True)
-            return None
-        if md5_of_file(target) == md5:
+        with kept:
+            try:
+                with target.open("xb", buffering=0) as filled:
+                    self._copies.copy(kept, filled, size)
+            except FileNotFoundError:
+                return None  # the target's folder is gone; who fetches it says so
+        md5 = md5_of_file(target)
+        # The key states the MD5 and the size. Whoever could change the file could change a row
+        # beside it too, so nothing else in the cache is believed.
+        if key_of(md5, target.lstat().st_size) == key:
             return Fetched(order, md5, stamp_of(target.lstat()))
         target.unlink()
         return None

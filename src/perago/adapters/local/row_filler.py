@@ -33,26 +33,31 @@ def open_rows(database: str) -> sqlite3.Connection:
     return connection
 
 
-def known_keys(connection: sqlite3.Connection, keys: list[str]) -> set[str]:
+def known_keys(connection: sqlite3.Connection, keys: list[str | None]) -> set[str]:
     """Those of some keys that have a row."""
     return {row[0] for row in connection.execute(_query("key", keys), keys)}
 
 
 def fill_rows(
-    connection: sqlite3.Connection, keys: list[str], places: list[str], used_before: int
+    connection: sqlite3.Connection, keys: list[str | None], places: list[str], used_before: int
 ) -> Report:
-    """Fill one batch, each key to its place; nothing was written when the database refuses."""
-    found = connection.execute(_query("key, md5, data, used", keys), keys).fetchall()
+    """Fill one batch, each key to its place; nothing was written when the database refuses.
+
+    Without a key there is no row. The key states the MD5 and the size of its content; whoever
+    could change a content could change the rest of its row too, so nothing else is believed.
+    """
+    found = connection.execute(_query("key, data, used", keys), keys).fetchall()
     rows = {row[0]: row for row in found}
     placed: list[Placed | None] = []
     damaged: list[str] = []
     for key, where in zip(keys, places, strict=True):
         row = rows.get(key)
-        if row is None:
+        if key is None or row is None:
             placed.append(None)
             continue
-        _, md5, data, _ = row
-        if data is None or hashlib.md5(data, usedforsecurity=False).hexdigest() != md5:
+        data = row[1] or b""
+        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+        if f"{md5}-{len(data)}" != key:
             damaged.append(key)
             placed.append(None)
             continue
@@ -61,10 +66,10 @@ def fill_rows(
         except OSError as error:
             error.filename = where
             raise
-    return placed, [row[0] for row in found if row[3] < used_before], damaged
+    return placed, [row[0] for row in found if row[2] < used_before], damaged
 
 
-def _query(columns: str, keys: list[str]) -> str:
+def _query(columns: str, keys: list[str | None]) -> str:
     marks = ",".join("?" * len(keys))
     return f"SELECT {columns} FROM objects WHERE key IN ({marks})"  # noqa: S608 - no values
 

@@ -27,7 +27,7 @@ FILLERS_MAX = 4
 _FILES_EACH = 2_500
 _ENDING_SECONDS = 5.0
 _NO_ANSWER = (OSError, EOFError, ValueError, TypeError)
-_Asked = tuple[list[str], list[str], int]
+_Asked = tuple[list[str | None], list[str], int]
 
 
 def fillers_worth(files: int) -> int:

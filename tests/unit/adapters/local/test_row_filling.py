@@ -13,7 +13,7 @@ import pytest
 
 from perago.adapters.local import row_filler, row_filling
 from perago.adapters.local.cache_store import CacheStore
-from perago.adapters.local.content_keeping import content_key
+from perago.adapters.local.content_keeping import key_of
 from perago.adapters.local.row_filling import BATCH, RowFilling, fillers_worth
 from perago.ports.object_transport import FetchOrder
 from perago.ports.objects import ObjectEntry
@@ -34,7 +34,7 @@ def entry(number: int) -> ObjectEntry:
 
 
 def key(number: int) -> str:
-    return content_key(entry(number))
+    return key_of(md5(number), len(content(number)))
 
 
 def orders(target: Path) -> list[FetchOrder]:
@@ -47,8 +47,8 @@ def store(tmp_path: Path) -> CacheStore:
     filled = CacheStore(tmp_path / "cache")
     with filled.work() as connection:
         connection.executemany(
-            "INSERT INTO objects (key, size, md5, used, data) VALUES (?, ?, ?, ?, ?)",
-            [(key(n), len(content(n)), md5(n), n, content(n)) for n in range(FILES)],
+            "INSERT INTO objects (key, size, used, data) VALUES (?, ?, ?, ?)",
+            [(key(n), len(content(n)), n, content(n)) for n in range(FILES)],
         )
     return filled
 
