@@ -14,6 +14,9 @@ from pathlib import Path
 from typing import final
 
 SUFFIX = ".jsonl"
+# Where the logs of workers are below the root: module, worker, process, and a number once full.
+# Nothing else may be removed: a team may keep JSON lines of its own below the same root.
+OF_WORKERS = f"*/worker_id=*/pid=*__started=*{SUFFIX}"
 
 
 @final
@@ -63,9 +66,9 @@ class RotatedLogFile(BaseRotatingHandler):
         self.remove_old()
 
     def remove_old(self) -> None:
-        """Remove what nobody has written to for longer than the retention, under the whole root."""
+        """Remove the logs of all workers below the root that are older than the retention."""
         oldest = time.time() - self._retention.total_seconds()  # noqa: TID251 - compared with files
-        for path in self._root.rglob(f"*{SUFFIX}"):
+        for path in self._root.glob(OF_WORKERS):
             with suppress(OSError):
                 if path != self._place and path.stat().st_mtime < oldest:
                     path.unlink()

@@ -107,14 +107,36 @@ def test_files_older_than_the_retention_go_at_start_and_others_stay(tmp_path: Pa
     log = settings(tmp_path)
     other = log.root / "other" / "worker_id=x"
     other.mkdir(parents=True)
-    old, young, foreign = other / "old.jsonl", other / "young.jsonl", other / "notes.txt"
-    for path, days in ((old, 2), (young, 0.5), (foreign, 9)):
+    old, young = other / "pid=7__started=a.1.jsonl", other / "pid=7__started=a.jsonl"
+    for path, days in ((old, 2), (young, 0.5)):
         path.write_text("{}\n")
         then = path.stat().st_mtime - days * 86_400
         os.utime(path, (then, then))
     with worker_log(log):
         pass
-    assert sorted(path.name for path in other.iterdir()) == ["notes.txt", "young.jsonl"]
+    assert list(other.iterdir()) == [young]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "train.jsonl",
+        "datasets/train.jsonl",
+        "team_tasks/worker_id=w/train.jsonl",
+        "datasets/worker_id=w/2030/pid=1__started=a.jsonl",
+        "pid=1__started=a.jsonl",
+        "team_tasks/worker_id=x/pid=1__started=a.txt",
+    ],
+)
+def test_a_file_that_no_worker_logged_to_is_never_removed(tmp_path: Path, place: str) -> None:
+    log = settings(tmp_path)
+    foreign = log.root / place
+    foreign.parent.mkdir(parents=True)
+    foreign.write_text("{}\n")
+    os.utime(foreign, (0, 0))
+    with worker_log(log):
+        pass
+    assert foreign.exists()
 
 
 def test_only_the_owner_may_look(tmp_path: Path) -> None:
