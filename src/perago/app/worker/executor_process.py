@@ -4,7 +4,6 @@ Has no key to lakeFS or Conductor and asks neither. Bodies run in the main threa
 signal can end them. Dies with its parent.
 """
 
-import ctypes
 import faulthandler
 import gc
 import importlib
@@ -28,12 +27,12 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker import frames
 from perago.app.worker.left_programs import mark_programs
+from perago.app.worker.process_guards import die_with_parent
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
 from perago.app.worker.sent_outcome import sent_outcome
 from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped
 
-PR_SET_PDEATHSIG = 1
 READ_BYTES = 64 * 1024
 ARGUMENTS = "channel parent-pid module..."
 
@@ -214,9 +213,8 @@ def _flush() -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Ask Linux to kill this process when its parent dies, whatever a body is doing."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    """End with the parent, also when it died before this process could ask for that."""
+    die_with_parent()
     if os.getppid() != parent:
         os._exit(1)
 
