@@ -60,7 +60,7 @@ class Outcome:
 
 DONE = "COMPLETED recorded"
 LATE = "COMPLETED superseded"
-STALE = "FAILED superseded"
+STALE = "NOT SENT superseded"
 FAILED = "FAILED recorded"
 DIED = "DIED"
 PUBLISHED = ("published",)
@@ -117,26 +117,26 @@ CASES = (
     Case(
         "a zombie wakes after the acceptance",
         (zombie(attempt=1, until="accepted"),),
-        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 1),
         Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 2),
     ),
     Case(
         "a zombie wakes after the publication",
         (zombie(until="published"),),
-        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 1),
         Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 2),
     ),
     Case(
         "a zombie that has published",
         (zombie(after="merge"),),
-        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
-        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 2),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 2),
     ),
     Case(
         "the lease runs out before publishing",
         (expire_lease(),),
-        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
-        Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 2),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, (STALE, DONE), 2),
     ),
     Case(
         "the lease runs out before completing",

@@ -1,6 +1,6 @@
-"""Is this attempt still the one that counts? Two comparisons of what was polled with a fresh read.
+"""Is this attempt still the one that counts? What was polled is compared with a fresh read.
 
-Both return which fact differs; neither knows how the fresh read was made.
+Each comparison returns which fact differs; none knows how the fresh read was made.
 """
 
 from collections.abc import Iterator
@@ -53,6 +53,16 @@ def compare_narrow(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> Fe
     return _first_difference(_narrow_facts(polled, fresh))
 
 
+def compare_row(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> FenceVerdict:
+    """Compare every fact of the one row: was this very row handed to somebody else?
+
+    A rerun by a user and a redelivery keep task id, retry count and status.
+    """
+    if fresh is None:
+        return Stale("task_id", polled.task_id, MISSING)
+    return _first_difference([*_narrow_facts(polled, fresh), *_wide_facts(polled, fresh)])
+
+
 def compare_wide(polled: AttemptSnapshot, fresh: WorkflowSnapshot | None) -> FenceVerdict:
     """Compare with the workflow: of the rows with my reference name the newest must be mine.
 
@@ -66,8 +76,7 @@ def compare_wide(polled: AttemptSnapshot, fresh: WorkflowSnapshot | None) -> Fen
     rows = [row for row in fresh.tasks if row.reference_name == polled.reference_name]
     if not rows:
         return Stale("task_id", polled.task_id, MISSING)
-    newest = max(rows, key=lambda row: row.seq)
-    return _first_difference([*_narrow_facts(polled, newest), *_wide_facts(polled, newest)])
+    return compare_row(polled, max(rows, key=lambda row: row.seq))
 
 
 def _narrow_facts(polled: AttemptSnapshot, fresh: AttemptSnapshot) -> Iterator[_Fact]:

@@ -7,6 +7,7 @@ from perago.domain.attempt_fence import (
     FenceWidth,
     Stale,
     compare_narrow,
+    compare_row,
     compare_wide,
 )
 from perago.domain.errors import StaleAttemptError
@@ -28,3 +29,16 @@ async def read_verdict(world: World, dispatch: Dispatch) -> FenceVerdict:
         return compare_wide(polled, await world.queue.read_workflow(polled.workflow_id))
     fresh = await world.queue.read_attempt(polled.workflow_id, polled.task_id)
     return compare_narrow(polled, None if fresh is None else fresh.snapshot)
+
+
+async def read_verdict_before_end(world: World, dispatch: Dispatch) -> FenceVerdict:
+    """The same question before a terminal update, which names nothing but the task id.
+
+    The narrow fence of the documents would let a rerun of the row pass, so every fact of the row
+    is compared here.
+    """
+    polled = dispatch.attempt
+    if dispatch.settings.fence_width is FenceWidth.WIDE:
+        return await read_verdict(world, dispatch)
+    fresh = await world.queue.read_attempt(polled.workflow_id, polled.task_id)
+    return compare_row(polled, None if fresh is None else fresh.snapshot)

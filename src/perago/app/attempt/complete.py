@@ -1,11 +1,14 @@
-"""The end of an attempt in Conductor: send it, then read back whether it counted."""
+"""The end of an attempt in Conductor: ask whether it may end, send it, read back if it counted."""
 
 from enum import StrEnum
 
+from perago.app.attempt.check_attempt import read_verdict_before_end
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.world import World
 from perago.domain.attempt import AttemptRecord, AttemptStatus
-from perago.domain.publish_budget import completion_timeout_seconds
+from perago.domain.attempt_fence import Stale
+from perago.domain.errors import StaleAttemptError
+from perago.domain.publish_budget import completion_timeout_seconds, heartbeat_seconds
 from perago.ports.errors import MissingError, WorldError
 from perago.ports.lease import Lease
 from perago.ports.progress import Phase
@@ -47,17 +50,22 @@ async def complete(
     A heartbeat beside a terminal update can undo it, hence the join. Sending again is harmless:
     the first accepted update wins and later ones are ignored. Without `began`, the attempt begins
     now.
+
+    Raises StaleAttemptError, and has sent nothing then, when the row is not this attempt's.
     """
     await lease.end()
-    now = world.clock.monotonic()
-    deadline = completion_deadline(dispatch, now=now, beat=lease.last_beat)
-    is_short = began is None or now - began < UNREAD_SECONDS_MAX
-    pause = FIRST_PAUSE_SECONDS
+    began = world.clock.monotonic() if began is None else began
+    deadline = completion_deadline(dispatch, now=world.clock.monotonic(), beat=lease.last_beat)
+    pause, sent = FIRST_PAUSE_SECONDS, False
     while True:
         left = max(deadline - world.clock.monotonic(), 1.0)
-        recorded = await _send(world, update, left)
-        if recorded is Recorded.ACCEPTED and (dispatch.task.has_workspace or not is_short):
-            recorded = await _look(world, update)
+        is_short = world.clock.monotonic() - began < _unread_seconds(dispatch)
+        if is_short or await _may_end(world, dispatch, sent=sent):
+            recorded, sent = await _send(world, update, left), True
+            if recorded is Recorded.ACCEPTED and (dispatch.task.has_workspace or not is_short):
+                recorded = await _look(world, update)
+        else:  # an earlier try may have ended the row, with an answer that was lost
+            recorded = await _look(world, update) if sent else Recorded.UNKNOWN
         left = deadline - world.clock.monotonic()
         if recorded is not Recorded.UNKNOWN or left <= 0:
             break
@@ -66,6 +74,31 @@ async def complete(
     facts = {"recorded": recorded, "status": update.status, "reason": update.reason}
     world.progress.phase(Phase.COMPLETED, facts)
     return recorded
+
+
+def _unread_seconds(dispatch: Dispatch) -> float:
+    """Up to which age an attempt is not read: no heartbeat can have told it that it is lost."""
+    beat = heartbeat_seconds(dispatch.record.response_timeout_seconds, dispatch.budget)
+    return min(UNREAD_SECONDS_MAX, beat or UNREAD_SECONDS_MAX)
+
+
+async def _may_end(world: World, dispatch: Dispatch, *, sent: bool) -> bool:
+    """Whether the row is still this attempt's; False also when nobody can tell now.
+
+    The server compares nothing: an update with the id of a row that was rerun, redelivered or
+    brought back by a late heartbeat ends the work of somebody else.
+    """
+    if not dispatch.settings.reads_before_end:
+        return True
+    try:
+        verdict = await read_verdict_before_end(world, dispatch)
+    except WorldError as error:
+        warning = {"warning": "the end waits: the attempt could not be read"}
+        world.progress.phase(Phase.WARNED, {**warning, "error": str(error)})
+        return False
+    if isinstance(verdict, Stale) and not sent:
+        raise StaleAttemptError(dispatch.attempt.task_id, stale=verdict)
+    return not isinstance(verdict, Stale)
 
 
 def completion_deadline(dispatch: Dispatch, *, now: float, beat: float | None) -> float:

@@ -1,16 +1,13 @@
 """The steps on the local disk: the workspace down, the guardrails, the body."""
 
 from collections.abc import Mapping
-from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 
-from perago.app.attempt.check_attempt import read_verdict
 from perago.app.attempt.dispatch import Dispatch, Traces
 from perago.app.attempt.world import World
 from perago.app.authoring.guardrails import check_guardrails
-from perago.domain.attempt_fence import Stale
-from perago.domain.errors import BodyFailedError, PeragoError, StaleAttemptError
+from perago.domain.errors import BodyFailedError, PeragoError
 from perago.domain.references import WorkspaceReference
 from perago.ports.attempt_directory import AttemptMarker
 from perago.ports.errors import WorldError
@@ -37,7 +34,6 @@ async def materialise(
         world.lakefs.pipeline.materialise(source, directory)
     )
     if isinstance(materialised, BodyStopped):
-        await _refuse_if_stale(world, dispatch)
         raise BodyFailedError(materialised.reason)
     traces.materialised = materialised
     counts = materialised.counts
@@ -90,16 +86,7 @@ async def call_body(
             error.add_note(traceback)
             raise error
         case BodyStopped(reason):
-            await _refuse_if_stale(world, dispatch)
             raise BodyFailedError(reason)
-
-
-async def _refuse_if_stale(world: World, dispatch: Dispatch) -> None:
-    """A body may have been stopped because its row is another's: that one must not be failed."""
-    with suppress(WorldError):  # nobody can tell now; the server ignores what is stale
-        verdict = await read_verdict(world, dispatch)
-        if isinstance(verdict, Stale):
-            raise StaleAttemptError(dispatch.attempt.task_id, stale=verdict)
 
 
 async def warn_of_dropped_writes(world: World, materialised: Materialised) -> None:

@@ -31,6 +31,7 @@ from perago.app.attempt.task_output import (
 from perago.app.attempt.workspace_handling import WorkspaceHandling, handle_workspace
 from perago.app.attempt.world import World
 from perago.domain.attempt import AttemptStatus
+from perago.domain.errors import StaleAttemptError
 from perago.domain.publication_policy import Level
 from perago.ports.lease import Lease
 from perago.ports.progress import Phase
@@ -39,7 +40,7 @@ from perago.ports.task_queue import TerminalUpdate
 
 @dataclass(frozen=True, slots=True)
 class AttemptReport:
-    """How an attempt ended, and whether Conductor counted it."""
+    """How an attempt ended, and whether Conductor counted it; no update when none was sent."""
 
     update: TerminalUpdate | None
     recorded: Recorded
@@ -52,13 +53,21 @@ def nobody(error: Exception) -> None:
 
 
 async def run_attempt(
-    world: World, dispatch: Dispatch, lease: Lease, *, failed: Callable[[Exception], None] = nobody
+    world: World,
+    dispatch: Dispatch,
+    lease: Lease,
+    *,
+    polled_at: float | None = None,
+    failed: Callable[[Exception], None] = nobody,
 ) -> AttemptReport:
     """Run one attempt to its end; only cancellation and death pass through.
 
-    `failed` hears of an error before Conductor does, which schedules the retry at once.
+    `polled_at` is the monotonic time of its poll, now if it is not given: an old attempt reads
+    its row before it ends it. `failed` hears of an error before Conductor does, which schedules
+    the retry at once.
     """
-    traces, began = Traces(), world.clock.monotonic()
+    traces = Traces()
+    began = world.clock.monotonic() if polled_at is None else polled_at
     world.progress.phase(Phase.STARTED, {"task_id": dispatch.attempt.task_id})
     error: Exception | None = None
     update: TerminalUpdate | None
@@ -74,11 +83,14 @@ async def run_attempt(
         error = caught
         failed(caught)
         update = failed_update(dispatch, caught)
-    if update is None:  # the row is another execution's: whatever is sent would end that one
+    recorded = Recorded.SUPERSEDED
+    if update is None:
         await lease.end()
-        recorded = Recorded.SUPERSEDED
     else:
-        recorded = await complete(world, dispatch, update, lease, began=began)
+        try:
+            recorded = await complete(world, dispatch, update, lease, began=began)
+        except StaleAttemptError as stale:  # the failure that came first is the one to tell
+            update, error = None, error or stale
     if traces.decided and recorded is Recorded.RECORDED and error is None:
         traces.staging_may_go = True
     await clean_up(world, traces)

@@ -14,13 +14,9 @@ from perago.app.authoring.envelope import (
 from perago.app.authoring.failure import result_for_exception
 from perago.app.authoring.workspace_contract import WorkspaceInput
 from perago.domain.attempt import AttemptStatus
-from perago.domain.attempt_fence import Stale
 from perago.domain.errors import StaleAttemptError
 from perago.domain.references import BranchName, CommitId, RepositoryId, WorkspaceReference
 from perago.ports.task_queue import TerminalUpdate
-
-# Facts of a row that differ when the very same task id was handed to somebody else.
-HELD_BY_ANOTHER = frozenset({"poll_count", "start_time", "scheduled_time", "worker_id"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +63,12 @@ def free_output(result: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None:
-    """The terminal update of a failure; None when the row belongs to another execution now."""
-    stale = error.stale if isinstance(error, StaleAttemptError) else None
-    if stale is not None and _is_somebody_elses(stale):
+    """The terminal update of a failure; None for a stale attempt, which ends nothing.
+
+    An update names the task id alone. What it would end is the row of a rerun or a redelivery,
+    or a row that a late heartbeat brought back beside its own retry.
+    """
+    if isinstance(error, StaleAttemptError):
         return None
     result = result_for_exception(error, max_length=dispatch.settings.failure_reason_max_length)
     return TerminalUpdate(
@@ -78,9 +77,3 @@ def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None
         status=AttemptStatus(result.status),
         reason=result.reason_for_incompletion,
     )
-
-
-def _is_somebody_elses(stale: Stale) -> bool:
-    """Whether the row was handed out again, or waits for that: an update would end that one."""
-    waits = stale.field == "status" and stale.found == AttemptStatus.SCHEDULED
-    return waits or stale.field in HELD_BY_ANOTHER

@@ -70,3 +70,5 @@ class AttemptSettings:
     strict_input: bool = False
     failure_reason_max_length: int = 500
     body_seconds: float = 0.0
+    reads_before_end: bool = True
+    """False for the callbacks of 0.6.1: they send no end, and are asked only when 0.6.1 asked."""

@@ -53,6 +53,7 @@ async def run_on_callbacks(
             publication=PolicySetting.HEAD_PARENT,
             fence_width=FenceWidth.NARROW,
             failure_reason_max_length=failure_reason_max_length,
+            reads_before_end=False,
         ),
     )
     world = _world(run, record, DirectBody(run.task, metrics), workspace_root)

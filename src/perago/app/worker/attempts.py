@@ -84,7 +84,9 @@ class Attempts:
             await asyncio.wait(self._aside, timeout=TASK_LOG_SECONDS_MAX)
 
     async def _run(self, dispatch: Dispatch) -> None:
-        tools = self._tools  # the story counts requests: heartbeats, which begin after it, too
+        tools = self._tools
+        polled_at = tools.world.clock.monotonic()
+        # Begun before the heartbeats, because it counts their requests as well.
         story = AttemptStory(dispatch, tools.listener, tools.world.clock)
         lease = HeartbeatLease(self._heartbeat(dispatch), tools.world.clock).start()
         slot = SlotLease(lease, tools.free_slot)
@@ -93,7 +95,11 @@ class Attempts:
                 world = replace(tools.world, progress=story, stop_order=WaitingOrder(order))
                 await tools.admitted(dispatch)
                 report = await run_attempt(
-                    world, dispatch, slot, failed=lambda error: tools.failed(dispatch, error)
+                    world,
+                    dispatch,
+                    slot,
+                    polled_at=polled_at,
+                    failed=lambda error: tools.failed(dispatch, error),
                 )
         finally:
             await slot.end()

@@ -64,6 +64,7 @@ def _end(attempt: AttemptStory, strikes: list[str]) -> str:
         "COMPLETED recorded": "published, and Conductor accepts it",
         "COMPLETED superseded": "finds it published, Conductor ignores it",
         "FAILED superseded": "is refused",
+        "NOT SENT superseded": "finds that another attempt has taken over, and ends nothing",
         "FAILED recorded": "refused: the target moved",
     }
     end = ends.get(f"{attempt.status} {attempt.recorded}".strip(), attempt.status)

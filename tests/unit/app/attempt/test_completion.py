@@ -238,16 +238,35 @@ async def test_what_published_nothing_at_once_is_read_back_only_when_no_answer_c
     assert row.snapshot.status is AttemptStatus.COMPLETED
 
 
-async def test_a_long_attempt_that_was_revoked_says_so_though_it_published_nothing(
+async def test_a_long_attempt_that_was_revoked_as_it_ended_says_so_though_it_published_nothing(
     tmp_path: Path,
+) -> None:
+    """Between the look and the update there is a moment in which anything may happen."""
+    world = await _started(tmp_path)
+    revoked = Meanwhile(
+        COMPLETE,
+        When.BEFORE_EFFECT,
+        lambda: world.conductor.terminate(world.workflow, "over"),
+    )
+    worker = world.worker([revoked])
+    world.task = vars(free)["__perago_task__"]
+    record = await _poll(worker)
+    world.clock.advance(2)
+    assert await _end(world, worker, record, began=0.0) is Recorded.SUPERSEDED
+
+
+@pytest.mark.parametrize(("response_seconds", "looks"), [(60, 0), (2, 1)])
+async def test_an_attempt_that_heartbeats_may_have_lost_already_is_looked_at_however_young(
+    tmp_path: Path, response_seconds: int, looks: int
 ) -> None:
     world = await _started(tmp_path)
     worker = world.worker()
     world.task = vars(free)["__perago_task__"]
-    record = await _poll(worker)
-    world.clock.advance(2)
-    await world.operator.workflows.terminate(world.workflow, "over")
-    assert await _end(world, worker, record, began=0.0) is Recorded.SUPERSEDED
+    record = replace(await _poll(worker), response_timeout_seconds=response_seconds)
+    began = world.clock.monotonic()
+    world.clock.advance(0.7)
+    await _end(world, worker, record, began=began)
+    assert world.workers[0].calls["queue.read_workflow"] == looks
 
 
 BUDGET = PublishBudget(

@@ -76,6 +76,30 @@ async def test_the_table_of_requests_is_what_an_attempt_asks(tmp_path: Path, col
     assert first - second == ONCE + (CANARY if COLUMNS[column][1] else Counter())
 
 
+@pytest.mark.parametrize("column", COLUMNS)
+async def test_an_attempt_of_a_second_asks_once_more_before_its_end(
+    tmp_path: Path, column: str
+) -> None:
+    policy, fenced = COLUMNS[column]
+    world = FaultWorld(tmp_path, policy, fenced)
+    counts: list[Counter[str]] = []
+    worker = world.worker()
+
+    def change_slowly(directory: Path, run: int) -> None:
+        _change_one(directory, run)
+        world.clock.advance(1)
+
+    for body in (_change_one, _change_one, change_slowly):
+        world.body = body
+        await world.start()
+        before = world.workers[0].calls.copy()
+        await world.attempt(worker)
+        counts.append(world.workers[0].calls - before)
+        world.input = world.repository.head().commit
+    assert counts[2] - counts[1] == Counter({"queue.read_workflow": 1, ANY: 1})
+    assert counts[1] - counts[2] == Counter()
+
+
 def test_settled_costs_at_most_five_requests_more_than_plain_head_parent() -> None:
     documented = _documented()
     extra = documented["`settled`"].total() - documented["`head-parent`"].total()

@@ -1,0 +1,260 @@
+"""The row is read again before an end is sent: whoever lost it says nothing about it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
+
+from perago.adapters.memory.conductor_server import Race
+from perago.adapters.memory.planned_faults import LoseAnswer, Meanwhile, Refuse, When
+from perago.app.attempt.complete import Recorded
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.guardrail_declaration import require_file
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.attempt_fence import FenceWidth
+from perago.domain.authoring_errors import TaskFailed, TaskTerminalError
+from perago.domain.errors import StaleAttemptError
+from perago.domain.publication_policy import PolicySetting
+from perago.ports.errors import UnavailableError
+
+COMPLETE = "queue.complete"
+LOOK = "queue.read_workflow"
+WIDTHS = pytest.mark.parametrize("width", list(FenceWidth), ids=str)
+
+
+def _declare(body: Callable[[Params], Params], spec: WorkspaceSpec | None) -> TaskDefinition:
+    """A task without a workspace, or one that reads its workspace; `body` makes the result."""
+    if spec is None:
+
+        @task(name=TASK, owner_email="data@example.com")
+        def free(params: Params) -> Params:
+            return body(params)
+
+        definition: TaskDefinition = vars(free)["__perago_task__"]
+        return definition
+
+    @task(name=TASK, owner_email="data@example.com", workspace=spec)
+    def bound(workspace: Path, params: Params) -> Params:
+        del workspace
+        return body(params)
+
+    declared: TaskDefinition = vars(bound)["__perago_task__"]
+    return declared
+
+
+async def _started(
+    tmp_path: Path, body: Callable[[Params], Params], spec: WorkspaceSpec | None
+) -> FaultWorld:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    world.task = _declare(body, spec)
+    await world.start()
+    return world
+
+
+async def _poll(worker: AttemptWorker) -> AttemptRecord:
+    record = await worker.poll(TASK)
+    assert record is not None
+    return record
+
+
+def _rerun(world: FaultWorld, task_input: dict[str, object] | None = None) -> None:
+    """An operator terminates the workflow and runs its row again; two seconds have passed."""
+    world.clock.advance(2)
+    (row,) = world.conductor.state.runs[world.workflow].snapshot().tasks
+    world.conductor.terminate(world.workflow, "corrected")
+    world.conductor.rerun(world.workflow, row.task_id, task_input)
+
+
+def _assert_not_sent(report: AttemptReport | None, world: FaultWorld) -> None:
+    assert report is not None
+    assert report.update is None
+    assert report.recorded is Recorded.SUPERSEDED
+    assert world.workers[0].calls[COMPLETE] == 0
+
+
+async def _row(world: FaultWorld) -> AttemptRecord:
+    (row,) = (await world.read()).attempts
+    return row
+
+
+@WIDTHS
+@pytest.mark.parametrize("raised", [TaskFailed("no"), TaskTerminalError("never"), ValueError("x")])
+@pytest.mark.parametrize("spec", [None, WorkspaceSpec(prefix="data")], ids=["free", "workspace"])
+async def test_a_body_that_fails_after_its_row_was_rerun_does_not_end_the_rerun(
+    tmp_path: Path, spec: WorkspaceSpec | None, raised: Exception, width: FenceWidth
+) -> None:
+    def body(params: Params) -> Params:
+        if world.workers[0].calls[COMPLETE] == len(world.workers) - 1 == 0:
+            _rerun(world)
+            raise raised
+        return params
+
+    world = await _started(tmp_path, body, spec)
+    worker = world.worker()
+    settings = replace(worker.settings, fence_width=width)
+
+    report = await world.attempt(replace(worker, settings=settings))
+
+    _assert_not_sent(report, world)
+    assert (await _row(world)).snapshot.status is AttemptStatus.SCHEDULED
+    assert (await world.finish()).status is WorkflowStatus.COMPLETED
+
+
+async def test_a_guardrail_that_fails_after_a_rerun_does_not_end_the_rerun(
+    tmp_path: Path,
+) -> None:
+    spec = WorkspaceSpec(prefix="data", pre=[require_file("missing.txt")])
+    world = await _started(tmp_path, lambda params: params, spec)
+    rerun = Meanwhile("objects.list_page", When.AFTER_EFFECT, lambda: _rerun(world))
+
+    report = await world.attempt(world.worker([rerun]))
+
+    _assert_not_sent(report, world)
+    assert (await _row(world)).snapshot.status is AttemptStatus.SCHEDULED
+
+
+@WIDTHS
+@pytest.mark.parametrize(
+    "spec", [None, WorkspaceSpec(prefix="data", read_only=True)], ids=["free", "read-only"]
+)
+async def test_a_success_on_the_old_input_is_not_the_output_of_a_rerun_on_a_new_one(
+    tmp_path: Path, spec: WorkspaceSpec | None, width: FenceWidth
+) -> None:
+    corrected = "corrected"
+
+    def body(params: Params) -> Params:
+        if params.text != corrected:
+            row = {"workspace": world.workspace(ref=newer), "params": {"text": corrected}}
+            _rerun(world, row)
+        return params
+
+    world = await _started(tmp_path, body, spec)
+    newer = world.human("data/kept.txt", b"newer")
+    worker = world.worker()
+    settings = replace(worker.settings, fence_width=width)
+
+    _assert_not_sent(await world.attempt(replace(worker, settings=settings)), world)
+
+    workflow = await world.finish()
+    assert workflow.status is WorkflowStatus.COMPLETED
+    output = workflow.attempts[-1].output_data
+    assert output["result"] == {"text": corrected}
+    assert spec is None or output["workspace"] == world.workspace(ref=newer)
+
+
+@pytest.mark.parametrize("policy", list(PolicySetting), ids=str)
+async def test_a_publication_that_took_long_does_not_complete_the_rerun_of_its_row(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    """The last fence passed before the merge; the row was handed on while the merge ran."""
+    world = FaultWorld(tmp_path, policy)
+    await world.start()
+    canary = 2  # merges before the attempt's own
+    nth = 1 + canary
+    rerun = Meanwhile("branches.merge", When.AFTER_EFFECT, lambda: _rerun(world), nth)
+
+    report = await world.attempt(world.worker([rerun]))
+
+    _assert_not_sent(report, world)
+    assert report is not None
+    assert isinstance(report.error, StaleAttemptError)
+    assert (await _row(world)).snapshot.status is AttemptStatus.SCHEDULED
+    assert len(world.publications()) == 1
+
+
+async def test_a_row_that_a_heartbeat_brought_back_is_not_failed_beside_its_retry(
+    tmp_path: Path,
+) -> None:
+    """On the real server such a FAILED schedules a further retry beside the healthy one."""
+
+    def body(params: Params) -> Params:
+        del params
+        world.conductor.race = Race.AFTER_DECISION
+        world.conductor.begin_extend_lease(record.snapshot)
+        world.clock.advance(world.response_seconds + 1)
+        world.conductor.decide(world.workflow)
+        raise TaskFailed("late")
+
+    world = await _started(tmp_path, body, None)
+    worker = world.worker()
+    record = await _poll(worker)
+
+    report = await world.drive(worker.run(record))
+
+    _assert_not_sent(report, world)
+    old, retry = (await world.read()).attempts
+    assert old.snapshot.status is AttemptStatus.IN_PROGRESS, "the heartbeat brought it back"
+    assert retry.snapshot.status is AttemptStatus.SCHEDULED
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [(0.9, 0), (1.0, 1)])
+async def test_only_an_attempt_of_a_second_or_more_is_looked_at_before_its_end(
+    tmp_path: Path, seconds: float, looks: int
+) -> None:
+    def body(params: Params) -> Params:
+        world.clock.advance(seconds)
+        return params
+
+    world = await _started(tmp_path, body, None)
+    report = await world.attempt(world.worker())
+    assert report is not None
+    assert report.recorded is not Recorded.SUPERSEDED
+    assert world.workers[0].calls[LOOK] == looks
+
+
+async def test_the_end_waits_for_a_look_that_is_not_answered(tmp_path: Path) -> None:
+    def body(params: Params) -> Params:
+        world.clock.advance(2)
+        return params
+
+    world = await _started(tmp_path, body, None)
+    refusals = [Refuse(LOOK, UnavailableError("away"), nth) for nth in (1, 2, 3)]
+
+    report = await world.attempt(world.worker(refusals))
+
+    assert report is not None
+    assert report.recorded is Recorded.RECORDED
+    assert world.workers[0].calls[COMPLETE] == 1
+
+
+async def test_an_end_that_landed_without_an_answer_is_recorded_and_not_stale(
+    tmp_path: Path,
+) -> None:
+    """The look before the second try finds the row ended: by the first try."""
+
+    def body(params: Params) -> Params:
+        world.clock.advance(2)
+        raise TaskFailed(params.text)
+
+    world = await _started(tmp_path, body, None)
+    silence = UnavailableError("away")
+    lost = [Refuse("queue.read_attempt", silence, nth) for nth in (1, 2)]
+    worker = world.worker([*lost, LoseAnswer(COMPLETE)])
+
+    report = await world.attempt(worker)
+
+    assert report is not None
+    assert report.update is not None
+    assert report.recorded is Recorded.RECORDED
+    assert world.workers[0].calls[COMPLETE] == 1
+
+
+async def test_a_row_that_nobody_can_read_is_not_ended_blindly(tmp_path: Path) -> None:
+    def body(params: Params) -> Params:
+        world.clock.advance(2)
+        return params
+
+    world = await _started(tmp_path, body, None)
+    refusals = [Refuse(LOOK, UnavailableError("away"), nth) for nth in range(1, 500)]
+
+    report = await world.attempt(world.worker(refusals))
+
+    assert report is not None
+    assert report.recorded is Recorded.UNKNOWN
+    assert world.workers[0].calls[COMPLETE] == 0
