@@ -5,9 +5,7 @@ Knows requests and answers; what they are for, and whether to try again, is deci
 
 import http.client
 import select
-import socket
 import ssl
-import struct
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +17,6 @@ from perago.adapters.transfer.configuration import TransferConfiguration
 from perago.adapters.transfer.failures import NETWORK_ERRORS, AnsweredError, BrokenError
 
 _SUCCESS = range(200, 300)
-_LONG_BODY_BYTES = 1024 * 1024
 
 
 class Body(Protocol):
@@ -90,9 +87,6 @@ class Connections:
         connection, answer = self._ask(request)
         try:
             _check(answer)
-            if connection.sock is not None and (answer.length or 0) >= _LONG_BODY_BYTES:
-                # The kernel does the waiting: a third fewer system calls for a large body.
-                connection.sock.settimeout(None)
             yield answer
         except NETWORK_ERRORS as error:
             connection.close()
@@ -113,10 +107,7 @@ class Connections:
         except NETWORK_ERRORS as error:
             fresh.close()
             raise BrokenError(_reason(error), sent=False) from error
-        seconds = self._configuration.answer_seconds
-        fresh.sock.settimeout(seconds)
-        patience = struct.pack("ll", int(seconds), int(seconds % 1 * 1_000_000))
-        fresh.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, patience)
+        fresh.sock.settimeout(self._configuration.answer_seconds)
         return fresh
 
     def take(self, origin: str) -> http.client.HTTPConnection | None:
