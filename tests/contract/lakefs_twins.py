@@ -131,13 +131,13 @@ class Dice:
 
     def _write(self) -> Step:
         branch, path = self._random.choice(BRANCHES), self._random.choice(PATHS)
-        content, if_absent = self._random.choice(CONTENTS), self._random.random() < 0.2
+        content = self._random.choice(CONTENTS)
         copied, reference = self._random.random() < 0.2, self._reference()
         target = self._random.choice(PATHS)
 
         async def upload(twin: Twin) -> object:
             twin.file.write_bytes(content)
-            order = ObjectUpload(path, twin.file, if_absent=if_absent)
+            order = ObjectUpload(path, twin.file)
             return await twin.world.objects.upload(twin.repository, branch, order)
 
         async def copy(twin: Twin) -> object:

@@ -46,10 +46,6 @@ class TagExistsError(ExistsError):
     """A tag of that name exists."""
 
 
-class ObjectExistsError(ExistsError):
-    """A conditional write found an object."""
-
-
 class ProtectedBranchError(WorldError):
     """Branch protection refused a write or a relocation."""
 

@@ -39,7 +39,6 @@ class ObjectUpload:
     source: Path
     content_type: str = DEFAULT_CONTENT_TYPE
     metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
-    if_absent: bool = False
 
 
 class Objects(Protocol):
@@ -58,13 +57,12 @@ class Objects(Protocol):
        ObjectMissingError: the server does not tell them apart.
     O8 list_unknown_ref: listing an unknown reference raises ReferenceMissingError.
     O9 bulk_delete: up to a thousand paths at once; absent ones are no error.
-    O10 conditional_write: if_absent raises ObjectExistsError on a taken path, bytes unchanged.
+    O10 write_to_missing_branch: raises BranchMissingError, a copy of nothing as well.
     O11 copy_keeps_bytes_and_type: a server-side copy has the source's bytes and content type.
     O12 write_to_protected_branch: raises ProtectedBranchError.
     O13 empty_object: zero bytes round-trip.
     O14 odd_names: spaces, unicode, `+`, `%`, `?`, `#` and `&` in a path round-trip.
     O15 download_writes_the_exact_bytes: a download to a local path has the object's bytes.
-    O16 write_to_missing_branch: raises BranchMissingError, a copy of nothing as well.
     """
 
     async def list_page(

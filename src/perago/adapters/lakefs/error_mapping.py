@@ -30,7 +30,6 @@ from perago.ports.errors import (
     ExistsError,
     MissingError,
     NothingToCommitError,
-    ObjectExistsError,
     OutcomeUnknownError,
     ProtectedBranchError,
     ReferenceMissingError,
@@ -181,8 +180,6 @@ def _refusal(operation: Operation, status: int, text: str) -> type[WorldError]:
             return _missing(operation, text)
         case 409:
             return operation.taken if _TAKEN.search(text) else ExistsError
-        case 412 if _TAKEN.search(text):
-            return ObjectExistsError
         case 423 | 429:
             return UnavailableError
         case _:

@@ -140,8 +140,6 @@ def _object_path(repository: str, kind: str, name: str) -> tuple[str, ...]:
 
 def _upload_headers(upload: ObjectUpload, size: int) -> dict[str, str]:
     headers = {"Content-Type": upload.content_type, "Content-Length": str(size)}
-    if upload.if_absent:
-        headers["If-None-Match"] = "*"
     return headers | {
         f"{METADATA_HEADER_PREFIX}{name}": value for name, value in upload.metadata.items()
     }

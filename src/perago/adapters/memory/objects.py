@@ -67,9 +67,7 @@ class MemoryObjects(Objects):
             stored = self._lakefs.new_object(
                 content, content_type=upload.content_type, metadata=upload.metadata
             )
-            return write_object(
-                self._lakefs, repository, branch, upload.path, stored, if_absent=upload.if_absent
-            )
+            return write_object(self._lakefs, repository, branch, upload.path, stored)
 
         stored = await self._handle.perform("objects.upload", write)
         return stored.entry(upload.path)

@@ -9,7 +9,6 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import StoredObject
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.errors import (
-    ObjectExistsError,
     ObjectMissingError,
     ReferenceMissingError,
     RequestRefusedError,
@@ -37,8 +36,6 @@ def write_object(
     branch: BranchName,
     path: str,
     stored: StoredObject,
-    *,
-    if_absent: bool = False,
 ) -> StoredObject:
     """Put one object on a branch, uncommitted."""
     state = lakefs.repository(repository)
@@ -46,8 +43,6 @@ def write_object(
     target = state.branch(branch)
     if not path:
         raise RequestRefusedError("an object needs a path")
-    if if_absent and target.get(path) is not None:
-        raise ObjectExistsError(f"{repository}/{branch} has an object {path!r} already")
     target.stage(path, stored)
     return stored
 

@@ -102,8 +102,6 @@ class ApiRoute:
         """Write one object; what headers cannot carry of its metadata follows in a request."""
         plain = {name: value for name, value in upload.metadata.items() if _fits(name, value)}
         headers = {f"x-lakefs-meta-{name}": value for name, value in plain.items()}
-        if upload.if_absent:
-            headers["If-None-Match"] = "*"
         before, behind = b"", b""
         if _PLAIN_TYPE.fullmatch(upload.content_type):
             headers["Content-Type"] = upload.content_type

@@ -28,7 +28,6 @@ class Job(Generic[Result]):
     do: Callable[[], Result]
     size: int
     give_up: Callable[[AnsweredError | BrokenError], WorldError]
-    may_repeat: bool = True
     cancel: Callable[[], None] | None = None
 
 
@@ -131,7 +130,7 @@ class _Shift(Generic[Result]):
 
     def _done(self, job: Job[Result]) -> Result:
         pause = self._configuration.first_pause_seconds
-        tries_left = self._configuration.tries_max if job.may_repeat else 1
+        tries_left = self._configuration.tries_max
         while True:
             tries_left -= 1
             try:

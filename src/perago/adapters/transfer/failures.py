@@ -9,7 +9,6 @@ import json
 from perago.ports.errors import (
     AccessDeniedError,
     BranchMissingError,
-    ObjectExistsError,
     ObjectMissingError,
     OutcomeUnknownError,
     ProtectedBranchError,
@@ -69,8 +68,6 @@ def write_failure(what: str, failure: AnsweredError | BrokenError) -> WorldError
             missing = "repository" in failure.text
             kind = RepositoryMissingError if missing else BranchMissingError
             return kind(f"store {what}: {failure}")
-        if failure.status == http.client.PRECONDITION_FAILED:
-            return ObjectExistsError(f"store {what}: {failure}")
         return _refusal("store", what, failure)
     if isinstance(failure, BrokenError) and not failure.sent:
         return UnavailableError(f"store {what}: {failure}; nothing was sent; try again")

@@ -53,7 +53,7 @@ class GatewayRoute:
 
     def store(self, place: Place, upload: ObjectUpload) -> ObjectEntry:
         """Write one object; one that needs more than bytes and a type goes by the API."""
-        if upload.metadata or upload.if_absent or not upload.content_type.isprintable():
+        if upload.metadata or not upload.content_type.isprintable():
             return self._api.store(place, upload)
         with open_to_send(upload.source) as (file, size):
             body = FileBody(upload.source, file, 0, size)

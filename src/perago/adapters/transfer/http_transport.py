@@ -101,7 +101,6 @@ class HttpTransport(ObjectTransport):
                 partial(self._route_for(size).store, place, upload),
                 size,
                 partial(write_failure, f"{place.repository}/{place.ref}/{upload.path}"),
-                may_repeat=not upload.if_absent,
             )
             for upload, size in ((upload, _size(upload)) for upload in uploads)
         ]

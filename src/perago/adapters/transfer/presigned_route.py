@@ -4,9 +4,8 @@ A URL is asked for when it is used, never earlier: it lives for minutes.
 """
 
 import hashlib
-import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -14,7 +13,7 @@ from typing import cast, final
 from urllib.parse import urlsplit
 
 from perago.adapters.transfer.api_route import LakeFSApi, Place, entry_of, objects_path
-from perago.adapters.transfer.connections import Inline, Request
+from perago.adapters.transfer.connections import Request
 from perago.adapters.transfer.failures import AnsweredError, BrokenError
 from perago.adapters.transfer.landing import land, local_disk
 from perago.adapters.transfer.md5_streams import Md5Streams
@@ -71,7 +70,7 @@ class PresignedRoute:
             "size_bytes": size,
             **_description(upload),
         }
-        return self._link(backing, query, linked, upload)
+        return entry_of(self._api.ask("PUT", backing, query, linked))
 
     def _store_parts(self, place: Place, upload: ObjectUpload, body: FileBody) -> ObjectEntry:
         starts = range(0, body.length, PART_BYTES)
@@ -90,7 +89,7 @@ class PresignedRoute:
             raise
         parts = [{"part_number": number, "etag": tag} for number, tag in enumerate(tags, start=1)]
         complete = {**address, "parts": parts, **_description(upload)}
-        return self._link(path, {"path": upload.path}, complete, upload)
+        return entry_of(self._api.ask("PUT", path, {"path": upload.path}, complete))
 
     def _put_part(self, whole: FileBody, start: int, url: str) -> str:
         """Store one part through a file of its own: threads do not share where one stands."""
@@ -102,21 +101,6 @@ class PresignedRoute:
                 )
             length = min(PART_BYTES, whole.length - start)
             return self._put(url, FileBody(whole.path, file, start, length))
-
-    def _link(
-        self,
-        path: str,
-        query: Mapping[str, str],
-        content: Mapping[str, object],
-        upload: ObjectUpload,
-    ) -> ObjectEntry:
-        if not upload.if_absent:
-            return entry_of(self._api.ask("PUT", path, query, content))
-        headers = {"Content-Type": "application/json", "If-None-Match": "*"}
-        body = Inline(json.dumps(content).encode())
-        request = self._api.request("PUT", path, query, body, headers)
-        with self._api.connections.exchange(request) as answer:
-            return entry_of(json.loads(answer.read()))
 
     def _put(self, url: str, body: FileBody) -> str:
         with self._api.connections.exchange(_signed("PUT", url, body)) as answer:

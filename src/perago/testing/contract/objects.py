@@ -9,7 +9,6 @@ import pytest
 from perago.domain.references import BranchName, CommitId, RepositoryId
 from perago.ports.errors import (
     BranchMissingError,
-    ObjectExistsError,
     ObjectMissingError,
     ProtectedBranchError,
     ReferenceMissingError,
@@ -55,11 +54,9 @@ class Scene:
         path.write_bytes(content)
         return path
 
-    async def upload(
-        self, path: str, content: bytes, branch: BranchName = WORK, *, if_absent: bool = False
-    ) -> ObjectEntry:
+    async def upload(self, path: str, content: bytes, branch: BranchName = WORK) -> ObjectEntry:
         """Upload bytes."""
-        upload = ObjectUpload(path, self.file(content), if_absent=if_absent)
+        upload = ObjectUpload(path, self.file(content))
         return await self.world.objects.upload(self.repository, branch, upload)
 
     async def read(self, path: str, ref: str = WORK) -> bytes:
@@ -159,14 +156,13 @@ async def test_O9_bulk_delete(scene: Scene) -> None:
     assert await scene.paths(ref=MAIN) == ["kept"]
 
 
-async def test_O10_conditional_write(scene: Scene) -> None:
-    with pytest.raises(ObjectExistsError):
-        await scene.upload("kept", b"changed", if_absent=True)
-    assert await scene.read("kept") == b"kept"
-    await scene.upload("new", b"new", if_absent=True)
-    with pytest.raises(ObjectExistsError):
-        await scene.upload("new", b"newer", if_absent=True)
-    assert await scene.read("new") == b"new"
+async def test_O10_write_to_missing_branch(scene: Scene) -> None:
+    with pytest.raises(BranchMissingError):
+        await scene.upload("new", b"new", NOWHERE)
+    with pytest.raises(BranchMissingError):
+        await scene.world.objects.copy(
+            scene.repository, NOWHERE, source_ref=MAIN, source_path="nothing", target_path="new"
+        )
 
 
 async def test_O11_copy_keeps_bytes_and_type(scene: Scene) -> None:
@@ -218,12 +214,3 @@ async def test_O15_download_writes_the_exact_bytes(scene: Scene) -> None:
     target = scene.folder / "downloaded"
     await scene.world.objects.download(scene.repository, WORK, "data", target)
     assert target.read_bytes() == content
-
-
-async def test_O16_write_to_missing_branch(scene: Scene) -> None:
-    with pytest.raises(BranchMissingError):
-        await scene.upload("new", b"new", NOWHERE)
-    with pytest.raises(BranchMissingError):
-        await scene.world.objects.copy(
-            scene.repository, NOWHERE, source_ref=MAIN, source_path="nothing", target_path="new"
-        )

@@ -30,7 +30,6 @@ from perago.ports.errors import (
     DirtyBranchError,
     ExistsError,
     NothingToCommitError,
-    ObjectExistsError,
     ObjectMissingError,
     OutcomeUnknownError,
     ProtectedBranchError,
@@ -221,7 +220,6 @@ def test_a_relocation_without_branch_or_commit_raises(
         ),
         (CREATE_BRANCH, Refused(409, "branch already exists: not unique"), BranchExistsError),
         (CREATE_TAG, Refused(409, "tag already exists: not unique"), TagExistsError),
-        (WRITE, Refused(412, "path already exists"), ObjectExistsError),
         (WRITE, Refused(412, "Precondition failed"), RequestRefusedError),
         (COMMIT, Refused(400, "commit: no changes"), NothingToCommitError),
         (

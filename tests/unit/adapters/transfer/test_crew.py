@@ -93,14 +93,6 @@ def test_a_write_that_was_never_sent_is_not_unknown() -> None:
         crew().run([job])
 
 
-def test_a_job_that_may_not_repeat_is_tried_once() -> None:
-    do = failing(1, BrokenError("cut"))
-    job = Job(do, 1, lambda failure: write_failure("x", failure), may_repeat=False)
-    with pytest.raises(OutcomeUnknownError):
-        crew().run([job])
-    assert do() == 2
-
-
 def test_throttling_lowers_the_limit() -> None:
     busy = crew(tries_max=2)
     before = busy.limit
