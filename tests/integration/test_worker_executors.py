@@ -115,6 +115,31 @@ async def test_an_order_after_the_end_of_a_body_does_not_end_the_next_one_in_its
             assert isinstance(await asyncio.wait_for(running, 20), BodyReturned)
 
 
+async def replaced(body: ProcessBody, victims: set[int | None]) -> None:
+    """Kill these executors, and wait until every slot has a new one."""
+    for pid in victims:
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+    slots = len(body.facts())
+    async with asyncio.timeout(20):
+        while body.ready < slots or victims & {slot.pid for slot in body.facts()}:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+async def test_executors_that_died_while_idle_leave_one_place_for_one_body_each() -> None:
+    """The place of a dead executor was once offered twice: two bodies shared one executor."""
+    async with process_body(slots=3) as body:
+        await replaced(body, {slot.pid for slot in body.facts()})
+        long = asyncio.create_task(body.run(call_of("sleep", 2, execution_id="long")))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            for number in range(6):
+                short = call_of("count", number, execution_id=f"e{number}")
+                assert await body.run(short) == BodyReturned({"number": number})
+            assert not long.done(), "the short bodies ran beside the long one"
+            assert await long == BodyReturned({"number": 2})
+
+
 async def test_an_answer_for_another_execution_reaches_nobody() -> None:
     """A late answer must not be taken for the one that is waited for, nor the next one's."""
     async with process_body() as body:
@@ -122,6 +147,30 @@ async def test_an_answer_for_another_execution_reaches_nobody() -> None:
             answer = await body.run(call_of("forge", number, execution_id=execution))
             assert answer == BodyReturned({"number": number})
         assert await body.run(call_of("count", 4, execution_id="e4")) == BodyReturned({"number": 4})
+
+
+async def test_the_executor_of_a_body_that_a_signal_from_outside_ended_is_not_used_again() -> None:
+    async with process_body() as body:
+        running = asyncio.create_task(body.run(call_of("sleep", 50)))
+        await asyncio.sleep(0.3)
+        (slot,) = body.facts()
+        assert slot.pid is not None
+        os.kill(slot.pid, signal.SIGTERM)
+        stopped = await asyncio.wait_for(running, 5)
+        assert stopped == BodyStopped("the body was ended by a signal")
+        assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
+
+
+async def test_a_slot_whose_body_was_cancelled_is_used_again_with_another_executor() -> None:
+    async with process_body() as body:
+        (before,) = body.facts()
+        running = asyncio.create_task(body.run(call_of("sleep", 50)))
+        await asyncio.sleep(0.3)
+        running.cancel()
+        await asyncio.wait([running])
+        answer = await asyncio.wait_for(body.run(call_of("count", 2, execution_id="e2")), 10)
+        assert answer == BodyReturned({"number": 2})
+        assert body.facts()[0].pid != before.pid
 
 
 async def test_after_an_order_for_all_nothing_begins() -> None:

@@ -6,7 +6,7 @@ import socket
 import time
 
 import pytest
-from tests.integration.worker_chaos import is_alive
+from tests.integration.worker_chaos import is_alive, send
 from tests.integration.worker_scene import WorkerScene, process_file
 
 from perago.domain.attempt import WorkflowStatus
@@ -84,3 +84,22 @@ async def test_a_signal_before_executors_are_ready_ends_the_worker_at_once(
         assert time.monotonic() - began < 5 + BUSY_SECONDS
         assert worker.events("worker told to end before it was ready")
     assert [pid for pid in executors if is_alive(pid)] == []
+
+
+async def test_after_idle_executors_were_killed_everything_ends_and_a_signal_drains(
+    scene: WorkerScene,
+) -> None:
+    module = await scene.declare("time.sleep(params.seconds)", response=3)
+    async with scene.polling_worker([module], "-j", "3") as worker:
+        for pid in (killed := worker.executors()):
+            send(pid, signal.SIGKILL)
+        for _ in range(600):
+            if len(worker.executors()) == 3 and not set(killed) & set(worker.executors()):
+                break
+            await asyncio.sleep(0.05)
+        long = await scene.start(module, seconds=2)
+        short = [await scene.start(module) for _ in range(8)]
+        for workflow in (long, *short):
+            assert (await scene.ended(workflow)).status is WorkflowStatus.COMPLETED, worker.screen
+        worker.signal(signal.SIGTERM)
+        assert await worker.exit_code() == 0, worker.screen

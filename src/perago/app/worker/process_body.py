@@ -20,7 +20,7 @@ from perago.app.worker.executor import (
     ExecutorStartError,
     start_executor,
 )
-from perago.app.worker.executor_slot import EndFrame, ExecutorSlot, outcome_of, run_frame
+from perago.app.worker.executor_slot import ExecutorSlot, RunningBody, run_frame
 from perago.app.worker.first_of import first_of
 from perago.app.worker.stop_orders import Order, StopOrders
 from perago.app.worker_description import restart_backoff_seconds
@@ -58,7 +58,7 @@ class ProcessBody(TaskBody):
         self._clock = clock
         self.orders = StopOrders()
         self._slots = [ExecutorSlot(number) for number in range(1, settings.slots + 1)]
-        self._idle: asyncio.Queue[ExecutorSlot] = asyncio.Queue()
+        self._freed = asyncio.Event()
         self._restarts: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
@@ -100,13 +100,22 @@ class ProcessBody(TaskBody):
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Run one call in the next executor that is free."""
         with self.orders.for_execution(call.execution_id) as order:
-            slot = await self._free_slot(order)
+            slot = await self._idle_slot(order)
             if slot is None:
                 return BodyStopped(order.result())
+            slot.body = RunningBody(call)  # no await since it was found idle: it still is
+            executor = slot.executor
+            assert executor is not None, "an idle slot has one"
             try:
-                return await self._run_in(slot, call, order)
+                return await self._run_in(executor, slot, order)
+            except asyncio.CancelledError:
+                # Its body goes on. Without an executor the slot is not idle until the next starts.
+                slot.executor = None
+                executor.kill()
+                raise
             finally:
-                self._release(slot)
+                slot.body = None
+                self._slots_changed()
 
     def dump_stacks(self) -> None:
         """Have every executor write its stacks to its standard error."""
@@ -129,39 +138,33 @@ class ProcessBody(TaskBody):
                 executor.kill()
             await asyncio.wait(exits)
 
-    async def _free_slot(self, order: Order) -> ExecutorSlot | None:
-        """An idle slot whose executor lives, or None when the order to stop comes first."""
-        while not order.done():
-            slot = await self._idle_slot(order) if self._idle.empty() else self._idle.get_nowait()
-            if slot is None:
-                return None
-            if order.done():
-                self._idle.put_nowait(slot)
-                return None
-            if slot.executor is not None and not slot.executor.exited.done():
-                return slot
-        return None
-
     async def _idle_slot(self, order: Order) -> ExecutorSlot | None:
-        """Wait for a slot or the order."""
-        waiting = asyncio.ensure_future(self._idle.get())
-        await first_of(waiting, order)
-        if waiting.done():
-            return waiting.result()
-        waiting.cancel()
+        """A slot where a body may begin, or None when the order to stop comes first."""
+        while not order.done():
+            if (idle := next((slot for slot in self._slots if slot.is_idle), None)) is not None:
+                return idle
+            self._freed.clear()
+            freed = asyncio.ensure_future(self._freed.wait())
+            await first_of(freed, order)
+            freed.cancel()
         return None
 
-    async def _run_in(self, slot: ExecutorSlot, call: BodyCall, order: Order) -> BodyOutcome:
-        executor = slot.executor
-        assert executor is not None, "a free slot has one"
+    async def _run_in(self, executor: Executor, slot: ExecutorSlot, order: Order) -> BodyOutcome:
+        body = slot.body
+        assert body is not None, "the slot was given to it"
+        call = body.call
         try:
             executor.send(run_frame(call, self._settings.worker_id))
         except frames.FrameError as error:
             return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
-        outcome = await self._ended_in(slot, call, order)
+        outcome = await _end_of(body, order)
         if order.done():
             await self._end(executor)
             return BodyStopped(order.result())
+        if isinstance(outcome, BodyStopped):
+            # A signal from outside ended the body, and its executor leaves after it. Until it has,
+            # the slot must look busy, or the next body is sent to a process that no longer reads.
+            await self._end(executor)
         if outcome is not None:
             return outcome
         if executor.exited.done():
@@ -170,21 +173,6 @@ class ProcessBody(TaskBody):
         await self._end(executor)
         return BodyStopped(f"the body ran longer than {call.seconds_max:g} seconds")
 
-    async def _ended_in(
-        self, slot: ExecutorSlot, call: BodyCall, order: Order
-    ) -> BodyOutcome | None:
-        """What the body told at its end; None when the order, a death or the limit came first."""
-        loop = asyncio.get_running_loop()
-        slot.call, slot.ended = call, loop.create_future()
-        order.add_done_callback(slot.give_up)
-        late = loop.call_later(call.seconds_max, slot.give_up) if call.seconds_max else None
-        try:
-            return await slot.ended
-        finally:
-            order.remove_done_callback(slot.give_up)  # the next body in this slot is another's
-            if late is not None:
-                late.cancel()
-
     async def _end(self, executor: Executor) -> None:
         """Interrupt, wait a moment, kill: no process whose body was ended is used again."""
         executor.interrupt()
@@ -192,11 +180,9 @@ class ProcessBody(TaskBody):
         executor.kill()
         await asyncio.wait({executor.exited})
 
-    def _release(self, slot: ExecutorSlot) -> None:
-        """Offer the slot again when its executor lives; otherwise its exit starts the next."""
-        slot.call, slot.ended = None, None
-        if slot.executor is not None and not slot.executor.exited.done():
-            self._idle.put_nowait(slot)
+    def _slots_changed(self) -> None:
+        """A slot may have become idle, or the number of living executors may have changed."""
+        self._freed.set()
         self._changed()
 
     async def _first_start(self, slot: ExecutorSlot) -> None:
@@ -221,20 +207,20 @@ class ProcessBody(TaskBody):
         slot.executor = executor
         executor.exited.add_done_callback(lambda _: self._exited(slot, executor))
         self._observer.executor(slot.number, "executor started", {"pid": executor.pid})
-        self._idle.put_nowait(slot)
-        self._changed()
+        self._slots_changed()
 
     def _exited(self, slot: ExecutorSlot, executor: Executor) -> None:
         """Start the next executor, at once when we ended this one, else after a pause."""
         if slot.executor is executor:
             slot.executor = None
-        slot.give_up()
-        self._changed()
+        if slot.body is not None:
+            slot.body.give_up()
+        self._slots_changed()
         if self._closing.is_set():
             return
         facts = {"pid": executor.pid, "how": executor.death()}
         self._observer.executor(slot.number, "executor ended", facts)
-        if slot.call is None and slot.ended is None and slot.crashes == 0:
+        if slot.body is None and slot.crashes == 0:
             slot.crashes = 1  # it died while idle
         restart = asyncio.get_running_loop().create_task(self._restart(slot))
         self._restarts.add(restart)
@@ -277,15 +263,20 @@ class ProcessBody(TaskBody):
             case frames.Progressed(message, facts) if call is not None:
                 self._observer.progressed(call, message, facts)
             case frames.Returned() | frames.Raised() | frames.Cancelled():
-                self._ended(slot, frame)
+                if slot.body is not None and slot.body.take_end(frame):
+                    slot.crashes = 0
             case _:
                 pass
 
-    def _ended(self, slot: ExecutorSlot, frame: EndFrame) -> None:
-        """Take the end of the body that runs; an end of any other is nobody's."""
-        if slot.call is None or slot.ended is None or slot.ended.done():
-            return
-        if frame.execution_id != slot.call.execution_id:
-            return
-        slot.crashes = 0
-        slot.ended.set_result(outcome_of(frame))
+
+async def _end_of(body: RunningBody, order: Order) -> BodyOutcome | None:
+    """What the body told at its end; None when the order, a death or the limit came first."""
+    loop, seconds = asyncio.get_running_loop(), body.call.seconds_max
+    order.add_done_callback(body.give_up)
+    late = loop.call_later(seconds, body.give_up) if seconds else None
+    try:
+        return await body.ended
+    finally:
+        order.remove_done_callback(body.give_up)  # the order may outlive the body
+        if late is not None:
+            late.cancel()
