@@ -61,16 +61,7 @@ def _open_real_conductor(
     return open_real_conductor(request)
 
 
-def _open_lean_conductor(
-    request: pytest.FixtureRequest,
-) -> AbstractAsyncContextManager[ConductorWorld]:
-    from tests.contract.real_conductor import open_lean_conductor  # noqa: PLC0415
-
-    return open_lean_conductor(request)
-
-
 CONDUCTOR: dict[str, Adapter[ConductorWorld]] = {
     "memory": Adapter(open_memory_conductor),
     "conductor": Adapter(_open_real_conductor, marker="conductor"),
-    "conductor-lean": Adapter(_open_lean_conductor, marker="conductor"),
 }

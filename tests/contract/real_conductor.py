@@ -13,9 +13,8 @@ import pytest
 from tools.servers import ConductorServer
 
 from perago.adapters.conductor.api_request import ApiClient
-from perago.adapters.conductor.client import SdkApiClient
+from perago.adapters.conductor.client import ConductorClient
 from perago.adapters.conductor.connection_settings import ConductorSettings
-from perago.adapters.conductor.lean_client import LeanApiClient
 from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
 from perago.adapters.conductor.task_queue import ConductorTaskQueue
 from perago.adapters.conductor.workflows import ConductorWorkflows
@@ -86,12 +85,12 @@ def settings_of(server: ConductorServer) -> ConductorSettings:
 
 @asynccontextmanager
 async def connected(server: ConductorServer) -> AsyncGenerator[RealConductor]:
-    """The world on one server, by the SDK's client."""
-    client = SdkApiClient(settings_of(server))
+    """The world on one server."""
+    client = ConductorClient(settings_of(server))
     try:
         yield RealConductor(client)
     finally:
-        client.close()
+        await client.close()
 
 
 @asynccontextmanager
@@ -100,14 +99,3 @@ async def open_real_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[
     server: ConductorServer = request.getfixturevalue("conductor_workers_server")
     async with connected(server) as world:
         yield world
-
-
-@asynccontextmanager
-async def open_lean_conductor(request: pytest.FixtureRequest) -> AsyncGenerator[RealConductor]:
-    """The same server by our own client."""
-    server: ConductorServer = request.getfixturevalue("conductor_workers_server")
-    client = LeanApiClient(settings_of(server))
-    try:
-        yield RealConductor(client)
-    finally:
-        await client.close()

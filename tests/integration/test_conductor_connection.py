@@ -10,7 +10,7 @@ from tests.integration.conductor_scene import one_task
 from tools.servers import ConductorServer, ToxiproxyServer
 from tools.servers.toxiproxy import Proxy
 
-from perago.adapters.conductor.client import SdkApiClient
+from perago.adapters.conductor.client import ConductorClient
 from perago.adapters.conductor.connection_settings import ConductorSettings
 from perago.adapters.conductor.task_queue import ConductorTaskQueue
 from perago.domain.attempt import AttemptStatus
@@ -27,11 +27,11 @@ PATIENT_SECONDS = 30.0  # a machine that is busy with something else still answe
 async def queue_at(
     url: str, seconds: float = PATIENT_SECONDS
 ) -> AsyncGenerator[ConductorTaskQueue]:
-    client = SdkApiClient(ConductorSettings(url, request_timeout_seconds=seconds))
+    client = ConductorClient(ConductorSettings(url, request_timeout_seconds=seconds))
     try:
         yield ConductorTaskQueue(client)
     finally:
-        client.close()
+        await client.close()
 
 
 @pytest_asyncio.fixture

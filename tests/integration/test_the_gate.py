@@ -24,7 +24,7 @@ BREACHES = {
     ),
     "The core knows no vendor": ("domain/planted.py", "pydantic"),
     "lakefs-sdk lives in one place": ("app/planted.py", "lakefs_sdk"),
-    "conductor-python lives in one place": ("adapters/lakefs/planted.py", "conductor"),
+    "One module sends what is ours": ("adapters/lakefs/planted.py", "aiohttp"),
     "pyspark lives in one place": ("adapters/local/planted.py", "pyspark"),
     "opentelemetry lives in one place": ("app/planted.py", "opentelemetry"),
     "Only the composition root injects": ("app/planted.py", "dependency_injector"),

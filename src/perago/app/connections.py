@@ -5,8 +5,45 @@ worlds of this process, any other scheme an adapter.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """The proxy on the way to an address, by one rule for every client of this process.
+
+    A block store has its own address, which only lakeFS knows, so the rule is handed on and not
+    its result for one address.
+    """
+
+    http: str | None = field(default=None, repr=False)
+    https: str | None = field(default=None, repr=False)
+    exempt: tuple[str, ...] = ()  # the words of NO_PROXY
+
+    def __call__(self, url: str) -> str | None:
+        """Return the proxy of an address, or None for hosts that `NO_PROXY` lists."""
+        parts = urlsplit(url)
+        if any(_is_listed(parts, word) for word in self.exempt):
+            return None
+        return {"http": self.http, "https": self.https}.get(parts.scheme)
+
+
+def _is_listed(parts: SplitResult, listed: str) -> bool:
+    """Whether a word of `NO_PROXY` means this host: a name, a domain, a network, with a port."""
+    host = parts.hostname or ""
+    if listed == "*":
+        return True
+    with suppress(ValueError):
+        return ip_address(host) in ip_network(listed, strict=False)
+    name, _, port = listed.lower().partition(":")
+    if port and port != str(parts.port or {"http": 80, "https": 443}.get(parts.scheme)):
+        return False
+    domain = name.removeprefix("*").removeprefix(".")
+    return bool(domain) and (host == domain or host.endswith(f".{domain}"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +55,7 @@ class LakeFSConnection:
     secret_access_key: str = field(default="", repr=False)
     ca_file: Path | None = None
     verify_tls: bool = True
-    proxy: str | None = field(default=None, repr=False)
+    proxies: Proxies = Proxies()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +67,7 @@ class ConductorConnection:
     auth_secret: str | None = field(default=None, repr=False)
     ca_file: Path | None = None
     verify_tls: bool = True
-    proxy: str | None = field(default=None, repr=False)
+    proxies: Proxies = Proxies()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -100,7 +100,7 @@ def _real_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
             secret_access_key=connection.secret_access_key,
             ca_file=connection.ca_file,
             verify_tls=connection.verify_tls,
-            proxy=connection.proxy or "",  # the settings have read the usual variables
+            proxy=connection.proxies(connection.url) or "",  # the settings have read the variables
         )
     )
 
@@ -116,9 +116,9 @@ def _real_conductor(connection: ConductorConnection) -> ConductorInstallation:
             url=connection.url,
             auth_key=connection.auth_key,
             auth_secret=connection.auth_secret,
-            ca_file=None if connection.ca_file is None else str(connection.ca_file),
+            ca_file=connection.ca_file,
             verify_tls=connection.verify_tls,
-            proxy=connection.proxy,
+            proxy_of=connection.proxies,
         )
     )
 

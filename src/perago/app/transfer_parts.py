@@ -39,7 +39,8 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
     if connection is None:
         return "none", "no lakeFS is configured"
     if not _has_transport(connection):
-        why = connection.url if connection.proxy is None else "a proxy stands before lakeFS"
+        proxied = connection.proxies(connection.url) is not None
+        why = "a proxy stands before lakeFS" if proxied else connection.url
         return "objects port", why
     if terms.route != "auto":
         return terms.route, origin
@@ -64,7 +65,10 @@ def transfer_bar() -> Generator[Progress]:
 
 
 def _has_transport(connection: LakeFSConnection) -> bool:
-    return connection.proxy is None and urlsplit(connection.url).scheme in {"http", "https"}
+    return connection.proxies(connection.url) is None and urlsplit(connection.url).scheme in {
+        "http",
+        "https",
+    }
 
 
 def _configuration(

@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from perago.adapters.conductor.client import SdkApiClient
+from perago.adapters.conductor.api_request import ApiClient, ApiRequest
+from perago.adapters.conductor.client import ConductorClient, joined
 from perago.adapters.conductor.connection_settings import ConductorSettings
 from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
 from perago.adapters.conductor.task_queue import ConductorTaskQueue
 from perago.adapters.conductor.workflows import ConductorWorkflows
+from perago.adapters.http import LoopThread
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.clock import SystemClock
@@ -103,8 +105,7 @@ class RealGround(Ground):
                 secret_access_key=servers.secret_access_key,
             )
         )
-        # The client with threads: a fixture closes it when the test's event loop is gone.
-        self._client = SdkApiClient(
+        self._client = _ClientOfItsOwn(
             ConductorSettings(servers.conductor_url, request_timeout_seconds=40.0)
         )
         self.conductor: ConductorInstallation = ConductorInstallation(
@@ -257,3 +258,26 @@ class RealGround(Ground):
         request = urllib.request.Request(url, data, headers, method="POST")  # noqa: S310 - checked
         with urllib.request.urlopen(request, timeout=60):  # noqa: S310 - checked above
             pass
+
+
+@final
+class _ClientOfItsOwn(ApiClient):
+    """A Conductor client in a loop of its own: a fixture closes it after the test's loop ended."""
+
+    def __init__(self, settings: ConductorSettings) -> None:
+        self._client = ConductorClient(settings)
+        self._thread = LoopThread("perago-kit-conductor")
+
+    @property
+    def address(self) -> str:
+        """The address for messages."""
+        return self._client.address
+
+    async def call(self, request: ApiRequest) -> object:
+        """Send one request from the loop of its own."""
+        return await joined(asyncio.wrap_future(self._thread.submit(self._client.call(request))))
+
+    def close(self) -> None:
+        """Close connections, loop and thread."""
+        self._thread.submit(self._client.close()).result()
+        self._thread.close()

@@ -1,1 +1,1 @@
-"""Conductor over the API classes of conductor-python."""
+"""Conductor over its REST API."""

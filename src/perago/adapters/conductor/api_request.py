@@ -1,6 +1,6 @@
-"""One request to Conductor's REST API, as a value, and the three ways it can come to nothing.
+"""One request to Conductor's REST API, as a value, and what refuses it.
 
-Must not know who sends it: the SDK's client does today, a leaner one can tomorrow.
+Must not know who sends it.
 """
 
 from collections.abc import Mapping
@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, Protocol, TypeAlias
 from urllib.parse import quote
+
+from perago.adapters.http import RequestFailedError
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
 Query: TypeAlias = Mapping[str, str | int | bool | None]
@@ -38,18 +40,6 @@ class ApiRequest:
     def query_pairs(self) -> list[tuple[str, str]]:
         """The query as it is sent; absent values stay out."""
         return [(name, _shown(value)) for name, value in self.query.items() if value is not None]
-
-
-class RequestFailedError(Exception):
-    """A request that came to nothing; never leaves this package."""
-
-
-class NotSentError(RequestFailedError):
-    """The request did not leave: no connection, no usable address."""
-
-
-class NoAnswerError(RequestFailedError):
-    """The request left, wholly or in part, and no usable answer came."""
 
 
 class RefusedError(RequestFailedError):

@@ -1,156 +1,181 @@
-"""Requests to one Conductor over conductor-python's ApiClient, sent from a bounded thread pool.
+"""Requests to one Conductor, with a key or without one, in the event loop of the caller.
 
-Only the SDK's raw call is used: JSON goes through as it is (the SDK's models lose fields), with
-its tokens and their renewal. Must not know what a request means.
+Decides how a request looks on the wire, when a token is asked for, and that a request never
+outlives its caller. Must not know what a request means.
 """
 
 import asyncio
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+import json
+from collections.abc import Awaitable
+from contextlib import suppress
 from http import HTTPStatus
-from typing import Any, final
+from typing import TypeVar, cast, final
+from urllib.parse import urlencode
 
-from perago.adapters.conductor.api_request import (
-    ApiClient,
-    ApiRequest,
-    NoAnswerError,
-    NotSentError,
-    RefusedError,
-    RequestFailedError,
-)
+import pydantic_core
+
+from perago.adapters.conductor.api_request import ApiClient, ApiRequest, RefusedError
 from perago.adapters.conductor.connection_settings import (
     ConductorSettings,
     api_address,
     shown_address,
 )
 from perago.adapters.conductor.error_mapping import landing_page, world_error
-from perago.adapters.conductor.http_connection import HttpConnection
-from perago.adapters.conductor.sdk_import import sdk_client
+from perago.adapters.http import Answer, HttpClient, HttpTerms, NoAnswerError, RequestFailedError
 from perago.ports.request_count import request_sent
 
-ERROR_CHAIN_MAX = 10
+# Reads and updates side by side. Polls are not counted: each waits at the server for seconds, and
+# a heartbeat that queued behind them would arrive after its lease has ended.
+CALLS_MAX = 16
+TOKEN_HEADER = "X-Authorization"  # noqa: S105 - the header's name
+Value = TypeVar("Value")
 
 
 @final
-class SdkApiClient(ApiClient):
-    """The SDK's client behind our door."""
+class ConductorClient(ApiClient):
+    """One Conductor and its token."""
 
-    def __init__(
-        self,
-        settings: ConductorSettings,
-        connect: Callable[[ConductorSettings], HttpConnection] = HttpConnection,
-    ) -> None:
+    def __init__(self, settings: ConductorSettings) -> None:
         self._settings = settings
-        self._connect = connect
         self._url = api_address(settings.url)
-        self._calls = ThreadPoolExecutor(settings.call_threads, "conductor-call")
-        self._polls = ThreadPoolExecutor(settings.poll_threads, "conductor-poll")
-        self._first = threading.Lock()
-        self._connection: HttpConnection | None = None
-        self._sdk: Any = None
+        self._http = HttpClient(
+            HttpTerms(
+                ca_file=settings.ca_file,
+                verify_tls=settings.verify_tls,
+                proxy_of=settings.proxy_of,
+                connect_seconds=settings.connect_timeout_seconds,
+            )
+        )
+        self._calls = asyncio.Semaphore(CALLS_MAX)
+        self._token: str | None = None
+        self._token_asked = asyncio.Lock()
 
     @property
     def address(self) -> str:
         return shown_address(self._url)
 
     async def call(self, request: ApiRequest) -> object:
-        pool = self._polls if request.is_poll else self._calls
         request_sent()
         try:
-            answer = await _joined(pool.submit(self._send, request))
+            answer = await joined(self._answer(request))
         except RequestFailedError as failure:
             raise world_error(request, self.address, failure) from failure
-        if isinstance(answer, str) and answer.lstrip().startswith("<"):
+        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+            # The status comes first: the 502 page of a balancer is HTML as well, and says that
+            # Conductor is away, not that the address is wrong.
+            refusal = RefusedError(answer.status, _text(answer))
+            raise world_error(request, self.address, refusal) from refusal
+        if answer.body.lstrip().startswith(b"<"):
             raise landing_page(request, self.address)
-        return answer or None if isinstance(answer, str) else answer
+        return _content(request, self.address, answer)
 
-    def close(self) -> None:
-        """Send nothing more; requests that have left are waited for."""
-        for pool in (self._calls, self._polls):
-            pool.shutdown(wait=True, cancel_futures=True)
-        if self._connection is not None:
-            self._connection.close()
+    async def close(self) -> None:
+        """Close the connections of the running loop; no request is under way any more."""
+        await self._http.close()
 
-    def _send(self, request: ApiRequest) -> object:
-        """Send from a thread of the pool; a 401 is sent again once with a new token."""
-        sdk = self._ready()
-        try:
-            return self._send_once(sdk, request)
-        except RefusedError as refusal:
-            # The SDK renews a token only for two error codes, and forgets it for good when one
-            # renewal fails.
-            if refusal.status != HTTPStatus.UNAUTHORIZED or not sdk.force_refresh_auth_token():
-                raise
-            return self._send_once(sdk, request)
+    async def _answer(self, request: ApiRequest) -> Answer:
+        if request.is_poll:
+            return await self._with_token(request)
+        async with self._calls:
+            return await self._with_token(request)
 
-    def _send_once(self, sdk: Any, request: ApiRequest) -> object:  # noqa: ANN401
-        seconds = request.timeout_seconds or self._settings.request_timeout_seconds
-        if request.text is not None:
-            return self._send_text(sdk, request, request.text)
-        try:
-            answer, _, _ = sdk.call_api(
-                request.path,
-                request.method,
-                query_params=request.query_pairs,
-                body=request.body,
-                response_type="object",
-                _request_timeout=(min(seconds, self._settings.connect_timeout_seconds), seconds),
-            )
-        except Exception as error:
-            raise _failure(error) from error
+    async def _with_token(self, request: ApiRequest) -> Answer:
+        """Send; a refused token is asked for again once, because tokens end after some time."""
+        if self._settings.auth_key is None:
+            return await self._send(request, None)
+        token = await self._current_token(refused=None)
+        answer = await self._send(request, token)
+        if answer.status == HTTPStatus.UNAUTHORIZED and token is not None:
+            answer = await self._send(request, await self._current_token(refused=token))
         return answer
 
-    def _send_text(self, sdk: Any, request: ApiRequest, text: str) -> object:  # noqa: ANN401
-        """Send a body as it is: the SDK would put JSON's escapes into it."""
-        assert self._connection is not None
-        authentication = sdk.get_authentication_headers() or {}
-        response = self._connection.request(
+    async def _current_token(self, refused: str | None) -> str | None:
+        """Return a token other than the refused one; requests that wait for it ask once.
+
+        A server without tokens answers 404 (Conductor without access control): requests then go
+        out without one, as those of conductor-python do.
+        """
+        async with self._token_asked:
+            if self._token is None or self._token == refused:
+                key = {"keyId": self._settings.auth_key, "keySecret": self._settings.auth_secret}
+                answer = await self._send(ApiRequest("ask for a token", "POST", "/token", body=key))
+                if answer.status == HTTPStatus.NOT_FOUND:
+                    return None
+                self._token = _token(answer)
+            return self._token
+
+    async def _send(self, request: ApiRequest, token: str | None = None) -> Answer:
+        """Send once: an update that may have left is never sent again here."""
+        headers = {"Accept": "application/json, text/plain"}
+        body: bytes | None = None
+        if request.text is not None:
+            body, headers["Content-Type"] = request.text.encode(), "text/plain"
+        elif request.body is not None:
+            body, headers["Content-Type"] = pydantic_core.to_json(request.body), "application/json"
+        elif request.method in {"POST", "PUT"}:
+            headers["Content-Type"] = "application/json"  # Conductor answers 415 without one
+        if token is not None:
+            headers[TOKEN_HEADER] = token
+        query = f"?{urlencode(request.query_pairs)}" if request.query_pairs else ""
+        return await self._http.ask(
             request.method,
-            self._url + request.path,
-            content=text.encode(),
-            params=request.query_pairs,
-            headers={"Content-Type": "text/plain", **authentication.get("header", {})},
+            f"{self._url}{request.path}{query}",
+            headers=headers,
+            body=body,
+            seconds=request.timeout_seconds or self._settings.request_timeout_seconds,
         )
-        if not response.is_success:
-            raise RefusedError(response.status_code, response.text)
-        return response.text
-
-    def _ready(self) -> Any:  # noqa: ANN401
-        with self._first:
-            if self._sdk is None:
-                self._connection = self._connect(self._settings)
-                self._sdk = sdk_client(self._settings, self._connection)
-            return self._sdk
 
 
-def _failure(error: Exception) -> RequestFailedError:
-    """What the SDK's exception stands for; our own is in its chain when there was no answer."""
-    status = getattr(error, "status", None)
-    if isinstance(status, int) and status > 0:
-        return RefusedError(status, str(getattr(error, "body", "") or ""))
-    cause: BaseException | None = error
-    for _ in range(ERROR_CHAIN_MAX):
-        if cause is None or isinstance(cause, (NotSentError, NoAnswerError)):
-            break
-        cause = cause.__cause__ or cause.__context__
-    if isinstance(cause, RequestFailedError):
-        return cause
-    return NoAnswerError(f"{type(error).__name__}: {error}")
-
-
-async def _joined(sent: Future[object]) -> object:
+async def joined(sending: Awaitable[Value]) -> Value:
     """Wait for a request, also when the caller is cancelled: it must not outlive its caller.
 
-    A heartbeat that arrives after a terminal update can undo it on the server.
+    A heartbeat that arrives after a terminal update can undo that update on the server.
     """
-    answer = asyncio.wrap_future(sent)
+    sent = asyncio.ensure_future(sending)
     try:
-        return await asyncio.shield(answer)
+        return await asyncio.shield(sent)
     except asyncio.CancelledError:
-        while not sent.cancel() and not answer.done():
-            try:
-                await asyncio.wait([answer])
-            except asyncio.CancelledError:
-                continue
+        while not sent.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([sent])
+        if not sent.cancelled():
+            sent.exception()  # read, so that asyncio does not report it as forgotten
         raise
+
+
+def _token(answer: Answer) -> str:
+    """Return the token of an answer; anything else is a refusal of the key."""
+    if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
+        raise RefusedError(answer.status, _text(answer))
+    with suppress(ValueError):
+        content = cast("object", pydantic_core.from_json(answer.body))
+        if isinstance(content, dict):
+            token = cast("dict[str, object]", content).get("token")
+            if isinstance(token, str) and token:
+                return token
+    raise NoAnswerError("expected a token in the answer to POST /token, found none")
+
+
+def _content(request: ApiRequest, address: str, answer: Answer) -> object:
+    """Return parsed JSON, text, or None for an empty answer."""
+    if not answer.body:
+        return None
+    if "json" not in answer.headers.get("content-type", ""):
+        return _text(answer)
+    try:
+        return _parsed(answer)
+    except ValueError as error:
+        failure = NoAnswerError(f"not JSON: {error}")
+        raise world_error(request, address, failure) from failure
+
+
+def _parsed(answer: Answer) -> object:
+    """Try the fast parser first: it is strict, and Java writes half a character or deep data."""
+    with suppress(ValueError):
+        return pydantic_core.from_json(answer.body)
+    parsed: object = json.loads(_text(answer))
+    return parsed
+
+
+def _text(answer: Answer) -> str:
+    return answer.body.decode("utf-8", "replace")

@@ -4,8 +4,10 @@ Decides what an address may look like. Must not know what is asked over it.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from perago.adapters.http import CONNECT_SECONDS, ProxyOf, no_proxy
 from perago.ports.errors import UnavailableError
 
 SCHEMES = ("http", "https")
@@ -19,14 +21,10 @@ class ConductorSettings:
     auth_key: str | None = None
     auth_secret: str | None = field(default=None, repr=False)
     verify_tls: bool = True
-    ca_file: str | None = None
-    client_certificate: str | None = None
-    client_key: str | None = None
-    proxy: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    proxy_of: ProxyOf = field(default=no_proxy, repr=False)
     request_timeout_seconds: float = 15.0
-    connect_timeout_seconds: float = 5.0
-    call_threads: int = 16
-    poll_threads: int = 16  # their own, so that waiting polls never hold up a heartbeat
+    connect_timeout_seconds: float = CONNECT_SECONDS
 
 
 def api_address(url: str) -> str:

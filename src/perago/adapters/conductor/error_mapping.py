@@ -21,10 +21,9 @@ from typing import cast
 from perago.adapters.conductor.api_request import (
     ApiRequest,
     Effect,
-    NotSentError,
     RefusedError,
-    RequestFailedError,
 )
+from perago.adapters.http import NotSentError, RequestFailedError
 from perago.ports.errors import (
     AccessDeniedError,
     MissingError,

@@ -1,7 +1,7 @@
 """Values that JSON can carry, checked before anything is sent.
 
-The server answers NaN with 500 and the SDK sends an unknown object as `{}`; neither may happen
-to a task's result. Must not know what the values mean.
+The server answers NaN with 500, and a value that JSON cannot carry must not arrive as another.
+Must not know what the values mean.
 """
 
 import math

@@ -22,7 +22,7 @@ Event: TypeAlias = MutableMapping[str, Any]
 Processor: TypeAlias = Callable[[Any, str, Event], Any]
 SECRET_CHARACTERS_MIN = 4
 # Libraries that tell each request; their warnings still pass.
-TALKATIVE = ("httpx", "httpcore", "urllib3", "conductor", "asyncio")
+TALKATIVE = ("aiohttp", "urllib3", "asyncio")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from importlib.metadata import version as installed_version
 from perago._version import __version__
 from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json
 
-_PACKAGES = ("conductor-python", "lakefs-sdk", "pydantic", "pyspark", "opentelemetry-sdk")
+_PACKAGES = ("aiohttp", "lakefs-sdk", "pydantic", "pyspark", "opentelemetry-sdk")
 
 
 @reports_errors

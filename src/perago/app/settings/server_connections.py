@@ -3,10 +3,7 @@
 Maps values; opens nothing.
 """
 
-from contextlib import suppress
-from ipaddress import ip_address, ip_network
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
@@ -15,6 +12,7 @@ from perago.app.connections import (
     Connections,
     LakeFSConnection,
     PipelineTerms,
+    Proxies,
     TransferTerms,
 )
 from perago.app.settings.settings import Settings
@@ -53,7 +51,7 @@ def lakefs_connection(settings: Settings) -> LakeFSConnection | None:
         secret_access_key=_revealed(settings.lakectl_credentials_secret_access_key) or "",
         ca_file=_certificates(settings),
         verify_tls=settings.tls_verify,
-        proxy=proxy_for(url, settings),
+        proxies=proxies_of(settings),
     )
 
 
@@ -68,30 +66,14 @@ def conductor_connection(settings: Settings) -> ConductorConnection | None:
         auth_secret=_revealed(settings.conductor_auth_secret),
         ca_file=_certificates(settings),
         verify_tls=settings.tls_verify,
-        proxy=proxy_for(url, settings),
+        proxies=proxies_of(settings),
     )
 
 
-def proxy_for(url: str, settings: Settings) -> str | None:
-    """The proxy on the way to an address, or None for hosts that `NO_PROXY` lists."""
-    parts = urlsplit(url)
-    if any(_is_listed(parts, each.strip()) for each in (settings.no_proxy or "").split(",")):
-        return None
-    return {"http": settings.http_proxy, "https": settings.https_proxy}.get(parts.scheme)
-
-
-def _is_listed(parts: SplitResult, listed: str) -> bool:
-    """Whether a word of `NO_PROXY` means this host: a name, a domain, a network, with a port."""
-    host = parts.hostname or ""
-    if listed == "*":
-        return True
-    with suppress(ValueError):
-        return ip_address(host) in ip_network(listed, strict=False)
-    name, _, port = listed.lower().partition(":")
-    if port and port != str(parts.port or {"http": 80, "https": 443}.get(parts.scheme)):
-        return False
-    domain = name.removeprefix("*").removeprefix(".")
-    return bool(domain) and (host == domain or host.endswith(f".{domain}"))
+def proxies_of(settings: Settings) -> Proxies:
+    """The proxies of the settings, which have read the usual variables."""
+    words = (word.strip() for word in (settings.no_proxy or "").split(","))
+    return Proxies(settings.http_proxy, settings.https_proxy, tuple(filter(None, words)))
 
 
 def _certificates(settings: Settings) -> Path | None:

@@ -39,7 +39,5 @@ def test_credentials_in_an_address_are_not_shown() -> None:
 
 
 def test_secrets_are_not_in_the_representation_of_settings() -> None:
-    settings = ConductorSettings(
-        "http://conductor/api", auth_key="k", auth_secret="hidden", proxy="http://u:hidden@p"
-    )
+    settings = ConductorSettings("http://conductor/api", auth_key="k", auth_secret="hidden")
     assert "hidden" not in repr(settings)

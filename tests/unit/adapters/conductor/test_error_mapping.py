@@ -7,16 +7,14 @@ import pytest
 from perago.adapters.conductor.api_request import (
     ApiRequest,
     Effect,
-    NoAnswerError,
-    NotSentError,
     RefusedError,
-    RequestFailedError,
 )
 from perago.adapters.conductor.error_mapping import (
     NotConductorError,
     landing_page,
     world_error,
 )
+from perago.adapters.http import NoAnswerError, NotSentError, RequestFailedError
 from perago.ports.errors import (
     AccessDeniedError,
     MissingError,

@@ -8,7 +8,7 @@ from perago.app.settings.server_connections import (
     conductor_connection,
     connections_of,
     lakefs_connection,
-    proxy_for,
+    proxies_of,
 )
 from perago.app.settings.settings import load_settings
 from perago.domain.authoring_errors import RuntimeConfigError
@@ -18,7 +18,7 @@ BOTH = {"HTTP_PROXY": "http://p:1", "HTTPS_PROXY": "http://p:2"}
 
 
 def proxy(tmp_path: Path, url: str, env: dict[str, str]) -> str | None:
-    return proxy_for(url, load_settings(cwd=tmp_path, process_env=env))
+    return proxies_of(load_settings(cwd=tmp_path, process_env=env))(url)
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,10 @@ def test_both_services_are_reached_with_what_the_settings_say(tmp_path: Path) ->
     found = connections_of(load_settings(cwd=tmp_path, process_env=env))
     assert found.lakefs is not None
     assert (found.lakefs.url, found.lakefs.secret_access_key) == (SECURE, "hush")
-    assert (found.lakefs.proxy, found.lakefs.verify_tls) == ("http://p:2", False)
+    assert (found.lakefs.proxies(SECURE), found.lakefs.verify_tls) == ("http://p:2", False)
     assert found.conductor is not None
     assert (found.conductor.auth_key, found.conductor.auth_secret) == ("id", "hush")
-    assert (found.conductor.proxy, found.conductor.verify_tls) == ("http://p:1", False)
+    assert (found.conductor.proxies(PLAIN), found.conductor.verify_tls) == ("http://p:1", False)
     assert "hush" not in repr(found)
 
 

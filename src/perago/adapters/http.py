@@ -1,0 +1,377 @@
+"""The one HTTP client for what Perago sends itself: Conductor, bytes of objects, block stores.
+
+aiohttp speaks the protocol: connections that are kept, TLS, proxies, several addresses of a name,
+chunks, early answers. This module sets what aiohttp leaves open or decides otherwise than Perago
+needs (docs/adr/0011): a request leaves once, an upload has a limit for silence, an address goes out
+letter by letter. And it says what became of a request that got no answer: it was never sent, or
+nobody knows. What a status means is the adapters' business.
+"""
+
+import asyncio
+import ssl
+import threading
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Coroutine,
+    Mapping,
+)
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TypeAlias, TypeVar, final
+
+import aiohttp
+from yarl import URL
+
+# Below the idle time-outs of servers and balancers. A balancer that drops idle connections in
+# silence (Azure's does after 4 minutes) would otherwise cost each request a whole time-out.
+IDLE_SECONDS_MAX = 5.0
+CONNECT_SECONDS = 5.0
+# A second address of a name is tried beside the first after this long (RFC 8305 says 250 ms): a
+# dead IPv6 address then costs a quarter of a second and not the connect time-out.
+SECOND_ADDRESS_SECONDS = 0.25
+# One read of a body. Smaller pieces cost more calls, larger ones are not filled by the kernel.
+PIECE_BYTES = 256 * 1024
+
+Value = TypeVar("Value")
+Headers: TypeAlias = Mapping[str, str]
+ProxyOf: TypeAlias = Callable[[str], str | None]
+NO_HEADERS: Headers = {}
+
+
+def no_proxy(url: str) -> None:
+    """Every address is reached directly."""
+    del url
+
+
+class RequestFailedError(Exception):
+    """A request without a usable answer; adapters map it, it never leaves them."""
+
+
+class NotSentError(RequestFailedError):
+    """The request did not leave: no connection, no trusted server, no usable address."""
+
+
+class NoAnswerError(RequestFailedError):
+    """The request left, wholly or in part; whether the server acted on it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTerms:
+    """On which terms this process talks to servers."""
+
+    ca_file: Path | None = None  # trusted in addition to the CAs that the machine trusts
+    verify_tls: bool = True
+    proxy_of: ProxyOf = field(default=no_proxy, repr=False)  # a proxy's address may hold a password
+    connect_seconds: float = CONNECT_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that was read whole; header names are in lower case."""
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+@final
+class Reply:
+    """An answer whose body is still arriving."""
+
+    def __init__(self, response: aiohttp.ClientResponse, sent: "_SentOnce") -> None:
+        self._response = response
+        self._sent = sent
+        self.status = response.status
+        self.headers: Headers = {name.lower(): text for name, text in response.headers.items()}
+
+    async def pieces(self, size: int = PIECE_BYTES) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives; a connection that breaks or stalls is NoAnswerError."""
+        while True:
+            try:
+                piece = await self._response.content.read(size)
+            except _FAILURES as error:
+                raise self._sent.failure(error) from error
+            if not piece:
+                return
+            yield piece
+
+    async def read(self, size_max: int) -> bytes:
+        """Return the whole body, refused beyond a size that no honest answer has."""
+        body = bytearray()
+        async for piece in self.pieces():
+            body += piece
+            if len(body) > size_max:
+                raise NoAnswerError(f"an answer of more than {size_max} bytes")
+        return bytes(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A body that is sent piece by piece; its length is known, so it never goes out chunked."""
+
+    pieces: AsyncIterable[bytes]
+    length: int
+
+
+class _SentOnce:
+    """Lets a request leave once, and remembers whether it did.
+
+    aiohttp sends GET, PUT and DELETE again by itself when a connection breaks, and has no public
+    switch for it. A repeated PUT of a part or of a decision is not ours to allow, so the second
+    pass through the middleware is refused. The mark is set before the first byte leaves: a doubt
+    is then read as "unknown", which is the side on which no publication is lost.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = False
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if self.left:
+            raise NoAnswerError("the connection broke after the request had left")
+        return await handler(request)
+
+    def failure(self, error: BaseException) -> RequestFailedError:
+        """Say what a broken exchange means for the request."""
+        if isinstance(error, RequestFailedError):
+            return error
+        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return NoAnswerError(said) if self.left else NotSentError(said)
+
+
+_FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RequestFailedError)
+
+
+async def _mark_sent(
+    session: aiohttp.ClientSession,
+    context: SimpleNamespace,
+    params: aiohttp.TraceRequestHeadersSentParams,
+) -> None:
+    del session, params
+    context.trace_request_ctx.left = True
+
+
+@final
+class HttpClient:
+    """Sends requests; keeps connections per event loop, because they belong to one."""
+
+    def __init__(self, terms: HttpTerms = HttpTerms()) -> None:
+        self._terms = terms
+        self._tls: ssl.SSLContext | None = None
+        self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
+
+    async def ask(
+        self,
+        method: str,
+        url: str,
+        *,
+        seconds: float,
+        headers: Headers = NO_HEADERS,
+        body: bytes | None = None,
+        size_max: int = 256 * 1024 * 1024,
+    ) -> Answer:
+        """Send a small request and read its whole answer within `seconds`."""
+        sent = _SentOnce()
+        try:
+            async with (
+                asyncio.timeout(seconds),
+                self._exchange(sent, method, url, headers, body, seconds) as reply,
+            ):
+                return Answer(reply.status, reply.headers, await reply.read(size_max))
+        except TimeoutError as error:
+            raise sent.failure(TimeoutError(f"no answer after {seconds:g} s")) from error
+
+    @asynccontextmanager
+    async def exchange(
+        self,
+        method: str,
+        url: str,
+        *,
+        silence_seconds: float,
+        headers: Headers = NO_HEADERS,
+        body: bytes | Outgoing | None = None,
+    ) -> AsyncGenerator[Reply]:
+        """Send one request and hand out its answer as it arrives.
+
+        `silence_seconds` bounds each wait without progress: while the body is sent, before the
+        answer begins and between its pieces. It does not bound the whole, because a slow, steady
+        transfer of a large object is not a failure.
+        """
+        sent = _SentOnce()
+        async with self._exchange(sent, method, url, headers, body, silence_seconds) as reply:
+            yield reply
+
+    @asynccontextmanager
+    async def _exchange(
+        self,
+        sent: _SentOnce,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: bytes | Outgoing | None,
+        silence_seconds: float,
+    ) -> AsyncGenerator[Reply]:
+        try:
+            response = await self._send(sent, method, url, headers, body, silence_seconds)
+        except _FAILURES as error:
+            raise sent.failure(error) from error
+        try:
+            yield Reply(response, sent)
+        finally:
+            response.release()  # closes the connection if the body was not read to its end
+
+    async def close(self) -> None:
+        """Close the connections of the running loop."""
+        session = self._sessions.pop(asyncio.get_running_loop(), None)
+        if session is not None:
+            await session.close()
+            await asyncio.sleep(0)  # sockets close in the loop's next turn
+
+    async def _send(
+        self,
+        sent: _SentOnce,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: bytes | Outgoing | None,
+        silence_seconds: float,
+    ) -> aiohttp.ClientResponse:
+        loop = asyncio.get_running_loop()
+        # aiohttp limits waiting for an answer, but not sending. A server that stops reading an
+        # upload would hold it for ever, so this limit starts again with every piece that leaves.
+        async with asyncio.timeout(None) as silence:
+
+            async def watched(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+                async for piece in pieces:
+                    silence.reschedule(loop.time() + silence_seconds)
+                    yield piece
+                silence.reschedule(loop.time() + silence_seconds)
+
+            outgoing: bytes | AsyncGenerator[bytes] | None
+            if isinstance(body, Outgoing):
+                headers = {**headers, "Content-Length": str(body.length)}
+                outgoing = watched(body.pieces)
+            else:
+                outgoing = body
+            proxy, headers, tunnel_headers = self._way(url, headers)
+            return await self._session(loop).request(
+                method,
+                URL(url, encoded=True),  # a signed address must arrive letter by letter
+                headers=headers,
+                data=outgoing,
+                proxy=proxy,
+                proxy_headers=tunnel_headers,
+                ssl=self._context() if url.startswith("https:") else True,
+                allow_redirects=False,  # a redirected POST would become a GET
+                timeout=aiohttp.ClientTimeout(
+                    total=None,
+                    connect=self._terms.connect_seconds,
+                    sock_connect=self._terms.connect_seconds,
+                    sock_read=silence_seconds,
+                ),
+                trace_request_ctx=sent,
+                middlewares=(sent,),
+            )
+
+    def _way(self, url: str, headers: Headers) -> tuple[URL | None, Headers, Headers | None]:
+        """Return the proxy, the headers of the request, and those of CONNECT for a tunnel."""
+        address = self._terms.proxy_of(url)
+        if address is None:
+            return None, headers, None
+        proxy = URL(address)
+        if proxy.user is None:
+            return proxy, headers, None
+        user = {"Proxy-Authorization": aiohttp.encode_basic_auth(proxy.user, proxy.password or "")}
+        proxy = proxy.with_user(None)
+        if url.startswith("https:"):
+            return proxy, headers, user
+        return proxy, {**headers, **user}, None  # aiohttp sends the other ones with CONNECT only
+
+    def _session(self, loop: asyncio.AbstractEventLoop) -> aiohttp.ClientSession:
+        session = self._sessions.get(loop)
+        if session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_request_headers_sent.append(_mark_sent)
+            session = self._sessions[loop] = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,  # the callers bound themselves, by what their server can take
+                    keepalive_timeout=IDLE_SECONDS_MAX,
+                    happy_eyeballs_delay=SECOND_ADDRESS_SECONDS,
+                ),
+                auto_decompress=False,  # the bytes of an object are what was stored
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,  # proxies and keys come from the settings, by one rule
+                read_bufsize=PIECE_BYTES,
+                skip_auto_headers=("Accept-Encoding",),
+                headers={"User-Agent": "perago"},
+                trace_configs=[trace],
+            )
+        return session
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = tls_context(self._terms)
+        return self._tls
+
+
+def tls_context(terms: HttpTerms) -> ssl.SSLContext:
+    """Trust what the machine trusts, and the CA file besides.
+
+    A private CA for lakeFS must not make a block store with a public certificate unreachable.
+    """
+    context = ssl.create_default_context()
+    if terms.ca_file is not None:
+        try:
+            context.load_verify_locations(terms.ca_file)
+        except OSError as error:  # an SSLError is one
+            raise NotSentError(f"{terms.ca_file} cannot be used as a CA file: {error}") from error
+    if not terms.verify_tls:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+@final
+class LoopThread:
+    """An event loop in a thread of its own, started when it is first needed.
+
+    For callers that have no loop, or whose loop ends before their connections do.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def submit(self, work: Coroutine[object, object, Value]) -> Future[Value]:
+        """Run a coroutine there; its future can be waited for, or cancelled, from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._running())
+
+    def close(self) -> None:
+        """Stop the loop and wait for its thread; the work in it must have ended."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=self._loop.run_forever, name=self._name, daemon=True
+                )
+                self._thread.start()
+            return self._loop
