@@ -25,6 +25,7 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.taskdef import CONTROL_FIELD_MAP
 from perago.app.command_line.commands import COMMANDS
 from perago.app.command_line.program import find_command, program
+from perago.app.settings.inherited_settings import DEFAULT_ROOT
 from perago.app.settings.layered_settings import DEFAULT
 from perago.app.settings.settings import Settings
 from perago.domain.error_codes import ERROR_CODES
@@ -70,7 +71,7 @@ def configuration_page() -> str:
     """Return every setting with its default."""
     rows: list[tuple[str, str, str]] = []
     for each in Settings.of(()).shown():
-        text = re.sub(r"^/.*?/perago/", "<temporary directory>/perago/", each.text)
+        text = each.text.replace(str(DEFAULT_ROOT), "<state directory>/perago")
         assert each.origin == DEFAULT
         name = f"`{each.variable.name}`" + (" (secret)" if each.variable.secret else "")
         rows.append((name, f"`{text}`" if text else "", f"{each.variable.about}."))
@@ -92,6 +93,14 @@ prints every value and where it was found; secrets are masked.
   schemes, and `NO_PROXY` with names, domains, networks and ports.
 - Spark options: `PERAGO_SPARK_CONF_spark_executor_memory=4g` is `spark.executor.memory`; a
   doubled underscore is one underscore. In `pyproject.toml`: `[tool.perago.spark-conf]`.
+- `<state directory>` is `XDG_STATE_HOME`, or else `~/.local/state`. A user who cannot write there,
+  as in many containers, gets `/tmp/perago-<number of the user>` in place of
+  `<state directory>/perago`. Records and locks of a worker are in its workspace root, the cache too
+  unless `PERAGO_CACHE_DIR` is set. Nothing is kept in `XDG_RUNTIME_DIR`: it is in memory, and goes
+  when the user logs out.
+- The two roots and `PERAGO_CACHE_DIR` must belong to the worker's user (or root) and must not be
+  writable by others; so must every directory above, except sticky ones like `/tmp` and mounted
+  volumes. Anything else is refused with `PRG-C013`.
 - `OTEL_` variables that are not listed are read by OpenTelemetry itself.
 - A blank value is a value that is not set, except for the two roots, where it is the current
   directory, and the worker id prefix, where it is refused.

@@ -45,7 +45,7 @@ def shared_folder() -> Generator[Path]:
     """A folder for everybody; the folders of pytest are their owner's."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        folder.chmod(0o777)
+        folder.chmod(0o1777)
         yield folder
 
 

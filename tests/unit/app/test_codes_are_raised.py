@@ -116,6 +116,11 @@ def loaded(env: Mapping[str, str]) -> Any:  # noqa: ANN401  # handed on
     return load_settings(cwd=Path("/nonexistent"), process_env=env)
 
 
+def with_shared_root(folder: Path) -> object:
+    folder.chmod(0o777)
+    return load_runtime_config("m", cwd=folder, process_env={"PERAGO_WORKSPACE_ROOT": str(folder)})
+
+
 def with_pyproject(folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.perago]\nunknown = 1\n")
     load_settings(cwd=folder, process_env={})
@@ -182,6 +187,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-C010": lambda _: check_services(loaded({}), [IN_WORKSPACE]),
     "PRG-C011": lambda _: check_conductor(loaded({})),
     "PRG-C012": lambda _: open_conductor(ConductorConnection(url="no-such-scheme:x")),
+    "PRG-C013": with_shared_root,
     "PRG-I001": lambda _: read_params(FREE, {}),
     "PRG-I002": lambda _: read_workspace_input({"workspace": {}, "params": {}}, strict=False),
     "PRG-I003": lambda _: read_params(FREE, {"params": {"a": "x"}}),

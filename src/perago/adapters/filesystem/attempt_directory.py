@@ -81,7 +81,7 @@ class LocalAttemptDirectories(AttemptDirectories):
             status = directory.lstat()
             stamped = replace(stamped, device=status.st_dev, inode=status.st_ino)
             self._records.write(name, marker_text(stamped))
-            (directory / ATTEMPT_MARKER).write_text(marker_text(stamped), encoding="utf-8")
+            _write_marker(directory, marker_text(stamped))
         except OSError as error:
             with suppress(OSError):  # a disk that refuses may refuse this as well
                 remove_tree(directory)
@@ -98,7 +98,7 @@ class LocalAttemptDirectories(AttemptDirectories):
         try:
             if self._records.read(directory.name) is not None:
                 self._records.write(directory.name, text)
-            (directory / ATTEMPT_MARKER).write_text(text, encoding="utf-8")
+            _write_marker(directory, text)
         except OSError as error:
             raise _refused(directory, error) from error
 
@@ -172,6 +172,14 @@ def _marker_inside(directory: Path) -> StampedMarker | None:
         return read_marker((directory / ATTEMPT_MARKER).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
         return None
+
+
+def _write_marker(directory: Path, text: str) -> None:
+    """Write the marker as a new file: a body may have put a link to another file in its place."""
+    marker = directory / ATTEMPT_MARKER
+    marker.unlink(missing_ok=True)
+    with marker.open("x", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _is_that_directory(directory: Path, stamped: StampedMarker) -> bool:

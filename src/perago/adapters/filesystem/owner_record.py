@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import final
 
 RECORDS_DIRECTORY = ".perago-attempts"
+# A link is refused: it could only lead to a file that is not a record.
+_AS_IT_IS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 @final
@@ -23,7 +25,7 @@ class OwnerRecords:
     def take(self, name: str, text: str) -> None:
         """Write a record and hold its lock until it is dropped or this process ends."""
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._lock(name), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(self._lock(name), os.O_CREAT | _AS_IT_IS, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException:
@@ -39,7 +41,10 @@ class OwnerRecords:
         by its name.
         """
         fresh = self._fresh(name)
-        fresh.write_text(text, encoding="utf-8")
+        fresh.unlink(missing_ok=True)  # of a write that a crash ended
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | _AS_IT_IS, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
         fresh.replace(self._record(name))
 
     def read(self, name: str) -> str | None:
@@ -60,7 +65,7 @@ class OwnerRecords:
         if name in self._held:
             return True
         try:
-            descriptor = os.open(self._lock(name), os.O_RDWR | os.O_CLOEXEC)
+            descriptor = os.open(self._lock(name), _AS_IT_IS)
         except FileNotFoundError:
             return False
         try:

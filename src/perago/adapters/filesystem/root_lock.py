@@ -7,12 +7,14 @@ not decided here.
 import fcntl
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Self, final
 
 from perago.domain.authoring_errors import RuntimeConfigError
 
 LOCK_NAME = ".perago-supervisor.lock"
+CREATED_OR_FOUND = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 @final
@@ -27,7 +29,7 @@ class RootLock:
     def __enter__(self) -> Self:
         """Take the lock, or raise with the process that holds it."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        descriptor = self._opened()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -48,6 +50,37 @@ class RootLock:
         if descriptor is not None:
             os.ftruncate(descriptor, 0)
             os.close(descriptor)
+
+    def _opened(self) -> int:
+        """The lock file, made if it is not there; never a file that another user pointed us to.
+
+        What is opened here is emptied and written, so a link that someone else made would empty
+        any file of this user.
+        """
+        try:
+            descriptor = os.open(self._path, CREATED_OR_FOUND, 0o600)
+        except OSError as error:
+            raise self._refused(error.strerror or str(error)) from error
+        status = os.fstat(descriptor)
+        found = None
+        if not stat.S_ISREG(status.st_mode):
+            found = "it is not a regular file"
+        elif status.st_uid != os.geteuid():
+            found = f"it belongs to the user {status.st_uid}"
+        elif status.st_nlink != 1:
+            found = "it has a second name, a hard link"
+        if found is not None:
+            os.close(descriptor)
+            raise self._refused(found)
+        return descriptor
+
+    def _refused(self, found: str) -> RuntimeConfigError:
+        return RuntimeConfigError(
+            f"the lock {self._path} cannot be used: {found}; expected a regular file of this user;"
+            " set PERAGO_WORKSPACE_ROOT to a directory of your own, or remove the file if no worker"
+            f" uses this root: rm {self._path}",
+            code="PRG-C005",
+        )
 
     def _holder(self) -> object:
         """Who wrote the file; nobody, when the holder has not come to it."""

@@ -5,13 +5,13 @@ Names, defaults and texts are its own. The newer ones are in `settings`.
 
 from datetime import timedelta
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Annotated, Literal
 
 from pydantic import SecretStr, ValidationInfo, field_validator
 
 from perago.app.settings import parsing
 from perago.app.settings.layered_settings import LayeredSettings
+from perago.app.settings.private_root import default_root
 from perago.app.settings.variable import Variable
 from perago.domain.authoring_errors import RuntimeConfigError
 
@@ -24,7 +24,7 @@ DEFAULT_FAILURE_REASON_MAX_LENGTH = 500
 
 ExecutionMode = Literal["process", "thread"]
 Text = parsing.parse_text
-DEFAULT_ROOT = Path(gettempdir()) / "perago"
+DEFAULT_ROOT = default_root()
 
 
 class InheritedSettings(LayeredSettings):

@@ -20,6 +20,7 @@ from perago.app.settings.inherited_settings import (
     ExecutionMode,
     is_address,
 )
+from perago.app.settings.private_root import check_private_root
 from perago.app.settings.settings import Settings, load_settings
 from perago.app.settings.worker_identity import worker_id_prefix_of
 from perago.domain.authoring_errors import RuntimeConfigError
@@ -107,8 +108,10 @@ def runtime_config(
         metrics=metrics_config(settings),
     )
     if probe_roots:
-        check_writable_root(config.workspace_root)
-        check_writable_root(config.log_root)
+        check_writable_root(config.workspace_root, "PERAGO_WORKSPACE_ROOT")
+        check_writable_root(config.log_root, "PERAGO_LOG_ROOT")
+        if settings.cache_dir is not None:
+            check_writable_root(settings.cache_dir, "PERAGO_CACHE_DIR")
     return config
 
 
@@ -161,10 +164,11 @@ def metrics_config(settings: Settings) -> MetricsConfig | None:
     )
 
 
-def check_writable_root(path: Path) -> None:
+def check_writable_root(path: Path, variable: str) -> None:
     """Create a root if it is not there, for its owner only, and write into it once."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_private_root(path, variable)
         with tempfile.TemporaryFile(dir=path):
             pass
     except OSError as error:

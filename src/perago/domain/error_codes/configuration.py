@@ -81,4 +81,14 @@ CONFIGURATION_CODES = (
         "Use memory:, http: or https:, or install the package that provides the scheme.",
         "Packages provide adapters through the entry point group perago.adapters.",
     ),
+    ErrorCode(
+        "PRG-C013",
+        "A root directory, or one above it, belongs to another user or can be written by others.",
+        "Use a directory of the worker's user: mkdir -p -m 700 ~/perago, and set the name in the"
+        " message to it; or chmod go-w PATH where the directory is yours.",
+        "Whoever can write to a root can replace attempt directories, cached content and logs, or"
+        " make Perago write to other files of its user. Directories above may be root's. /tmp and"
+        " a mounted volume (an emptyDir of Kubernetes) may be above a root, because there only the"
+        " owner of a directory can rename it, or nobody else is.",
+    ),
 )
