@@ -5,6 +5,7 @@ One dictionary per suite: name -> a function that opens the adapter.
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from time import time_ns
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.clock import VirtualClock
@@ -24,8 +25,14 @@ from perago.ports.progress import Progress
 
 CLOCKS: Mapping[str, Callable[[], Clock]] = {"memory": VirtualClock, "system": SystemClock}
 
+
+def wall_ms() -> int:
+    """This machine's clock."""
+    return time_ns() // 1_000_000
+
+
 IDENTITIES: Mapping[str, Callable[[], Identities]] = {
-    "memory": lambda: SeededIdentities(7),
+    "memory": lambda: SeededIdentities(7, now_ms=wall_ms),
     "system": SystemIdentities,
 }
 

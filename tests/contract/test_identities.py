@@ -1,8 +1,11 @@
 """Laws of perago.ports.identities."""
 
-import pytest
-from tests.contract.local_adapters import IDENTITIES
+from uuid import UUID
 
+import pytest
+from tests.contract.local_adapters import IDENTITIES, wall_ms
+
+from perago.domain.private_names import execution_time
 from perago.ports.identities import Identities
 
 
@@ -20,6 +23,17 @@ def test_I2_execution_ids_are_branch_safe(identities: Identities) -> None:
         execution_id = identities.new_execution_id()
         assert execution_id.isascii()
         assert execution_id.isalnum()
+
+
+def test_I4_execution_ids_tell_their_time(identities: Identities) -> None:
+    before = wall_ms()
+    execution_id = identities.new_execution_id()
+    after = wall_ms()
+    found = execution_time(execution_id)
+    assert found is not None
+    assert before <= round(found.timestamp() * 1000) <= after
+    assert UUID(execution_id).version == 7
+    assert len(execution_id) == 32
 
 
 def test_I3_fractions_stay_in_range(identities: Identities) -> None:

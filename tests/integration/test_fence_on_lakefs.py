@@ -12,10 +12,11 @@ from tools.servers import LakefsServer
 from tools.servers.http import ask
 
 from perago.adapters.system.identities import SystemIdentities
-from perago.app.fence.canary import CANARY_BRANCH_PREFIX, WRONG_HEAD, Canary
+from perago.app.fence.canary import WRONG_HEAD, Canary
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import MergeAnswer, Merged
+from perago.domain.private_names import CANARY_BRANCH_PREFIX
 from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.references import BranchName, CommitId, RepositoryId
 from perago.domain.reserved_paths import FENCE_PATH

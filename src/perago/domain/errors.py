@@ -45,13 +45,17 @@ class FenceNotTrustedError(PeragoError, RuntimeError):
     code = "PRG-F020"
 
 
+OUTCOME_UNKNOWN = "publication outcome unknown"
+"""How such a reason begins in Conductor: garbage collection reads it there, in another process."""
+
+
 class OutcomeUnknownAtDeadlineError(PeragoError, RuntimeError):
     """An effect was sent and could not be settled in time; staging is left for GC."""
 
     code = "PRG-U001"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"publication outcome unknown: {reason}")
+        super().__init__(f"{OUTCOME_UNKNOWN}: {reason}")
 
 
 class PublicationRefusedError(PeragoError, RuntimeError):

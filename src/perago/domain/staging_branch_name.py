@@ -1,6 +1,8 @@
 """The name of an attempt's private branch: readable, legal in lakeFS, one for each execution.
 
-The format is the documents'; a long name keeps its beginning and a hash of the whole.
+The format is the documents'. A name that would be too long is cut in the reference name, so that
+the workflow, the task and the execution id stay readable: garbage collection asks Conductor for the
+first two, and the execution id tells how old a branch is on which nothing was committed yet.
 """
 
 import re
@@ -11,23 +13,39 @@ from perago.domain.references import BranchName
 
 STAGING_BRANCH_PREFIX = "perago-staging-"
 NAME_CHARACTERS_MAX = 250
+ID_CHARACTERS_MAX = 36
+"""Conductor's ids are UUIDs; only where a name is too long is a longer id replaced by its hash."""
 
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def staging_branch_name(attempt: AttemptSnapshot, execution_id: ExecutionId) -> BranchName:
     """Name the staging branch of one execution."""
-    name = (
-        f"{STAGING_BRANCH_PREFIX}{_segment(attempt.workflow_id)}"
-        f"-{_segment(attempt.reference_name)}"
-        f"-seq-{attempt.seq}-iteration-{attempt.iteration}"
-        f"-task-id-{_segment(attempt.task_id)}"
-        f"-retry-{attempt.retry_count}-exec-{_segment(execution_id)}"
+    workflow, task, execution = (
+        _segment(text) for text in (attempt.workflow_id, attempt.task_id, execution_id)
     )
+    reference = _segment(attempt.reference_name)
+    name = _written(attempt, workflow, reference, task, execution)
     if len(name) <= NAME_CHARACTERS_MAX:
         return BranchName(name)
+    workflow, task, execution = (
+        text if len(text) <= ID_CHARACTERS_MAX else short_hash(text)
+        for text in (workflow, task, execution)
+    )
+    room = NAME_CHARACTERS_MAX - len(_written(attempt, workflow, "", task, execution))
     digest = short_hash(attempt.workflow_id, attempt.reference_name, name)
-    return BranchName(f"{name[: NAME_CHARACTERS_MAX - len(digest) - 1]}-{digest}")
+    kept = reference[: max(room - len(digest) - 1, 0)]
+    return BranchName(_written(attempt, workflow, f"{kept}-{digest}"[-room:], task, execution))
+
+
+def _written(
+    attempt: AttemptSnapshot, workflow: str, reference: str, task: str, execution: str
+) -> str:
+    return (
+        f"{STAGING_BRANCH_PREFIX}{workflow}-{reference}"
+        f"-seq-{attempt.seq}-iteration-{attempt.iteration}"
+        f"-task-id-{task}-retry-{attempt.retry_count}-exec-{execution}"
+    )
 
 
 def _segment(text: str) -> str:

@@ -48,7 +48,8 @@ class MemoryGround(Ground):
 
     def identities(self, number: int) -> SeededIdentities:
         """The same seed, the same names."""
-        return SeededIdentities(seed=self._seed * 1000 + number)
+        seed = self._seed * 1000 + number
+        return SeededIdentities(seed, now_ms=lambda: self.virtual_clock.epoch_ms)
 
     def concurrency(self) -> SequentialConcurrency:
         """One thing after the other."""

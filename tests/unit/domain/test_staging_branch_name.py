@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
+from perago.domain.private_names import execution_id_at
 from perago.domain.staging_branch_name import (
     NAME_CHARACTERS_MAX,
     STAGING_BRANCH_PREFIX,
@@ -78,17 +79,34 @@ def test_a_name_of_the_longest_length_is_not_touched() -> None:
     assert len(longest) == NAME_CHARACTERS_MAX
     assert longest.endswith("-exec-e1")
     cut = name(with_workflow("w" * (room + 1)))
-    assert len(cut) == NAME_CHARACTERS_MAX
-    assert re.fullmatch(r"perago-staging-w+-[0-9a-f]{32}", cut) or cut[-33] == "-"
-    assert cut[:200] == f"{STAGING_BRANCH_PREFIX}{'w' * 185}"
+    assert len(cut) < NAME_CHARACTERS_MAX
+    assert "w" * (room + 1) not in cut
 
 
-def test_a_long_name_keeps_its_beginning_and_a_hash_of_the_whole() -> None:
-    first = name(with_workflow("w" * 300))
-    second = name(with_workflow("w" * 300), execution="e2")
-    assert first != second
-    assert first[:217] == second[:217] == f"{STAGING_BRANCH_PREFIX}{'w' * 202}"
-    assert re.fullmatch(r"-[0-9a-f]{32}", first[217:])
+WORKFLOW = "8f0d2b1c-53f5-4d68-9b0f-3f4f4a8f2a11"
+TASK = "0b5ea0a5-6d3f-4a1f-9a6c-2d4a9d1f8c77"
+EXECUTION = execution_id_at(1_767_225_600_000, 7)
+
+
+def test_a_long_name_is_cut_in_its_reference_and_keeps_every_id() -> None:
+    """Workflow and task say whom to ask, the execution says how old the branch is."""
+    long = replace(ATTEMPT, workflow_id=WORKFLOW, task_id=TASK, reference_name="r" * 300)
+    found = name(long, EXECUTION)
+    assert len(found) == NAME_CHARACTERS_MAX
+    assert re.fullmatch(
+        rf"perago-staging-{WORKFLOW}-r+-[0-9a-f]{{32}}-seq-7-iteration-3"
+        rf"-task-id-{TASK}-retry-2-exec-{EXECUTION}",
+        found,
+    )
+    assert found != name(replace(long, reference_name="r" * 299), EXECUTION)
+
+
+def test_ids_that_are_too_long_themselves_are_hashed_where_the_name_is_too_long() -> None:
+    attempt = replace(ATTEMPT, workflow_id="w" * 300, task_id="t" * 300)
+    found = name(attempt, EXECUTION)
+    assert len(found) <= NAME_CHARACTERS_MAX
+    assert found.endswith(f"-retry-2-exec-{EXECUTION}")
+    assert found != name(replace(attempt, workflow_id="w" * 301), EXECUTION)
 
 
 @given(st.text(max_size=120), st.text(max_size=120), st.text(max_size=60))

@@ -1,10 +1,11 @@
 """Names and chance from the operating system."""
 
 import random
-import uuid
+import time
 from typing import final
 
 from perago.domain.attempt import ExecutionId
+from perago.domain.private_names import CHANCE_BITS, execution_id_at
 from perago.ports.identities import Identities
 
 
@@ -16,7 +17,7 @@ class SystemIdentities(Identities):
         self._random = random.SystemRandom()
 
     def new_execution_id(self) -> ExecutionId:
-        return ExecutionId(uuid.uuid4().hex)
+        return execution_id_at(time.time_ns() // 1_000_000, self._random.getrandbits(CHANCE_BITS))
 
     def fraction(self) -> float:
         return self._random.random()

@@ -14,7 +14,7 @@ from perago.domain.commit_metadata import (
     RESULT_PARTS,
     STAGING_BRANCH,
 )
-from perago.domain.errors import OutcomeUnknownAtDeadlineError, PublishFenceError
+from perago.domain.errors import OUTCOME_UNKNOWN, OutcomeUnknownAtDeadlineError, PublishFenceError
 from perago.domain.logical_execution import decision_tag
 from perago.domain.references import (
     BranchName,
@@ -80,7 +80,7 @@ async def _agree(world: World, scope: Scope, proposal: CommitId) -> CommitId:
             return found
         await world.clock.sleep(0.05 * (look + 1))
     evidence = {"tag": tag, "staged": proposal, "staging_branch": scope.staging_branch}
-    told = {"warning": "publication outcome unknown", "seen": seen, **evidence}
+    told = {"warning": OUTCOME_UNKNOWN, "seen": seen, **evidence}
     world.progress.phase(Phase.WARNED, told)
     raise OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}")
 

@@ -17,9 +17,10 @@ from perago.domain.outcome import (
     Relocated,
     RelocationRefused,
 )
+from perago.domain.private_names import relocated_tag, scratch_branch
 from perago.domain.publication_effects import MergeExactTree, MergeStaged, Relocate
 from perago.domain.publication_plan import WorkspacePublicationPlan
-from perago.domain.references import BranchName, CommitId, TagName
+from perago.domain.references import CommitId
 from perago.domain.settling import AfterMerge, LookAgain, Unanswered, after_merge
 from perago.ports.branches import MergeRequest
 from perago.ports.commits import CommitRequest
@@ -123,7 +124,7 @@ async def _commit_exact_tree(
     """A commit with exactly that tree on top of the head, on a scratch branch."""
     lakefs = world.lakefs
     record = await lakefs.commits.read(plan.repository, tree)
-    scratch = BranchName(f"{scope.staging_branch}-onto-{plan.base[:12]}")
+    scratch = scratch_branch(scope.staging_branch, plan.base)
     # A second round on the same head finds the branch of the first.
     if (plan.repository, scratch) not in scope.traces.scratch:
         scope.traces.scratch.append((plan.repository, scratch))
@@ -143,6 +144,6 @@ async def _tag_abandoned(
     world: World, scope: Scope, plan: WorkspacePublicationPlan, abandoned: CommitId
 ) -> None:
     """Keep the old head reachable: a relocation has no reflog."""
-    tag = TagName(f"perago-relocated-{abandoned[:12]}-{scope.dispatch.execution_id}")
+    tag = relocated_tag(abandoned, scope.dispatch.execution_id)
     with suppress(TagExistsError):  # an earlier round of this execution left it
         await world.lakefs.tags.create(plan.repository, tag, abandoned)

@@ -11,8 +11,9 @@ from perago.app.attempt.read_target import object_prefix
 from perago.app.attempt.world import World
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import Merged, NoAnswer, TooManyTries
+from perago.domain.private_names import scratch_branch
 from perago.domain.publication_plan import WorkspacePublicationPlan
-from perago.domain.references import BranchName, CommitId, StagedReference
+from perago.domain.references import CommitId, StagedReference
 from perago.domain.settling import LookAgain
 from perago.ports.branches import MergeRequest
 
@@ -28,7 +29,7 @@ async def rebase(
 
     A scratch branch may be merged into twice: the second commit has the same tree.
     """
-    scratch = BranchName(f"{scope.staging_branch}-onto-{plan.base[:12]}")
+    scratch = scratch_branch(scope.staging_branch, plan.base)
     if (plan.repository, scratch) not in scope.traces.scratch:
         scope.traces.scratch.append((plan.repository, scratch))
         await world.lakefs.branches.create(plan.repository, scratch, plan.base)

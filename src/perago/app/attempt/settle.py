@@ -6,7 +6,11 @@
 from perago.app.attempt.dispatch import Scope
 from perago.app.attempt.perform import send_merge
 from perago.app.attempt.world import World
-from perago.domain.errors import OutcomeUnknownAtDeadlineError, PublicationRefusedError
+from perago.domain.errors import (
+    OUTCOME_UNKNOWN,
+    OutcomeUnknownAtDeadlineError,
+    PublicationRefusedError,
+)
 from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
 from perago.domain.outcome import NotPublished, Published
 from perago.domain.publication_effects import Relocate
@@ -72,7 +76,7 @@ def unknown_outcome(
     scope.traces.staging_may_go = False
     scope.traces.outcome_unknown = True
     evidence = {
-        "warning": "publication outcome unknown",
+        "warning": OUTCOME_UNKNOWN,
         "expected_head": plan.base,
         "seen": seen,
         "staged": plan.staged,

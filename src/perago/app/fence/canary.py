@@ -7,6 +7,7 @@ that are removed afterwards and swept by garbage collection.
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import HeadMoved, Merged, NotPublished
+from perago.domain.private_names import canary_branches
 from perago.domain.references import BranchName, CommitId, RepositoryId
 from perago.domain.settling import after_merge
 from perago.ports.branches import Branches, MergeRequest
@@ -14,7 +15,6 @@ from perago.ports.commits import CommitRequest, Commits
 from perago.ports.errors import UnavailableError, WorldError
 from perago.ports.identities import Identities
 
-CANARY_BRANCH_PREFIX = "perago-canary-"
 WRONG_HEAD = "0" * 64
 
 
@@ -32,8 +32,7 @@ class Canary:
         Raises when the server said neither: a verdict is kept, so it must be one. UnavailableError
         for no answer, PublicationRefusedError for somebody else's hook or a broken action file.
         """
-        name = f"{CANARY_BRANCH_PREFIX}{self._identities.new_execution_id()}"
-        target, source = BranchName(f"{name}-target"), BranchName(f"{name}-source")
+        target, source = canary_branches(self._identities.new_execution_id())
         try:
             await self._branches.create(repository, target, commit)
             await self._branches.create(repository, source, commit)

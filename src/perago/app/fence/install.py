@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import Merged
+from perago.domain.private_names import fence_branch
 from perago.domain.publication_fence import FENCE_FILE, recognise_fence
 from perago.domain.publication_policy import FenceState
 from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
@@ -106,7 +107,7 @@ async def remove_fence(
 async def _side_branch(
     tools: FenceTools, repository: RepositoryId, head: CommitId
 ) -> AsyncGenerator[BranchName]:
-    side = BranchName(f"perago-canary-fence-{tools.identities.new_execution_id()}")
+    side = fence_branch(tools.identities.new_execution_id())
     await tools.branches.create(repository, side, head)
     try:
         yield side

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import final
 
-from perago.app.gc.staging_owner import own_branch, staging_owner
+from perago.app.gc.staging_owner import staging_owner
 from perago.app.gc.standings import Standings
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.logical_execution import (
@@ -18,6 +18,11 @@ from perago.domain.logical_execution import (
     attempt_marks_of,
     attempt_marks_of_task,
     parse_attempt_mark,
+)
+from perago.domain.private_names import (
+    CANARY_BRANCH_PREFIX,
+    RELOCATED_TAG_PREFIX,
+    staging_of,
 )
 from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId, TagName
 from perago.domain.retention import (
@@ -43,9 +48,7 @@ from perago.ports.tags import TagRecord, Tags
 from perago.ports.task_queue import TaskQueue
 
 PAGES_MAX = 1000
-CANARY_PREFIX = "perago-canary-"
 CANARY_MESSAGE = "perago canary"
-RELOCATED_PREFIX = "perago-relocated-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,7 @@ class RemotePass:
             age=self._age(head),
             attempt=attempt,
             workflow=workflow,
-            decision_points_at_it=own_branch(branch) in self._held,
+            decision_points_at_it=staging_of(branch) in self._held,
             outcome_unknown=unknown,
         )
 
@@ -187,7 +190,7 @@ class RemotePass:
             await self._settle("attempt mark", tag.name, judge, self._tag_gone(tag.name))
 
     async def _relocated(self) -> None:
-        async for tag in self._tags(RELOCATED_PREFIX):
+        async for tag in self._tags(RELOCATED_TAG_PREFIX):
             record = await self._read(tag.commit)
 
             async def judge(record: CommitRecord | None = record) -> Retention:
@@ -196,7 +199,7 @@ class RemotePass:
             await self._settle("relocated tag", tag.name, judge, self._tag_gone(tag.name))
 
     async def _canaries(self) -> None:
-        async for branch in self._names(CANARY_PREFIX):
+        async for branch in self._names(CANARY_BRANCH_PREFIX):
 
             async def judge(branch: BranchName = branch) -> Retention:
                 head = await self.tools.branches.head(self.repository, branch)

@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
+from perago.domain.private_names import staging_of
 from perago.domain.references import BranchName, CommitRecord
 
-SCRATCH = re.compile(r"(?P<staging>.+)-onto-[0-9a-f]{12}")
 _ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME = re.compile(
     rf"perago-staging-(?P<workflow>{_ID})-.*-seq-\d+-iteration-\d+"
@@ -25,15 +25,9 @@ class StagingOwner:
     task_id: str
 
 
-def own_branch(branch: BranchName) -> BranchName:
-    """The staging branch itself, for one of its scratch branches."""
-    scratch = SCRATCH.fullmatch(branch)
-    return BranchName(scratch["staging"]) if scratch else branch
-
-
 def is_own_commit(branch: BranchName, head: CommitRecord) -> bool:
     """Whether the head was committed on this branch, and is not just where it began."""
-    return head.metadata.get(STAGING_BRANCH) == own_branch(branch)
+    return head.metadata.get(STAGING_BRANCH) == staging_of(branch)
 
 
 def staging_owner(branch: BranchName, head: CommitRecord) -> StagingOwner | None:
@@ -43,5 +37,5 @@ def staging_owner(branch: BranchName, head: CommitRecord) -> StagingOwner | None
         task = head.metadata.get(TASK_ID, "")
         if workflow and task:
             return StagingOwner(workflow, task)
-    named = _NAME.fullmatch(own_branch(branch))
+    named = _NAME.fullmatch(staging_of(branch))
     return StagingOwner(named["workflow"], named["task"]) if named else None

@@ -6,10 +6,9 @@ An unanswered question is an error of the one thing it was asked for, never an a
 from typing import final
 
 from perago.domain.attempt import WorkflowSnapshot
+from perago.domain.errors import OUTCOME_UNKNOWN
 from perago.domain.retention import AttemptStanding, WorkflowStanding
 from perago.ports.task_queue import TaskQueue
-
-UNKNOWN_OUTCOME = "publication outcome unknown"
 
 
 @final
@@ -54,4 +53,4 @@ class Standings:
     async def outcome_is_unknown(self, workflow_id: str, task_id: str) -> bool:
         """Whether the attempt ended without knowing if its publication happened."""
         record = await self._queue.read_attempt(workflow_id, task_id)
-        return record is not None and (record.reason or "").startswith(UNKNOWN_OUTCOME)
+        return record is not None and (record.reason or "").startswith(OUTCOME_UNKNOWN)

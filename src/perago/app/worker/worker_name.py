@@ -13,9 +13,13 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 def worker_incarnation(prefix: str, chance: str) -> str:
-    """`prefix-host-pid-chance`, short enough for every store."""
+    """`prefix-host-pid-chance`, short enough for every store.
+
+    The end of `chance`: an execution id begins with the time, so that two starts of one container
+    within a minute would have the same beginning.
+    """
     host = _UNSAFE.sub("-", socket.gethostname())
-    tail = f"-{os.getpid()}-{chance[:8]}"
+    tail = f"-{os.getpid()}-{chance[-8:]}"
     return f"{prefix}-{host}"[: CHARACTERS_MAX - len(tail)] + tail
 
 

@@ -156,7 +156,7 @@ class FaultWorld:
         self.workers.append(handle)
         around = Surroundings(
             self.clock,
-            SeededIdentities(seed=number),
+            SeededIdentities(seed=number, now_ms=lambda: self.clock.epoch_ms),
             SequentialConcurrency(),
             self.root / str(number),
         )
