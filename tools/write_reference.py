@@ -127,6 +127,19 @@ a version. Nothing is coloured. The current directory is importable.
 """
 
 
+DECLARING = """# Declaring tasks
+
+A task is a function with one of four signatures,
+`(workspace: Path, params: P)`, `(workspace: Path, params: P, metrics: MetricRecorder)`,
+`(params: P)`, `(params: P, metrics: MetricRecorder)`, where `P` and the result are pydantic
+models. A task whose bytes go through Spark has `workspace: SparkWorkspace` instead of the path;
+see [Spark](../spark.md). The decorator returns the function itself.
+
+A module may declare several tasks. `check`, `register`, `start` and `dev` take all of them; `run`
+and `extract` take one, which `--task NAME` chooses. `load_module_task` expects exactly one.
+"""
+
+
 def task_page() -> str:
     """Return the decorator and the models it takes."""
     keywords = [
@@ -153,14 +166,7 @@ def task_page() -> str:
             guardrail_declaration.forbid_glob,
         )
     ]
-    return f"""# Declaring tasks
-
-A module declares one task: a function with one of four signatures,
-`(workspace: Path, params: P)`, `(workspace: Path, params: P, metrics: MetricRecorder)`,
-`(params: P)`, `(params: P, metrics: MetricRecorder)`, where `P` and the result are pydantic
-models. A task whose bytes go through Spark has `workspace: SparkWorkspace` instead of the path;
-see [Spark](../spark.md). The decorator returns the function itself.
-
+    return f"""{DECLARING}
 ## @task
 
 {table(("Keyword", "Default"), keywords)}

@@ -8,7 +8,7 @@ import signal
 import sys
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,17 @@ def is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+async def test_an_executor_runs_every_task_of_a_module() -> None:
+    program = ExecutorProgram(["examples.fork_join.regions"], body_environment())
+    body = ProcessBody(ProcessBodySettings(program, slots=1), SystemClock())
+    try:
+        await body.start()
+        call = replace(call_of("nothing"), task_name="regions.add", params={"north": 1, "south": 2})
+        assert await body.run(call) == BodyReturned({"total": 3})
+    finally:
+        await body.close()
 
 
 @pytest.mark.parametrize(

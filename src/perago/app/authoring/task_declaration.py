@@ -1,4 +1,4 @@
-"""The `@task` decorator, and finding the one task a module declares.
+"""The `@task` decorator, and finding the tasks that a module declares.
 
 Checks what an author wrote, in the order and with the texts of the public 0.6.1. Runs nothing.
 """
@@ -19,7 +19,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.authoring_errors import TaskDefinitionError
 from perago.ports.spark_workspace import SparkWorkspace
 
-__all__ = ["TaskDefinition", "load_module_task", "task", "task_of"]
+__all__ = ["TaskDefinition", "load_module_task", "load_module_tasks", "task", "task_of"]
 
 WorkspaceBody = (
     Callable[[Path, Any], BaseModel]
@@ -131,6 +131,16 @@ def task_of(fn: Callable[..., Any]) -> TaskDefinition:
 
 def load_module_task(module_target: str) -> TaskDefinition:
     """Import a module by its dotted name and return the one task it declares."""
+    found = load_module_tasks(module_target)
+    if len(found) > 1:
+        raise TaskDefinitionError(
+            f"{module_target} declares more than one Perago task", code="PRG-T014"
+        )
+    return found[0]
+
+
+def load_module_tasks(module_target: str) -> list[TaskDefinition]:
+    """Import a module by its dotted name and return its tasks in the order of their lines."""
     if not all(part.isidentifier() for part in module_target.split(".")):
         raise TaskDefinitionError(
             "module target must be a Python import path, not a file path or object path",
@@ -142,11 +152,7 @@ def load_module_task(module_target: str) -> TaskDefinition:
         raise TaskDefinitionError(
             f"{module_target} does not declare a Perago task", code="PRG-T014"
         )
-    if len(found) > 1:
-        raise TaskDefinitionError(
-            f"{module_target} declares more than one Perago task", code="PRG-T014"
-        )
-    return found[0]
+    return found
 
 
 def _check_name_and_owner(name: str, owner_email: str) -> None:

@@ -25,7 +25,7 @@ COMMANDS = (
     ),
     CommandRow("run", "run:run", "Run one task on a directory, without a server."),
     CommandRow("check", "check:check", "Validate task modules and local runtime config."),
-    CommandRow("extract", "extract:extract", "Write the Conductor TaskDef of one task module."),
+    CommandRow("extract", "extract:extract", "Write the Conductor TaskDef of one task."),
     CommandRow("start", "start:start", "Run a worker for task modules."),
     CommandRow("register", "register:register", "Create or update TaskDefs on Conductor."),
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),

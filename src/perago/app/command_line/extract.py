@@ -1,4 +1,4 @@
-"""`perago extract`: write the TaskDef of one module to a file.
+"""`perago extract`: write the TaskDef of one task to a file.
 
 Prints the path that was written and nothing else. Needs no service.
 """
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from perago.app.authoring.taskdef import write_taskdef
-from perago.app.command_line.loading import load_tasks
+from perago.app.command_line.loading import TaskOption, load_one_task
 from perago.app.command_line.reporting import (
     JsonOption,
     python_warnings,
@@ -28,11 +28,12 @@ def extract(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="The JSON file to write.", show_default=False)
     ],
+    name: TaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write the Conductor TaskDef of one task module."""
+    """Write the Conductor TaskDef of one task."""
     runtime_config(load_settings(), target)
-    (task,) = load_tasks([target])
+    task = load_one_task(target, name)
     with python_warnings():
         written = write_taskdef(task, output)
     if as_json:

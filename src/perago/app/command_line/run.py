@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.command_line.loading import load_tasks
+from perago.app.command_line.loading import TaskOption, load_one_task
 from perago.app.command_line.reporting import (
     FAILED,
     CommandUsageError,
@@ -36,8 +36,11 @@ from perago.ports.workspace_pipeline import WorkspaceSource
 
 @reports_errors_by_class
 def run(  # noqa: PLR0913 - one parameter an option
-    target: Annotated[str, typer.Argument(metavar="MODULE", help="Importable name of a task.")],
+    target: Annotated[
+        str, typer.Argument(metavar="MODULE", help="Importable name of a task module.")
+    ],
     *,
+    name: TaskOption = None,
     workspace: Annotated[
         Path | None, typer.Option(help="Directory to run on; the task works on a copy.")
     ] = None,
@@ -52,7 +55,7 @@ def run(  # noqa: PLR0913 - one parameter an option
     as_json: JsonOption = False,
 ) -> None:
     """Run one task once, without a server."""
-    (task,) = load_tasks([target])
+    task = load_one_task(target, name)
     _check_places(task, workspace, repo, write=write)
     given = read_params(params)
     if repo is not None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from perago.app.authoring.task_declaration import load_module_task
+from perago.app.authoring.task_declaration import load_module_tasks
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import python_warnings, reports_errors
 from perago.app.settings.runtime_config import runtime_config
@@ -56,7 +56,7 @@ def _start(
     settings: Settings, targets: list[str], slots: int, domain: str | None, *, strict: bool
 ) -> int:
     try:
-        tasks = [load_module_task(target) for target in targets]
+        tasks = [task for target in targets for task in load_module_tasks(target)]
     except Exception:  # noqa: BLE001 - said again, with the author's own lines
         tasks = load_tasks(targets)
     check_services(settings, tasks)

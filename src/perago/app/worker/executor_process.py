@@ -22,7 +22,7 @@ from typing import final
 
 from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.failure import failure_reason
-from perago.app.authoring.task_declaration import load_module_task
+from perago.app.authoring.task_declaration import load_module_tasks
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker import frames
@@ -173,7 +173,7 @@ def main(arguments: Sequence[str]) -> None:
     threading.Thread(target=_leave_with_parent, args=(channel,), daemon=True).start()
     logging.basicConfig(handlers=[ChannelLog(channel)], level=logging.INFO)
     try:
-        tasks = [_load(module) for module in modules]
+        tasks = [task for module in modules for task in _load(module)]
     except BaseException as error:
         channel.send(frames.ImportFailed(failure_reason(error)))
         raise
@@ -182,14 +182,14 @@ def main(arguments: Sequence[str]) -> None:
     ExecutorProcess(channel, {task.name: task for task in tasks}).serve()
 
 
-def _load(module: str) -> TaskDefinition:
-    """One module's task; `module:NAME` is for definitions that a module holds by name."""
+def _load(module: str) -> list[TaskDefinition]:
+    """One module's tasks; `module:NAME` is for definitions that a module holds by name."""
     name, _, attribute = module.partition(":")
     if not attribute:
-        return load_module_task(name)
+        return load_module_tasks(name)
     found: object = getattr(importlib.import_module(name), attribute)
     assert isinstance(found, TaskDefinition), f"{module} is no task"
-    return found
+    return [found]
 
 
 def _call_of(frame: frames.RunBody) -> BodyCall:

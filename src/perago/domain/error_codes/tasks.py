@@ -90,10 +90,11 @@ TASK_CODES = (
     ),
     ErrorCode(
         "PRG-T014",
-        "A module declares no task, more than one, or one whose name is taken.",
-        "Keep exactly one @task function in a module, and names apart between modules.",
-        "Only functions defined in the module count, imported ones do not. Several modules"
-        " can be given to check, register and start.",
+        "A module declares no task, none of that name, several, or one whose name is taken.",
+        "Declare a task with @task, give each a name of its own, and choose one with --task NAME.",
+        "Only functions defined in the module count, imported ones do not. check, register, start"
+        " and dev take all tasks of all modules they are given; run and extract take one task, and"
+        " load_module_task expects a module that declares exactly one.",
     ),
     ErrorCode(
         "PRG-T015",

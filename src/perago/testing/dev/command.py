@@ -48,6 +48,10 @@ def dev(  # noqa: PLR0913 - one parameter an option
     files: Annotated[
         Path | None, typer.Option(help="Directory with the repository's first files.")
     ] = None,
+    branch: Annotated[
+        list[str] | None,
+        typer.Option(help="One more branch; its workspace is in the input under its name."),
+    ] = None,
     given: Annotated[str, typer.Option("--input", help="Workflow input: JSON or a file.")] = "{}",
     fault: Annotated[
         list[str] | None, typer.Option(help="A fault, such as crash:before=merge,task=clean.")
@@ -66,7 +70,8 @@ def dev(  # noqa: PLR0913 - one parameter an option
     """Run a workflow on the embedded environment; show it on the terminal and on a page."""
     if once or as_json or follow:
         chosen = [SETTLED, HEAD_PARENT] if compare else [policy]
-        document = _run(workflow, targets, files, given, fault or [], chosen, follow=follow)
+        request = _request(workflow, targets, files, given, fault or [], branch or [])
+        document = _run(f"perago dev {workflow.name}", request, chosen, follow=follow)
         if follow:
             tell(document, complete=True)
             return
@@ -79,36 +84,44 @@ def dev(  # noqa: PLR0913 - one parameter an option
     _serve([*sys.argv[1:], "--follow"], watched, port, reload=reload, open_page=open_page)
 
 
-def _run(  # noqa: PLR0913 - the options of the command
+def _request(
     workflow: Path,
     targets: Sequence[str],
     files: Path | None,
     given: str,
     faults: Sequence[str],
-    policies: Sequence[str],
-    *,
-    follow: bool,
+    branches: Sequence[str],
+) -> DevRequest:
+    try:
+        definition = cast("object", json.loads(workflow.read_text(encoding="utf-8")))
+        return DevRequest(
+            definition=as_object(definition),
+            tasks=load_tasks(targets),
+            files={} if files is None else read_tree(files),
+            workflow_input=read_params(given),
+            faults=[parse_fault(text) for text in faults],
+            branches=branches,
+        )
+    except PeragoError:
+        raise  # it has said what is wrong with a module, code and lines included
+    except ValueError as error:
+        raise CommandUsageError(str(error)) from error
+
+
+def _run(
+    title: str, request: DevRequest, policies: Sequence[str], *, follow: bool
 ) -> dict[str, object]:
-    title = f"perago dev {workflow.name}"
     scenes: list[dict[str, object]] = []
 
     def seen(scene: dict[str, object]) -> None:
         tell({"title": title, "scenes": [*scenes, scene]}, complete=False)
 
     try:
-        definition = cast("object", json.loads(workflow.read_text(encoding="utf-8")))
-        request = DevRequest(
-            definition=as_object(definition),
-            tasks=load_tasks(targets),
-            files={} if files is None else read_tree(files),
-            workflow_input=read_params(given),
-            faults=[parse_fault(text) for text in faults],
-        )
         for name in policies:
             scene = asyncio.run(run_world(request, name, seen if follow else None))
             scenes.append(scene)
     except PeragoError:
-        raise  # it has said what is wrong with a module, code and lines included
+        raise
     except ValueError as error:
         raise CommandUsageError(str(error)) from error
     return {"title": title, "scenes": scenes}

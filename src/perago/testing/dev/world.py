@@ -27,6 +27,7 @@ class DevRequest:
     files: Mapping[str, bytes | str]
     workflow_input: Mapping[str, object]
     faults: Sequence[Fault] = field(default_factory=tuple)
+    branches: Sequence[str] = field(default_factory=tuple)
 
 
 async def run_world(
@@ -43,7 +44,11 @@ async def run_world(
         repository = await env.repository("dev", dict(request.files))
         await env.register(*request.tasks)
         env.plan(*request.faults)
+        for branch in request.branches:
+            await repository.create_branch(branch)
         given: dict[str, object] = {
+            # A fork needs a branch for each side, and their commits are known only here.
+            **{branch: await repository.workspace(branch) for branch in request.branches},
             "workspace": await repository.workspace(),
             # Where `sequence` looks for them; a task without required parameters needs no more.
             "params": {reference_of(task.name): dict[str, object]() for task in request.tasks},
