@@ -99,7 +99,7 @@ clean:  ## Removes the virtual environment and what the tools left; keeps the ca
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
 # Each stamp is newer than what it was installed from, so a second run installs nothing.
-.venv/.perago: pyproject.toml constraints.txt hatch_build.py src/perago/adapters/transfer/md5_lanes.c
+.venv/.perago: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Perago needs Python 3.11 or newer: make PYTHON=...")'
 	@echo "Installing Perago into .venv: half a minute or more, the first time"
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv

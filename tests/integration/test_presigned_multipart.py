@@ -16,7 +16,6 @@ from perago.adapters.transfer.api_route import LakeFSApi, branch_place
 from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
 from perago.adapters.transfer.connections import Connections
 from perago.adapters.transfer.http_transport import HttpTransport
-from perago.adapters.transfer.md5_streams import Md5Streams
 from perago.adapters.transfer.presigned_route import MULTIPART_BYTES_MIN, PART_BYTES, PresignedRoute
 from perago.domain.references import RepositoryId
 from perago.ports.errors import LocalDiskError
@@ -83,7 +82,7 @@ async def test_a_file_that_becomes_shorter_leaves_no_parts_behind(
         return answer
 
     monkeypatch.setattr(api, "ask", shortening)
-    route = PresignedRoute(api, Md5Streams(None), multipart=True)
+    route = PresignedRoute(api, multipart=True)
     place = branch_place(store.repository, MAIN)
     with pytest.raises(LocalDiskError, match="became shorter while it was uploaded"):
         route.store(place, ObjectUpload("large", store.file))

@@ -15,7 +15,6 @@ from urllib.parse import quote, urlsplit
 from perago.adapters.transfer.configuration import TransferConfiguration
 from perago.adapters.transfer.connections import Body, Connections, Inline, Request
 from perago.adapters.transfer.landing import land
-from perago.adapters.transfer.md5_streams import Md5Streams
 from perago.adapters.transfer.sending import FileBody, open_to_send
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.object_transport import FetchOrder
@@ -84,15 +83,14 @@ class ApiRoute:
     name = "api"
     asks_before = False
 
-    def __init__(self, api: LakeFSApi, digests: Md5Streams) -> None:
+    def __init__(self, api: LakeFSApi) -> None:
         self._api = api
-        self._digests = digests
 
     def fetch(self, place: Place, order: FetchOrder) -> str:
         """Bring one object down; gives its MD5."""
         request = self._api.request("GET", objects_path(place, "refs"), {"path": order.entry.path})
         with self._api.connections.exchange(request) as answer:
-            return land(order, answer, self._digests)
+            return land(order, answer)
 
     def part_request(self, place: Place, order: FetchOrder) -> Request:
         """The request that parts of an object are asked with."""

@@ -11,7 +11,6 @@ from perago.adapters.transfer.api_route import Place
 from perago.adapters.transfer.connections import Connections
 from perago.adapters.transfer.crew import Crew, Job
 from perago.adapters.transfer.failures import read_failure
-from perago.adapters.transfer.md5_streams import Md5Streams
 from perago.adapters.transfer.pace import Pace
 from perago.adapters.transfer.pipelined_fetch import BODY_BYTES_MAX, PipelinedFetch
 from perago.adapters.transfer.ranges import SPLIT_BYTES_MIN, RangedFetch
@@ -31,13 +30,11 @@ class BulkFetch:
         crew: Crew,
         pace: Pace,
         route_for: Callable[[int], Route],
-        digests: Md5Streams,
     ) -> None:
         self._connections = connections
         self._crew = crew
         self._pace = pace
         self._route_for = route_for
-        self._digests = digests
 
     def run(self, place: Place, orders: Sequence[FetchOrder], moved: Moved) -> list[Fetched]:
         """Bring all orders, each by its way; the first failure raises."""
@@ -80,7 +77,7 @@ class BulkFetch:
             give_up = partial(read_failure, f"{place.repository}/{place.ref}/{order.entry.path}")
             if order.entry.size >= SPLIT_BYTES_MIN and split:
                 ask = partial(route.part_request, place, order)
-                fetch = RangedFetch(order, self._connections, ask, self._digests)
+                fetch = RangedFetch(order, self._connections, ask)
                 ranged.append(fetch)
                 jobs.extend(
                     Job(partial(fetch.fetch, start), fetch.stretch_size(start), give_up)

@@ -11,7 +11,6 @@ from perago.adapters.transfer.api_route import ApiRoute, Place
 from perago.adapters.transfer.configuration import TransferConfiguration
 from perago.adapters.transfer.connections import Body, Connections, Request
 from perago.adapters.transfer.landing import land
-from perago.adapters.transfer.md5_streams import Md5Streams
 from perago.adapters.transfer.sending import FileBody, open_to_send
 from perago.adapters.transfer.signature_v4 import Credentials, escaped_path, signed_headers
 from perago.ports.object_transport import FetchOrder
@@ -30,7 +29,6 @@ class GatewayRoute:
         configuration: TransferConfiguration,
         connections: Connections,
         api: ApiRoute,
-        digests: Md5Streams,
     ) -> None:
         parts = urlsplit(configuration.endpoint_url)
         self._host = parts.netloc
@@ -40,12 +38,11 @@ class GatewayRoute:
         )
         self._connections = connections
         self._api = api
-        self._digests = digests
 
     def fetch(self, place: Place, order: FetchOrder) -> str:
         """Bring one object down; gives its MD5."""
         with self._connections.exchange(self.part_request(place, order)) as answer:
-            return land(order, answer, self._digests)
+            return land(order, answer)
 
     def part_request(self, place: Place, order: FetchOrder) -> Request:
         """A freshly signed request for an object."""

@@ -15,8 +15,6 @@ from perago.adapters.transfer.connections import Connections
 from perago.adapters.transfer.crew import Crew, Job
 from perago.adapters.transfer.failures import read_failure, write_failure
 from perago.adapters.transfer.gateway_route import GatewayRoute
-from perago.adapters.transfer.md5_library import md5_library
-from perago.adapters.transfer.md5_streams import Md5Streams
 from perago.adapters.transfer.pace import Pace
 from perago.adapters.transfer.presigned_route import PresignedRoute
 from perago.adapters.transfer.route import Route
@@ -45,12 +43,9 @@ class HttpTransport(ObjectTransport):
         self._api = LakeFSApi(configuration, self._connections)
         pace = Pace(configuration.requests_concurrent_max)
         self._crew = Crew(configuration, pace)
-        self._digests = Md5Streams(md5_library())
-        self._small: Route = ApiRoute(self._api, self._digests)
+        self._small: Route = ApiRoute(self._api)
         self._large: Route | None = None
-        self._fetching = BulkFetch(
-            self._connections, self._crew, pace, self._route_for, self._digests
-        )
+        self._fetching = BulkFetch(self._connections, self._crew, pace, self._route_for)
 
     @property
     def route(self) -> str:
@@ -121,13 +116,13 @@ class HttpTransport(ObjectTransport):
             case RouteChoice.API:
                 return self._small
             case RouteChoice.GATEWAY:
-                api = ApiRoute(self._api, self._digests)
-                return GatewayRoute(self._configuration, self._connections, api, self._digests)
+                api = ApiRoute(self._api)
+                return GatewayRoute(self._configuration, self._connections, api)
             case RouteChoice.AUTO | RouteChoice.PRESIGNED:
                 capabilities = self._capabilities()
                 if capabilities.get("pre_sign_support"):
                     multipart = bool(capabilities.get("pre_sign_multipart_upload"))
-                    return PresignedRoute(self._api, self._digests, multipart=multipart)
+                    return PresignedRoute(self._api, multipart=multipart)
                 if choice is RouteChoice.PRESIGNED:
                     raise RequestRefusedError(
                         "presigned transfer was asked for, and this lakeFS's block store does not"

@@ -8,18 +8,19 @@ import errno
 import hashlib
 import os
 from collections.abc import Generator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from http.client import HTTPResponse
 from pathlib import Path
 from threading import get_ident
 
 from perago.adapters.transfer.failures import BrokenError
-from perago.adapters.transfer.md5_streams import Md5Streams
 from perago.domain.object_checksum import md5_of_checksum
 from perago.ports.errors import DamagedObjectError, LocalDiskError
 from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 
 WHOLE_BYTES_MAX = 1024 * 1024
+# hashlib lets other threads run while it digests a piece, so pieces must not be small.
+PIECE_BYTES = 512 * 1024
 PART_PREFIX = ".perago-part-"
 
 
@@ -40,7 +41,7 @@ def disk_refusal(path: Path, error: OSError) -> LocalDiskError:
     return LocalDiskError(f"{path}: {reason}{remedy}")
 
 
-def land(order: FetchOrder, answer: HTTPResponse, digests: Md5Streams) -> str:
+def land(order: FetchOrder, answer: HTTPResponse) -> str:
     """Write an answer's body to the order's target and give its MD5."""
     if order.entry.size <= WHOLE_BYTES_MAX:
         content = answer.read(order.entry.size + 1)
@@ -50,7 +51,7 @@ def land(order: FetchOrder, answer: HTTPResponse, digests: Md5Streams) -> str:
         with local_disk(order.target):
             write_new(order.where, content)
         return md5
-    return _land_stream(order, answer, digests)
+    return _land_stream(order, answer)
 
 
 def land_whole(order: FetchOrder, content: memoryview) -> Fetched:
@@ -102,17 +103,18 @@ def part_file(target: Path) -> Generator[Path]:
             part.unlink(missing_ok=True)
 
 
-def _land_stream(order: FetchOrder, answer: HTTPResponse, digests: Md5Streams) -> str:
-    size = 0
-    with part_file(order.target) as part, closing(digests.open()) as digest:
+def _land_stream(order: FetchOrder, answer: HTTPResponse) -> str:
+    size, digest = 0, hashlib.md5(usedforsecurity=False)
+    buffer = memoryview(bytearray(PIECE_BYTES))
+    with part_file(order.target) as part:
         with local_disk(part):
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
-            while count := answer.readinto(room := digest.room()):
+            while count := answer.readinto(buffer):
                 size += count
                 with local_disk(part):
-                    _write_all(descriptor, room[:count])
-                digest.take(count)
+                    _write_all(descriptor, buffer[:count])
+                digest.update(buffer[:count])
         finally:
             os.close(descriptor)
         md5 = digest.hexdigest()

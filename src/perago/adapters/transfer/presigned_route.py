@@ -16,7 +16,6 @@ from perago.adapters.transfer.api_route import LakeFSApi, Place, entry_of, objec
 from perago.adapters.transfer.connections import Request
 from perago.adapters.transfer.failures import AnsweredError, BrokenError
 from perago.adapters.transfer.landing import land, local_disk
-from perago.adapters.transfer.md5_streams import Md5Streams
 from perago.adapters.transfer.sending import FileBody, open_to_send
 from perago.ports.errors import DamagedObjectError, LocalDiskError
 from perago.ports.object_transport import FetchOrder
@@ -35,15 +34,14 @@ class PresignedRoute:
     name = "presigned"
     asks_before = True
 
-    def __init__(self, api: LakeFSApi, digests: Md5Streams, *, multipart: bool) -> None:
+    def __init__(self, api: LakeFSApi, *, multipart: bool) -> None:
         self._api = api
-        self._digests = digests
         self._multipart = multipart
 
     def fetch(self, place: Place, order: FetchOrder) -> str:
         """Bring one object down; gives its MD5."""
         with self._api.connections.exchange(self.part_request(place, order)) as answer:
-            return land(order, answer, self._digests)
+            return land(order, answer)
 
     def part_request(self, place: Place, order: FetchOrder) -> Request:
         """A freshly signed request for an object."""

@@ -4,6 +4,7 @@ The stretches land in one temporary file, are hashed in order as they arrive, an
 its name when it is whole and verified.
 """
 
+import hashlib
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,10 +18,10 @@ from perago.adapters.transfer.connections import Connections, Request
 from perago.adapters.transfer.failures import BrokenError
 from perago.adapters.transfer.landing import (
     PART_PREFIX,
+    PIECE_BYTES,
     local_disk,
     verify,
 )
-from perago.adapters.transfer.md5_streams import PIECE_BYTES, Md5Stream, Md5Streams
 from perago.ports.object_transport import FetchOrder
 
 SPLIT_BYTES_MIN = 32 * 1024 * 1024
@@ -36,7 +37,6 @@ class RangedFetch:
         order: FetchOrder,
         connections: Connections,
         ask: Callable[[], Request],
-        digests: Md5Streams,
     ) -> None:
         self.order = order
         self._connections = connections
@@ -45,8 +45,7 @@ class RangedFetch:
         self._lock = Lock()
         self._landed: set[int] = set()
         self._hashed = 0
-        self._digests = digests
-        self._digest: Md5Stream | None = None  # from the first stretch that is digested
+        self._digest = hashlib.md5(usedforsecurity=False)
 
     @property
     def starts(self) -> range:
@@ -83,8 +82,6 @@ class RangedFetch:
 
     def clean_up(self) -> None:
         """Remove the temporary file, if it is still there."""
-        if self._digest is not None:
-            self._digest.close()
         with suppress(OSError):
             self._part.unlink(missing_ok=True)
 
@@ -96,22 +93,19 @@ class RangedFetch:
                     self._hash(file.fileno(), self._hashed)
             if self._hashed < self.order.entry.size:
                 return ""
-            assert self._digest is not None, "stretches were digested"
             md5 = self._digest.hexdigest()
-            self._digest.close()
             verify(self.order, _size(self._part), md5)
             self._part.rename(self.order.target)
             return md5
 
     def _hash(self, descriptor: int, start: int) -> None:
         end = start + self.stretch_size(start)
-        digest = self._digest = self._digest or self._digests.open()
         while start < end:
-            room = digest.room()
-            if not (count := os.preadv(descriptor, [room[: end - start]], start)):
+            piece = os.pread(descriptor, min(PIECE_BYTES, end - start), start)
+            if not piece:
                 break  # somebody cut the file; the digest will say so
-            digest.take(count)
-            start += count
+            self._digest.update(piece)
+            start += len(piece)
         self._hashed = end
 
 
