@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,20 @@ from perago.ports.errors import (
 
 READ = ApiRequest("read", "GET", "/tasks/x", query={"count": 2, "domain": None, "all": True})
 WRITE = ApiRequest("write", "POST", "/tasks", body={"a": ["ü", None]}, effect=Effect.WRITE)
-JSON = "Content-Type: application/json"
+TEXT = "text/plain"
 PAGE = b"<html>502 Bad Gateway</html>"
+
+
+@dataclass(frozen=True)
+class Said:
+    """A whole answer; what is not bytes goes out as JSON."""
+
+    body: object
+    status: str = "200 OK"
+    kind: str = "application/json"
+
+
+NOTHING_THERE: list[object] = []
 
 
 @asynccontextmanager
@@ -44,15 +57,15 @@ async def connected(
         result = script(arrived)
         if asyncio.iscoroutine(result):
             result = await result
+        if isinstance(result, Said):
+            content = result.body
+            if not isinstance(content, bytes):
+                content = json.dumps(content).encode()
+            await arrived.answer(content, result.status, f"Content-Type: {result.kind}")
+            return True
         if isinstance(result, bytes):
             await arrived.send(result)
-            return False
-        if result is None:
-            return False
-        body, status, *headers = result if isinstance(result, tuple) else (result, "200 OK", JSON)
-        content = json.dumps(body).encode() if not isinstance(body, bytes) else body
-        await arrived.answer(content, status, *headers)
-        return True
+        return False
 
     async with scripted(answers, tls) as server:
         client = ConductorClient(
@@ -73,11 +86,11 @@ async def connected(
 @pytest.mark.parametrize(
     ("answer", "content"),
     [
-        (({"a": [1, None]}, "200 OK", JSON), {"a": [1, None]}),
-        (([], "200 OK", JSON), []),
-        ((b'"\\ud83d"', "200 OK", JSON), "\ud83d"),
-        ((b"some-id", "200 OK", "Content-Type: text/plain"), "some-id"),
-        ((b"", "200 OK", JSON), None),
+        (Said({"a": [1, None]}), {"a": [1, None]}),
+        (Said(NOTHING_THERE), []),
+        (Said(b'"\\ud83d"'), "\ud83d"),
+        (Said(b"some-id", kind=TEXT), "some-id"),
+        (Said(b""), None),
         (b"HTTP/1.1 204 No Content\r\n\r\n", None),
     ],
     ids=["object", "empty list", "half a character", "text", "empty", "no content"],
@@ -90,7 +103,7 @@ async def test_an_answer_is_json_or_text_or_nothing(answer: object, content: obj
 
 
 async def test_a_body_goes_out_as_it_is() -> None:
-    async with connected(lambda _: (b"7", "200 OK")) as (client, server):
+    async with connected(lambda _: Said(b"7", kind=TEXT)) as (client, server):
         await client.call(WRITE)
         await client.call(ApiRequest("log", "POST", "/log", text='"ü"\n', effect=Effect.WRITE))
         await client.call(ApiRequest("retry", "POST", "/workflow/1/retry", effect=Effect.WRITE))
@@ -100,7 +113,7 @@ async def test_a_body_goes_out_as_it_is() -> None:
     assert kinds == ["application/json", "text/plain", "application/json"]
 
 
-GONE = ({"status": 404, "message": "No such task found by id: x"}, "404 Not Found", JSON)
+GONE = Said({"status": 404, "message": "No such task found by id: x"}, "404 Not Found")
 
 
 @pytest.mark.parametrize(
@@ -108,16 +121,16 @@ GONE = ({"status": 404, "message": "No such task found by id: x"}, "404 Not Foun
     [
         (None, UnavailableError, OutcomeUnknownError),
         (b"SSH-2.0-OpenSSH\r\n\r\n", UnavailableError, OutcomeUnknownError),
-        ((b"{", "200 OK", JSON), UnavailableError, OutcomeUnknownError),
-        ((b"x", "500 Oh"), UnavailableError, OutcomeUnknownError),
-        ((PAGE, "502 Bad Gateway"), UnavailableError, OutcomeUnknownError),
-        ((PAGE, "503 Service Unavailable"), UnavailableError, OutcomeUnknownError),
-        ((PAGE, "504 Gateway Timeout"), UnavailableError, OutcomeUnknownError),
-        ((b"", "429 Too Many Requests"), UnavailableError, UnavailableError),
+        (Said(b"{"), UnavailableError, OutcomeUnknownError),
+        (Said(b"x", "500 Oh", TEXT), UnavailableError, OutcomeUnknownError),
+        (Said(PAGE, "502 Bad Gateway", TEXT), UnavailableError, OutcomeUnknownError),
+        (Said(PAGE, "503 Service Unavailable", TEXT), UnavailableError, OutcomeUnknownError),
+        (Said(PAGE, "504 Gateway Timeout", TEXT), UnavailableError, OutcomeUnknownError),
+        (Said(b"", "429 Too Many Requests", TEXT), UnavailableError, UnavailableError),
         (GONE, MissingError, MissingError),
-        ((PAGE, "404 Not Found"), NotConductorError, NotConductorError),
-        ((b"", "302 Found", "Location: /login"), NotConductorError, NotConductorError),
-        ((b"x", "400 Bad"), RequestRefusedError, RequestRefusedError),
+        (Said(PAGE, "404 Not Found", TEXT), NotConductorError, NotConductorError),
+        (Said(b"", "302 Found", TEXT), NotConductorError, NotConductorError),
+        (Said(b"x", "400 Bad", TEXT), RequestRefusedError, RequestRefusedError),
     ],
     ids=[
         "closed",
@@ -145,13 +158,13 @@ async def test_each_failure_has_its_meaning_and_nothing_is_sent_again(
 
 
 async def test_a_landing_page_says_that_the_address_is_wrong() -> None:
-    async with connected(lambda _: (b"\n<!DOCTYPE html>", "200 OK")) as (client, _):
+    async with connected(lambda _: Said(b"\n<!DOCTYPE html>", kind=TEXT)) as (client, _):
         with pytest.raises(UnavailableError, match="usually /api"):
             await client.call(READ)
 
 
 async def test_the_page_of_a_balancer_says_its_status_and_blames_no_address() -> None:
-    async with connected(lambda _: (PAGE, "502 Bad Gateway")) as (client, _):
+    async with connected(lambda _: Said(PAGE, "502 Bad Gateway", TEXT)) as (client, _):
         with pytest.raises(UnavailableError, match="502") as raised:
             await client.call(READ)
     assert "usually /api" not in str(raised.value)
@@ -174,7 +187,7 @@ async def test_what_was_never_sent_is_known_not_to_have_happened() -> None:
 
 
 async def test_a_connection_is_used_again() -> None:
-    async with connected(lambda _: ([], "200 OK", JSON)) as (client, server):
+    async with connected(lambda _: Said(NOTHING_THERE)) as (client, server):
         for _ in range(3):
             await client.call(READ)
         assert server.connections == 1
@@ -187,7 +200,7 @@ async def test_a_request_does_not_outlive_its_cancelled_caller() -> None:
     async def waits(_: Arrived) -> object:
         await answer_now.wait()
         ended.set()
-        return (b"", "200 OK")
+        return Said(b"", kind=TEXT)
 
     async with connected(waits) as (client, _):
         call = asyncio.create_task(client.call(WRITE))
@@ -215,10 +228,10 @@ class Guarded:
         if " /api/token " in arrived.line:
             self.tokens += 1
             self.keys.append(json.loads(arrived.body))
-            return ({"token": f"token-{self.tokens}"}, self.answer, JSON)
+            return Said({"token": f"token-{self.tokens}"}, self.answer)
         if arrived.headers.get("x-authorization") != "token-2":
-            return ({"message": "who are you"}, "401 Unauthorized", JSON)
-        return (arrived.body or b"served", "200 OK")
+            return Said({"message": "who are you"}, "401 Unauthorized")
+        return Said(arrived.body or b"served", kind=TEXT)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +262,11 @@ async def test_refused_keys_are_an_error_without_the_secret() -> None:
 
 async def test_a_server_without_tokens_is_asked_without_one() -> None:
     def plain(arrived: Arrived) -> object:
-        return (b"", "404 Not Found") if "/token" in arrived.line else (b"served", "200 OK")
+        return (
+            Said(b"", "404 Not Found", TEXT)
+            if "/token" in arrived.line
+            else Said(b"served", kind=TEXT)
+        )
 
     async with connected(plain, keyed=True) as (client, server):
         assert await client.call(READ) == "served"
@@ -265,8 +282,8 @@ async def test_polls_wait_beside_each_other_and_reads_do_not_wait_for_them() -> 
     async def answers(arrived: Arrived) -> object:
         if "/poll/" in arrived.line:
             await asyncio.sleep(1.0)
-            return ([], "200 OK", JSON)
-        return (b"3.32.3", "200 OK")
+            return Said(NOTHING_THERE)
+        return Said(b"3.32.3", kind=TEXT)
 
     poll = ApiRequest("poll", "GET", "/tasks/poll/batch/t", is_poll=True)
     async with connected(answers) as (client, _):
