@@ -50,15 +50,27 @@ class Footing:
 async def find_ground(
     world: World, dispatch: Dispatch, workspace: WorkspaceReference, spec: WorkspaceSpec
 ) -> Footing:
-    """Ask for the fence and for a decision side by side, then choose the level.
+    """Check the input, look at its fence and for an earlier decision, and choose the level.
+
+    Nothing is written before the input is known to be a commit, because a tag or a canary on a
+    branch that somebody named by mistake would stay. Where the input has no fence file, no
+    attempt can have decided on it: a key names its input commit, and only `settled`, which needs
+    the fence, makes decisions. So such an attempt leaves no mark and needs no right to tags.
 
     Raises FenceNotTrustedError when the setting relies on a fence that does not work.
     """
     lakefs = world.lakefs
-    fence, (key, decided) = await world.concurrency.together(
-        lakefs.trust.state(workspace.repository, workspace.ref),
-        _look_for_decision(world, dispatch, workspace, spec.prefix),
+    _, fence = await world.concurrency.together(
+        lakefs.places.check(workspace, world.concurrency, writes=True),
+        lakefs.trust.file(workspace.repository, workspace.ref),
     )
+    key: LogicalExecutionKey | None = None
+    decided: CommitId | None = None
+    if fence is not FenceState.ABSENT:
+        fence, (key, decided) = await world.concurrency.together(
+            _prove(world, workspace, fence),
+            _look_for_decision(world, dispatch, workspace, spec.prefix),
+        )
     level = _level(dispatch, fence, decided)
     isolation = Isolation(spec.isolation)
     if isolation is Isolation.PREFIX and level is not Level.SETTLED:
@@ -71,6 +83,13 @@ async def find_ground(
         facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
         world.progress.phase(Phase.WARNED, facts)
     return Footing(Ground(workspace, spec.prefix, isolation, level, key), decided)
+
+
+async def _prove(world: World, workspace: WorkspaceReference, fence: FenceState) -> FenceState:
+    """Only a file that is one of ours is worth a canary."""
+    if fence is not FenceState.TRUSTED:
+        return fence
+    return await world.lakefs.trust.proven(workspace.repository, workspace.ref)
 
 
 def _level(dispatch: Dispatch, fence: FenceState, decided: CommitId | None) -> Level:

@@ -111,10 +111,7 @@ async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> M
         result = await _body_between_guardrails(handling, given.params)
         await handling.drop_writes()
         return workspace_output(given, Finished(given.reference.ref, result))
-    _, footing = await world.concurrency.together(
-        world.lakefs.places.check(given.reference, world.concurrency, writes=True),
-        find_ground(world, dispatch, given.reference, dispatch.task.workspace),
-    )
+    footing = await find_ground(world, dispatch, given.reference, dispatch.task.workspace)
     scope = Scope(dispatch, footing.ground, traces)
     finished = await find_decision_on_other_input(world, scope)
     if finished is None and footing.decided is not None:

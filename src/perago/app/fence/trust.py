@@ -28,15 +28,16 @@ class FenceTrust:
         self._concurrency = concurrency
         self._proven: dict[RepositoryId, FenceState] = {}
 
-    async def state(self, repository: RepositoryId, commit: CommitId) -> FenceState:
-        """The fence of one input commit: its file by its bytes, then the server by a canary."""
+    async def file(self, repository: RepositoryId, commit: CommitId) -> FenceState:
+        """What the fence file of an input commit is worth by its bytes; this writes nothing."""
         try:
             content = await self._objects.read(repository, commit, FENCE_PATH)
         except ObjectMissingError:
             return FenceState.ABSENT
-        state = recognise_fence(content)
-        if state is not FenceState.TRUSTED:
-            return state
+        return recognise_fence(content)
+
+    async def proven(self, repository: RepositoryId, commit: CommitId) -> FenceState:
+        """Whether the server runs the fence of a commit whose file is one of ours: the canary."""
         async with self._concurrency.turn(f"canary/{repository}"):
             if repository not in self._proven:
                 works = await self._canary.sings(repository, commit)

@@ -54,7 +54,7 @@ async def test_a_canary_without_an_answer_proves_nothing_and_is_asked_again(
     if report.update.status is AttemptStatus.FAILED:
         assert "PRG-F022" not in str(report.update.reason)
         assert "PRG-L008" in str(report.update.reason) or "PRG-L009" in str(report.update.reason)
-    assert await trust.state(REPOSITORY, world.input) is FenceState.TRUSTED
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
 
 
 async def test_another_hooks_refusal_is_said_as_such(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ async def test_two_attempts_at_once_let_one_canary_sing(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     worker = world.worker([Pause(MERGE, When.BEFORE_EFFECT)])
     trust, handle = worker.world.lakefs.trust, world.workers[0]
-    first = asyncio.ensure_future(trust.state(REPOSITORY, world.input))
-    second = asyncio.ensure_future(trust.state(REPOSITORY, world.input))
+    first = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
+    second = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
     while not handle.paused:  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     handle.resume()
@@ -86,11 +86,11 @@ async def test_a_verdict_is_kept_for_the_life_of_the_process(tmp_path: Path) -> 
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     worker = world.worker()
     trust = worker.world.lakefs.trust
-    assert await trust.state(REPOSITORY, world.input) is FenceState.TRUSTED
-    assert await trust.state(REPOSITORY, world.input) is FenceState.TRUSTED
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
     assert world.workers[0].calls[MERGE] == 2
     trust.distrust(REPOSITORY)
-    assert await trust.state(REPOSITORY, world.input) is FenceState.DEAD
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.DEAD
     assert world.workers[0].calls[MERGE] == 2
 
 
@@ -98,7 +98,7 @@ async def test_distrust_is_not_undone_by_a_canary_under_way(tmp_path: Path) -> N
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     worker = world.worker([Pause(MERGE, When.AFTER_EFFECT, 2)])
     trust, handle = worker.world.lakefs.trust, world.workers[0]
-    running = asyncio.ensure_future(trust.state(REPOSITORY, world.input))
+    running = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
     while not handle.paused:  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     trust.distrust(REPOSITORY)

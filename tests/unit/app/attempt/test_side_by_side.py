@@ -17,8 +17,7 @@ BESIDE = [
     ("repositories.read", "branches.head"),
     ("repositories.read", "commits.read"),
     ("repositories.read", "objects.read"),
-    ("repositories.read", "tags.read"),
-    ("objects.read", "tags.read"),
+    ("branches.create", "tags.read"),
     ("tags.create", "commits.first_parents"),
 ]
 

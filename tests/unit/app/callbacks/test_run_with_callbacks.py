@@ -58,6 +58,7 @@ class Caller:
     """Callbacks over a dictionary, and the order in which they were called."""
 
     root: Path
+    polled: Attempt = field(default_factory=Attempt)
     current: Attempt = field(default_factory=Attempt)
     calls: list[str] = field(default_factory=list[str])
     fail: dict[str, Exception] = field(default_factory=dict[str, Exception])
@@ -77,7 +78,7 @@ class Caller:
         }
         options.update(changes)
         data = {"workspace": INPUT, "params": params}
-        return run_workspace_task_attempt(definition, data, Attempt(), self.root, **options)
+        return run_workspace_task_attempt(definition, data, self.polled, self.root, **options)
 
     def _called(self, name: str) -> None:
         self.calls.append(name)
@@ -147,6 +148,17 @@ def test_a_change_is_staged_between_two_fences_and_published(caller: Caller) -> 
     assert result.status == "COMPLETED"
     assert result.output == {"workspace": {**INPUT, "ref": "P"}, "result": {"files": 2}}
     assert caller.calls == ["download", "load", "stage", "load", "publish", "clean"]
+
+
+@pytest.mark.parametrize("retry_count", [1, 2])
+@pytest.mark.parametrize("params", [{"text": "new"}, {}], ids=["changed", "unchanged"])
+def test_a_retry_ends_like_a_first_attempt(
+    caller: Caller, params: dict[str, Any], retry_count: int
+) -> None:
+    first = caller.run(EDIT, params)
+    caller.polled = caller.current = Attempt(task_id=f"t{retry_count}", retry_count=retry_count)
+    assert caller.run(EDIT, params) == first
+    assert first.status == "COMPLETED"
 
 
 def test_no_change_is_completed_by_the_callers_rule(caller: Caller) -> None:
