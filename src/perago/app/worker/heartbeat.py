@@ -1,7 +1,7 @@
 """Heartbeats of one attempt: one sender, each beat followed by a read, joined before the end.
 
-A beat's answer hides a cancellation, the read after it reveals one; a lost attempt is told at
-once, so that its body stops working for nothing.
+A beat's answer hides a cancellation and a lost answer hides everything, so the read after it asks
+what is true; a lost attempt is told at once, so that its body stops working for nothing.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from typing import Self, final
 
 from perago.domain.attempt_fence import FenceVerdict, Stale
 from perago.ports.clock import Clock
-from perago.ports.errors import WorldError
+from perago.ports.errors import UnavailableError, WorldError
 from perago.ports.lease import Lease
 
 PAUSE_SECONDS_MIN = 0.1
@@ -68,16 +68,29 @@ class HeartbeatLease(Lease):
         self._sender = asyncio.create_task(self._beat(), name="perago-heartbeat")
 
     async def _beat(self) -> None:
+        """One beat and one look; a look that gets no answer is made again after the next beat."""
         sent = self._clock.monotonic()
         try:
             await self._heartbeat.send()
             self._last_beat = sent
-            if self._ended:
-                return
-            verdict = await self._heartbeat.look()
+        except UnavailableError:
+            self._plan_unless_ended()  # nothing was sent, and a look could not be sent either
+            return
         except WorldError:
-            verdict = None  # the next beat may pass; the lease is three beats long
+            # No look is as urgent as this one: a refused beat is how a restarted or a removed
+            # workflow shows itself, because the server no longer knows the row.
+            pass
+        if self._ended:
+            return
+        try:
+            verdict: FenceVerdict | None = await self._heartbeat.look()
+        except WorldError:
+            verdict = None
         if isinstance(verdict, Stale):
             self._heartbeat.lost(verdict)
-        elif not self._ended:
+        else:
+            self._plan_unless_ended()
+
+    def _plan_unless_ended(self) -> None:
+        if not self._ended:
             self._plan()

@@ -1,0 +1,131 @@
+"""What heartbeats find out about an attempt that no longer counts, and when."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.installations import conductor_installation
+from perago.adapters.memory.planned_faults import Fault, LoseAnswer, LoseRequest, Refuse
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.system.clock import SystemClock
+from perago.app.worker.heartbeat import Heartbeat, HeartbeatLease
+from perago.domain.attempt import AttemptRecord
+from perago.domain.attempt_fence import FenceVerdict, Stale, compare_wide
+from perago.ports.errors import UnavailableError
+from perago.ports.installations import ConductorInstallation
+from perago.ports.task_queue import PollRequest
+from perago.ports.workflows import Workflows
+
+PAUSE_SECONDS = 0.1
+
+
+@dataclass
+class Scene:
+    """One attempt under way, and what its heartbeats told."""
+
+    conductor: ConductorInstallation
+    handle: WorkerHandle
+    record: AttemptRecord
+    lost: list[Stale] = field(default_factory=list[Stale])
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def workflow(self) -> str:
+        """The attempt's workflow."""
+        return self.record.snapshot.workflow_id
+
+    async def beat(self) -> None:
+        """Send one."""
+        await self.conductor.queue.extend_lease(self.record.snapshot, "me")
+
+    async def look(self) -> FenceVerdict:
+        """The wide fence."""
+        fresh = await self.conductor.queue.read_workflow(self.workflow)
+        return compare_wide(self.record.snapshot, fresh)
+
+    def note(self, stale: Stale) -> None:
+        """Keep what was told."""
+        self.lost.append(stale)
+        self.told.set()
+
+    def lease(self) -> HeartbeatLease:
+        """Begin to beat."""
+        heartbeat = Heartbeat(self.beat, self.look, self.note, PAUSE_SECONDS)
+        return HeartbeatLease(heartbeat, SystemClock()).start()
+
+
+@pytest.fixture
+async def scene() -> Scene:
+    """An attempt that was polled a moment ago."""
+    server, handle = MemoryConductor(SystemClock()), WorkerHandle()
+    conductor = conductor_installation(server, handle)
+    task = {"name": "t", "ownerEmail": "a@example.com", "responseTimeoutSeconds": 600}
+    await conductor.definitions.put(task | {"timeoutSeconds": 0, "retryCount": 3})
+    row = {"name": "t", "taskReferenceName": "t", "type": "SIMPLE", "inputParameters": {}}
+    await conductor.workflows.put_definition(
+        {"name": "wf", "version": 1, "ownerEmail": "a@example.com", "tasks": [row]}
+    )
+    await conductor.workflows.start("wf", {})
+    (record,) = await conductor.queue.poll(PollRequest("t", "me"))
+    return Scene(conductor, handle, record)
+
+
+async def terminate(workflows: Workflows, workflow: str) -> None:
+    await workflows.terminate(workflow, "by hand")
+
+
+async def restart(workflows: Workflows, workflow: str) -> None:
+    await workflows.terminate(workflow, "by hand")
+    await workflows.restart(workflow)
+
+
+async def retry(workflows: Workflows, workflow: str) -> None:
+    await workflows.terminate(workflow, "by hand")
+    await workflows.retry(workflow)
+
+
+VERBS = [terminate, restart, retry]
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
+async def test_whatever_an_operator_does_between_two_beats_is_told_by_the_next(
+    scene: Scene, verb: Callable[[Workflows, str], Awaitable[None]]
+) -> None:
+    lease = scene.lease()
+    await verb(scene.conductor.workflows, scene.workflow)
+    await asyncio.wait_for(scene.told.wait(), 5)
+    await lease.end()
+    assert scene.handle.calls["queue.extend_lease"] == 1
+    assert len(scene.lost) == 1
+
+
+@pytest.mark.parametrize("fault", [LoseAnswer, LoseRequest])
+async def test_a_beat_without_an_answer_is_followed_by_a_look_as_well(
+    scene: Scene, fault: Callable[[str], Fault]
+) -> None:
+    scene.handle.plan(fault("queue.extend_lease"))
+    lease = scene.lease()
+    await terminate(scene.conductor.workflows, scene.workflow)
+    await asyncio.wait_for(scene.told.wait(), 5)
+    await lease.end()
+    assert scene.handle.calls["queue.extend_lease"] == 1
+
+
+async def test_a_look_without_an_answer_is_made_again_after_the_next_beat(scene: Scene) -> None:
+    scene.handle.plan(Refuse("queue.read_workflow", UnavailableError("refused")))
+    lease = scene.lease()
+    await terminate(scene.conductor.workflows, scene.workflow)
+    await asyncio.wait_for(scene.told.wait(), 5)
+    await lease.end()
+    assert scene.handle.calls["queue.extend_lease"] == 2
+
+
+async def test_a_healthy_attempt_is_told_nothing(scene: Scene) -> None:
+    lease = scene.lease()
+    await asyncio.sleep(5 * PAUSE_SECONDS)
+    await lease.end()
+    assert scene.handle.calls["queue.extend_lease"] > 1
+    assert scene.lost == []
