@@ -18,8 +18,9 @@ from perago.app.telemetry.attempt_story import AttemptStory
 from perago.app.telemetry.listeners import AttemptListener
 from perago.app.worker.bodies import Bodies
 from perago.app.worker.heartbeat import Heartbeat, HeartbeatLease
+from perago.app.worker.slot_budget import SlotBudget
 from perago.app.worker.slot_lease import SlotLease
-from perago.app.worker.stop_orders import WaitingOrder
+from perago.app.worker.stop_orders import Order, WaitingOrder
 from perago.domain.attempt import AttemptRecord
 from perago.domain.attempt_fence import Stale
 from perago.domain.publish_budget import heartbeat_seconds
@@ -38,8 +39,8 @@ class AttemptTools:
     tasks: Mapping[str, TaskDefinition]
     settings: AttemptSettings
     listener: AttemptListener
-    free_slot: Callable[[], None]
-    admitted: Callable[[Dispatch], Awaitable[None]]
+    budget: SlotBudget
+    admitted: Callable[[Dispatch, SlotLease, Order], Awaitable[None]]
     failed: Callable[[Dispatch, Exception], None]
     broken: Callable[[BaseException], None]
 
@@ -89,11 +90,11 @@ class Attempts:
         # Begun before the heartbeats, because it counts their requests as well.
         story = AttemptStory(dispatch, tools.listener, tools.world.clock)
         lease = HeartbeatLease(self._heartbeat(dispatch), tools.world.clock).start()
-        slot = SlotLease(lease, tools.free_slot)
+        slot = SlotLease(lease, tools.budget)
         try:
             with tools.bodies.orders.for_execution(dispatch.execution_id) as order:
                 world = replace(tools.world, progress=story, stop_order=WaitingOrder(order))
-                await tools.admitted(dispatch)
+                await tools.admitted(dispatch, slot, order)
                 report = await run_attempt(
                     world,
                     dispatch,

@@ -20,6 +20,8 @@ from perago.app.worker.join_task import JOIN
 from perago.app.worker.polling import PolledType, Poller, PollTools
 from perago.app.worker.signals import SignalAnswers, answered_signals
 from perago.app.worker.slot_budget import SlotBudget
+from perago.app.worker.slot_lease import SlotLease
+from perago.app.worker.stop_orders import Order
 from perago.app.worker.worker_parts import WorkerParts
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 
@@ -67,7 +69,7 @@ class Worker:
                 tasks=parts.tasks,
                 settings=parts.settings,
                 listener=parts.listener,
-                free_slot=lambda: self.budget.give_back(1),
+                budget=self.budget,
                 admitted=self._admitted,
                 failed=self._attempt_failed,
                 broken=self._break,
@@ -192,7 +194,7 @@ class Worker:
             self._parts.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
-    async def _admitted(self, dispatch: Dispatch) -> None:
+    async def _admitted(self, dispatch: Dispatch, slot: SlotLease, order: Order) -> None:
         """Wait, with heartbeats, for a service that failed while this attempt was polled.
 
         Its slot is for tasks that need no such service meanwhile.
@@ -200,12 +202,14 @@ class Worker:
         gate = self._lakefs_gate_of(dispatch)
         if gate is None or await gate.pause() <= 0:
             return
-        self.budget.give_back(1)
-        while not self._draining.is_set() and (pause := await gate.pause()) > 0:
-            draining = asyncio.ensure_future(self._draining.wait())
-            await first_of(draining, seconds_max=pause)
+        slot.lend()
+        draining = asyncio.ensure_future(self._draining.wait())
+        try:
+            while (pause := await gate.pause()) > 0 and not (draining.done() or order.done()):
+                await first_of(draining, order, seconds_max=pause)
+        finally:
             draining.cancel()
-        await self.budget.take(1)
+        await slot.take_back(order)
 
     def _attempt_failed(self, dispatch: Dispatch, error: Exception) -> None:
         """An attempt that a service failed makes us look before the next poll."""

@@ -20,6 +20,7 @@ from perago.app.worker.worker import Worker, WorkerEnd
 from perago.app.worker.worker_parts import WorkerParts
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.publication_policy import PolicySetting
+from perago.ports.errors import UnavailableError
 
 GRACE_SECONDS = 0.2
 
@@ -29,7 +30,10 @@ async def nothing_to_do() -> None:
 
 
 async def started(
-    world: FaultWorld, *faults: Fault, job: Coroutine[object, object, None]
+    world: FaultWorld,
+    *faults: Fault,
+    job: Coroutine[object, object, None],
+    lakefs_gate: ServiceGate | None = None,
 ) -> tuple[Worker, "asyncio.Task[WorkerEnd]"]:
     """A worker of the world's task that runs, with a job beside it."""
     await world.start()
@@ -47,6 +51,7 @@ async def started(
             settings=made.settings,
             listener=Listeners([]),
             conductor_gate=ServiceGate(breaker, surroundings.queue.check),
+            lakefs_gate=lakefs_gate,
             periodic=[lambda: job],
             force_kill_seconds=GRACE_SECONDS,
         )
@@ -131,6 +136,29 @@ async def test_what_was_lost_before_its_body_began_does_not_begin(tmp_path: Path
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
     assert world.runs == 0
+
+
+async def test_what_was_lost_while_it_waits_for_lakefs_ends_and_leaves_its_slot_to_others(
+    tmp_path: Path,
+) -> None:
+    async def refused() -> None:
+        raise UnavailableError("lakeFS refused the connection")
+
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
+    breaker = CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 1.0)
+    breaker.failed("an attempt could not reach it")
+    worker, running = await started(
+        world, job=nothing_to_do(), lakefs_gate=ServiceGate(breaker, refused)
+    )
+    async with asyncio.timeout(20):
+        while not worker.attempts.running or worker.budget.taken:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+    assert worker.budget.free == 1, "the slot is lent while the attempt waits"
+    await world.operator.workflows.terminate(world.workflow, "not wanted")
+    assert await worker.attempts.all_ended(seconds_max=20)
+    assert (worker.budget.taken, world.runs) == (0, 0)
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
 
 
 async def test_a_part_that_ends_with_an_error_has_broken_the_worker(tmp_path: Path) -> None:
