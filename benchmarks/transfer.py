@@ -59,7 +59,7 @@ def measure(
         }
         if subject == "perago 0.6.1" and step_argument == "stage":
             variables["BENCH_DIRECTORY"] = str(seeded.tree)
-        if subject in {"presigned", "gateway"}:
+        if subject in {"presigned", "api"}:
             variables |= {"BENCH_ROUTE": subject, "BENCH_NO_CACHE": "1"}
         if subject == COPY:
             variables["BENCH_TREE"] = str(seeded.tree)
@@ -120,7 +120,7 @@ def _told(
 def _program(subject: str) -> list[str]:
     folder = ROOT / "benchmarks" / "subjects"
     match subject:
-        case "perago" | "presigned" | "gateway":
+        case "perago" | "presigned" | "api":
             return [sys.executable, "-m", "benchmarks.subjects.ours"]
         case "bare loop" | "unchecked loop":
             return [sys.executable, str(folder / "bare.py")]

@@ -61,7 +61,7 @@ FULL = (
     Case("10,000 x 4 KiB", 10_000, 4 * KIB, BOTH, EVERYBODY),
     Case("8 x 256 MiB", 8, 256 * MIB, ("cold",), (*EVERYBODY, "unchecked loop", CHECKED)),
     Case("100,000 x 1 KiB", 100_000, KIB, ("cold", "warm"), ("perago", "cp -r")),
-    Case("16 x 16 MiB on s3", 16, 16 * MIB, ("cold",), ("presigned", "gateway"), "s3"),
+    Case("16 x 16 MiB on s3", 16, 16 * MIB, ("cold",), ("presigned", "api"), "s3"),
 )
 QUICK = (
     Case("1,000 x 64 KiB", 1_000, 64 * KIB, BOTH, EVERYBODY),
@@ -69,5 +69,5 @@ QUICK = (
     Case(
         "8 x 32 MiB", 8, 32 * MIB, ("cold",), ("perago", "bare loop", "unchecked loop", "lakectl")
     ),
-    Case("8 x 16 MiB on s3", 8, 16 * MIB, ("cold",), ("presigned", "gateway"), "s3"),
+    Case("8 x 16 MiB on s3", 8, 16 * MIB, ("cold",), ("presigned", "api"), "s3"),
 )

@@ -96,7 +96,6 @@ TRANSPORTS: dict[str, Adapter[TransportWorld]] = {
     "memory, side by side": Adapter(partial(_in_memory, threads=True)),
     "lakefs, objects port": Adapter(_by_port, marker="lakefs"),
     "lakefs, api": _http("lakefs_server", RouteChoice.API),
-    "lakefs, gateway": _http("lakefs_server", RouteChoice.GATEWAY),
     "lakefs on s3, presigned": _http("lakefs_s3_server", RouteChoice.PRESIGNED),
     "lakefs on s3, auto": _http("lakefs_s3_server", RouteChoice.AUTO),
 }

@@ -13,7 +13,6 @@ class RouteChoice(StrEnum):
     AUTO = "auto"
     API = "api"
     PRESIGNED = "presigned"
-    GATEWAY = "gateway"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

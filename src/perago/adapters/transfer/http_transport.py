@@ -14,7 +14,6 @@ from perago.adapters.transfer.configuration import RouteChoice, TransferConfigur
 from perago.adapters.transfer.connections import Connections
 from perago.adapters.transfer.crew import Crew, Job
 from perago.adapters.transfer.failures import read_failure, write_failure
-from perago.adapters.transfer.gateway_route import GatewayRoute
 from perago.adapters.transfer.pace import Pace
 from perago.adapters.transfer.presigned_route import PresignedRoute
 from perago.adapters.transfer.route import Route
@@ -115,9 +114,6 @@ class HttpTransport(ObjectTransport):
         match choice:
             case RouteChoice.API:
                 return self._small
-            case RouteChoice.GATEWAY:
-                api = ApiRoute(self._api)
-                return GatewayRoute(self._configuration, self._connections, api)
             case RouteChoice.AUTO | RouteChoice.PRESIGNED:
                 capabilities = self._capabilities()
                 if capabilities.get("pre_sign_support"):

@@ -80,10 +80,10 @@ class Settings(InheritedSettings):
         Variable("PERAGO_CACHE_SIZE", parsing.parse_size, "Bytes the content cache may take"),
     ] = 10 * 1024**3
     transfer_route: Annotated[
-        Literal["auto", "presigned", "gateway", "api"],
+        Literal["auto", "presigned", "api"],
         Variable(
             "PERAGO_TRANSFER_ROUTE",
-            parsing.one_of("auto", "presigned", "gateway", "api"),
+            parsing.one_of("auto", "presigned", "api"),
             "How object bytes travel",
         ),
     ] = "auto"

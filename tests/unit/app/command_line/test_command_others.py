@@ -18,7 +18,7 @@ SECRET = {
     "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush",
     # Said here, so that no server has to be asked.
-    "PERAGO_TRANSFER_ROUTE": "gateway",
+    "PERAGO_TRANSFER_ROUTE": "api",
 }
 # These print a log for as long as they run, not one document.
 LONG_RUNNING = {"start", "dev"}
@@ -42,9 +42,9 @@ def test_config_shows_every_value_its_origin_and_no_secret(
     assert as_json.document["schema"] == "perago.config/1"
     retention = as_json.document["settings"]["PERAGO_LOG_RETENTION"]
     assert (retention["value"], retention["origin"]) == ("7d", ".env")
-    assert lines[-1] == ("# transfer route in force: gateway  (PERAGO_TRANSFER_ROUTE, environment)")
+    assert lines[-1] == ("# transfer route in force: api  (PERAGO_TRANSFER_ROUTE, environment)")
     in_force = as_json.document["transfer_route_in_force"]
-    assert in_force == {"value": "gateway", "origin": "PERAGO_TRANSFER_ROUTE, environment"}
+    assert in_force == {"value": "api", "origin": "PERAGO_TRANSFER_ROUTE, environment"}
     assert "hush" not in ran.out + as_json.out
     assert "(" not in run("config", "show").out
 
