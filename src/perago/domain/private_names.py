@@ -10,9 +10,19 @@ from datetime import UTC, datetime
 
 from perago.domain.attempt import ExecutionId
 from perago.domain.references import BranchName, CommitId, TagName
+from perago.domain.staging_branch_name import STAGING_BRANCH_PREFIX
 
 CANARY_BRANCH_PREFIX = "perago-canary-"
 RELOCATED_TAG_PREFIX = "perago-relocated-"
+
+SCRATCH_BRANCH_PREFIX = "perago-scratch-"
+RUN_BRANCH_PREFIX = "perago-run-"
+PRIVATE_BRANCH_PREFIXES = (
+    STAGING_BRANCH_PREFIX,
+    SCRATCH_BRANCH_PREFIX,
+    RUN_BRANCH_PREFIX,
+    CANARY_BRANCH_PREFIX,
+)
 
 CHANCE_BITS = 72
 _EXECUTION_ID = re.compile(
@@ -37,6 +47,14 @@ def execution_time(name: str) -> datetime | None:
     if not found:
         return None
     return datetime.fromtimestamp(int(found[-1][:12], 16) / 1000, UTC)
+
+
+def is_private_branch(name: str) -> bool:
+    """Whether Perago may delete a branch of this name, wherever it has read the name.
+
+    Names come from commit metadata too, which anybody writes who may commit.
+    """
+    return name.startswith(PRIVATE_BRANCH_PREFIXES)
 
 
 def canary_branches(execution_id: ExecutionId) -> tuple[BranchName, BranchName]:

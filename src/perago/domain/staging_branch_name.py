@@ -38,6 +38,19 @@ def staging_branch_name(attempt: AttemptSnapshot, execution_id: ExecutionId) -> 
     return BranchName(_written(attempt, workflow, f"{kept}-{digest}"[-room:], task, execution))
 
 
+def is_staging_branch_of(name: str, attempt: AttemptSnapshot) -> bool:
+    """Whether a name is that of a staging branch of this attempt's task, by whichever attempt.
+
+    A name of full length may be cut in the reference name; then the workflow has to do.
+    """
+    workflow, reference = _segment(attempt.workflow_id), _segment(attempt.reference_name)
+    if name.startswith(f"{STAGING_BRANCH_PREFIX}{workflow}-{reference}-seq-"):
+        return True
+    cut = (workflow, short_hash(workflow))
+    begins = tuple(f"{STAGING_BRANCH_PREFIX}{each}-" for each in cut)
+    return len(name) == NAME_CHARACTERS_MAX and name.startswith(begins)
+
+
 def _written(
     attempt: AttemptSnapshot, workflow: str, reference: str, task: str, execution: str
 ) -> str:

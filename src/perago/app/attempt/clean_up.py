@@ -4,6 +4,7 @@ from collections.abc import Awaitable
 
 from perago.app.attempt.dispatch import Traces
 from perago.app.attempt.world import World
+from perago.domain.private_names import is_private_branch
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.progress import Phase
 
@@ -30,6 +31,10 @@ async def clean_up(world: World, traces: Traces) -> None:
 async def delete_staging(world: World, repository: RepositoryId, branch: BranchName) -> None:
     """Delete one private branch; whatever stays is found by garbage collection."""
     facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
+    if not is_private_branch(branch):
+        kept = {"warning": STAGING_FAILED, "error": f"{branch} is no private branch of Perago"}
+        world.progress.phase(Phase.WARNED, {**kept, **facts})
+        return
     await _only_tell(world, world.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
 
 

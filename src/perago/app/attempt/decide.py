@@ -3,6 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from perago.app.attempt.check_staged import (
+    STAGED_COMMITS_MAX,
+    refuse_foreign_branch,
+    refuse_foreign_changes,
+    refuse_unless_on_input,
+)
 from perago.app.attempt.clean_up import delete_staging
 from perago.app.attempt.dispatch import Scope
 from perago.app.attempt.world import World
@@ -22,7 +28,7 @@ from perago.domain.references import (
     CommitRecord,
     StagedReference,
 )
-from perago.domain.result_storage import PIECES_MAX, join_result
+from perago.domain.result_storage import join_result
 from perago.domain.settling import LOOKS_MAX
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError, WorldError
 from perago.ports.progress import Phase
@@ -86,7 +92,10 @@ async def _agree(world: World, scope: Scope, proposal: CommitId) -> CommitId:
 
 
 async def read_decision(world: World, scope: Scope, commit: CommitId) -> SettledDecision:
-    """Read a decision back from its staged commit; it must be of this key and this input."""
+    """Read a decision back from its staged commit, and believe it on what that commit is.
+
+    Whoever may create tags can put the decision of this key on any commit, with any metadata.
+    """
     place = scope.ground.workspace
     record = await world.lakefs.commits.read(place.repository, commit)
     expected = {LOGICAL_EXECUTION_KEY: scope.ground.key or "", INPUT_REF: place.ref}
@@ -95,6 +104,12 @@ async def read_decision(world: World, scope: Scope, commit: CommitId) -> Settled
         if found != value:
             text = f"decision {commit} does not belong here: {name} expected {value}, found {found}"
             raise PublishFenceError(f"{text}; `perago forget` removes it", code="PRG-F006")
+    branch = record.metadata.get(STAGING_BRANCH, "")
+    refuse_foreign_branch(scope.dispatch.attempt, commit, branch)
+    await world.concurrency.together(
+        refuse_unless_on_input(world, place, commit),
+        refuse_foreign_changes(world, place, commit, scope.ground.prefix),
+    )
     return await decision_of(world, scope, record, input_ref=place.ref)
 
 
@@ -110,7 +125,7 @@ async def decision_of(
     below: tuple[CommitRecord, ...] = ()
     if RESULT_PARTS in record.metadata:
         walk = await world.lakefs.commits.first_parents(
-            repository, record.commit, input_ref, commits_max=PIECES_MAX + 2
+            repository, record.commit, input_ref, commits_max=STAGED_COMMITS_MAX
         )
         below = walk.above[1:]
     branch = BranchName(record.metadata.get(STAGING_BRANCH, ""))

@@ -5,7 +5,7 @@ from perago.app.attempt.world import World
 from perago.domain import lineage, settled
 from perago.domain.publication_facts import Isolation, PublicationFacts
 from perago.domain.publication_policy import Policy
-from perago.domain.references import CommitId, FirstParentWalk, StagedReference
+from perago.domain.references import CommitId, FirstParentWalk, RepositoryId, StagedReference
 from perago.domain.reserved_paths import ACTIONS_PREFIX
 
 
@@ -80,3 +80,33 @@ async def _differs(world: World, scope: Scope, head: CommitId, prefix: str) -> b
 def object_prefix(prefix: str) -> str:
     """The string all object paths of a workspace start with; its slash keeps siblings out."""
     return "" if prefix == "/" else f"{prefix}/"
+
+
+# Behind every path below a prefix that anybody writes; listings go on after it.
+_END_OF_PREFIX = "\U0010ffff" * 4
+
+
+async def first_difference_outside(
+    world: World, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
+) -> str | None:
+    """An object that differs though a task with this prefix has no business there, or None.
+
+    Asks only before and behind the prefix, and for reserved objects inside, so the answer costs
+    the same however much differs inside.
+    """
+
+    async def first(*, below: str = "", after: str = "") -> str | None:
+        page = await world.lakefs.commits.diff_page(
+            repository, left, right, prefix=below, after=after, amount=1
+        )
+        return page.changes[0].path if page.changes else None
+
+    inside = object_prefix(prefix)
+    if ACTIONS_PREFIX.startswith(inside) or inside.startswith(ACTIONS_PREFIX):
+        reserved = await first(below=ACTIONS_PREFIX)
+        if reserved is not None or not inside:
+            return reserved
+    before = await first()
+    if before is None or not before.startswith(inside):
+        return before
+    return await first(after=inside + _END_OF_PREFIX)

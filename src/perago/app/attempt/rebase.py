@@ -7,10 +7,11 @@ for, which lakeFS takes over as it is.
 """
 
 from perago.app.attempt.dispatch import Scope
-from perago.app.attempt.read_target import object_prefix
+from perago.app.attempt.read_target import first_difference_outside, object_prefix
 from perago.app.attempt.world import World
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import Merged, NoAnswer, TooManyTries
+from perago.domain.prefix_projection import ROOT_PREFIX
 from perago.domain.private_names import scratch_branch
 from perago.domain.publication_plan import WorkspacePublicationPlan
 from perago.domain.references import CommitId, StagedReference
@@ -18,8 +19,6 @@ from perago.domain.settling import LookAgain
 from perago.ports.branches import MergeRequest
 
 DIFFERENCES_NAMED_MAX = 5
-# Behind every path below a prefix that anybody writes; listings go on after it.
-_END_OF_PREFIX = "\U0010ffff" * 4
 
 
 async def rebase(
@@ -53,38 +52,25 @@ async def rebase(
 
 async def _check_inside(world: World, scope: Scope, staged: CommitId, merged: CommitId) -> None:
     """Below the prefix nothing may differ from what was staged."""
-    prefix = object_prefix(scope.ground.prefix)
-    await _refuse_differences(world, scope, staged, merged, prefix=prefix, after="")
-
-
-async def _check_outside(world: World, scope: Scope, head: CommitId, merged: CommitId) -> None:
-    """Before and behind the prefix nothing may differ from the head."""
-    prefix = object_prefix(scope.ground.prefix)
-    if not prefix:
-        return
-    page = await world.lakefs.commits.diff_page(
-        scope.ground.workspace.repository, head, merged, prefix="", amount=1
-    )
-    first = page.changes[0].path if page.changes else prefix
-    if not first.startswith(prefix):
-        raise _lost(first)
-    behind = prefix + _END_OF_PREFIX
-    await _refuse_differences(world, scope, head, merged, prefix="", after=behind)
-
-
-async def _refuse_differences(
-    world: World, scope: Scope, left: CommitId, right: CommitId, *, prefix: str, after: str
-) -> None:
     page = await world.lakefs.commits.diff_page(
         scope.ground.workspace.repository,
-        left,
-        right,
-        prefix=prefix,
-        after=after,
+        staged,
+        merged,
+        prefix=object_prefix(scope.ground.prefix),
         amount=DIFFERENCES_NAMED_MAX,
     )
     if page.changes:
         raise _lost(", ".join(change.path for change in page.changes))
+
+
+async def _check_outside(world: World, scope: Scope, head: CommitId, merged: CommitId) -> None:
+    """Before and behind the prefix nothing may differ from the head."""
+    prefix, repository = scope.ground.prefix, scope.ground.workspace.repository
+    if prefix == ROOT_PREFIX:  # there is no outside; reserved objects are not staged
+        return
+    lost = await first_difference_outside(world, repository, head, merged, prefix)
+    if lost is not None:
+        raise _lost(lost)
 
 
 def _lost(names: str) -> PublicationRefusedError:

@@ -8,20 +8,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perago.app.attempt.check_attempt import check_attempt
+from perago.app.attempt.check_staged import refuse_unless_on_input
 from perago.app.attempt.clean_up import delete_staging
 from perago.app.attempt.dispatch import Dispatch, Scope, Traces
 from perago.app.attempt.local_steps import call_body
 from perago.app.attempt.spark_files import SparkFiles
-from perago.app.attempt.spark_sweep import list_workspace, refuse_dirty_target, sweep
-from perago.app.attempt.stage import commit_written, open_staging
+from perago.app.attempt.spark_sweep import BranchSweep, list_workspace, refuse_dirty_target
+from perago.app.attempt.stage import (
+    commit_pieces,
+    commit_plainly,
+    commit_written,
+    open_staging,
+)
 from perago.app.attempt.world import World
 from perago.app.authoring.guardrails import check_guardrails_on_listing
 from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.publication_policy import Level
 from perago.domain.references import BranchName, StagedReference, WorkspaceReference
 from perago.ports.attempt_directory import AttemptMarker
 from perago.ports.progress import Phase
 from perago.ports.spark_workspace import SparkPlace
+
+COMMITS_MAX = 5
+"""Each further one removes what came late; a branch that is written to for longer is not ours."""
 
 
 @dataclass(slots=True)
@@ -35,6 +45,7 @@ class SparkHandling:
     scope: Scope | None
     _branch: BranchName | None = None
     _files: SparkFiles | None = None
+    _sweep: BranchSweep | None = None
 
     async def open(self) -> None:
         """A directory holds the marker, so that GC finds the branch after a crash."""
@@ -77,17 +88,21 @@ class SparkHandling:
         A no-op needs no branch, unless `settled` puts its empty commit there.
         """
         assert self.scope is not None, "read-only attempts stage nothing"
-        assert self._branch is not None, "the branch was made before the body"
-        await refuse_dirty_target(self.world, self.workspace)
-        place = self.workspace
-        counts = await sweep(self.world, place.repository, self._branch, self._spec.prefix)
-        facts = {"changed": counts.changed, "deleted": counts.removed, "litter": counts.litter}
+        branch, place = self._staging_branch, self.workspace
+        await refuse_dirty_target(self.world, place)
+        self._sweep = BranchSweep(self.world, place, branch, self._spec.prefix)
+        swept = await self._sweep.uncommitted()
+        head = await self.world.lakefs.branches.head(place.repository, branch)
+        if head.commit != place.ref:  # the body has committed on its branch itself
+            await refuse_unless_on_input(self.world, place, head.commit)
+            commit = await commit_plainly(self.world, self.scope, branch)
+            swept = await self._sweep.committed(commit)
+        facts = {"changed": swept.changed, "deleted": swept.removed, "litter": swept.litter}
         self.world.progress.phase(Phase.COMPARED, facts)
-        changed = counts.changed + counts.removed > 0
-        if not changed and self.scope.ground.level is not Level.SETTLED:
-            await delete_staging(self.world, place.repository, self._branch)
+        if not swept.has_changes and self.scope.ground.level is not Level.SETTLED:
+            await delete_staging(self.world, place.repository, branch)
             self.traces.staging = None
-        return changed
+        return swept.has_changes
 
     async def stage_changes(self, result: Mapping[str, object]) -> StagedReference:
         """Commit what Spark wrote."""
@@ -98,9 +113,18 @@ class SparkHandling:
         return await self._commit(result, noop=True)
 
     async def _commit(self, result: Mapping[str, object], *, noop: bool) -> StagedReference:
+        """Commit, and judge what was committed: whatever came late is removed in another one."""
         assert self.scope is not None, "read-only attempts stage nothing"
-        assert self._branch is not None, "the branch was made before the body"
-        return await commit_written(self.world, self.scope, self._branch, result, noop=noop)
+        assert self._sweep is not None, "compared before"
+        branch = self._staging_branch
+        await commit_pieces(self.world, self.scope, branch, result)
+        for _ in range(COMMITS_MAX):
+            staged = await commit_written(self.world, self.scope, branch, result, noop=noop)
+            swept = await self._sweep.committed(staged.commit)
+            if swept.litter == 0 and swept.has_changes is not noop:
+                return staged
+        text = f"{branch} is still written to after the body has ended; nothing was published"
+        raise PublicationRefusedError(text, code="PRG-K007")
 
     async def _place(self) -> SparkPlace:
         gateway, place = self.world.spark_gateway, self.workspace
@@ -120,6 +144,11 @@ class SparkHandling:
             staging_branch=self._branch,
             gateway=gateway,
         )
+
+    @property
+    def _staging_branch(self) -> BranchName:
+        assert self._branch is not None, "the branch was made before the body"
+        return self._branch
 
     @property
     def _spec(self) -> WorkspaceSpec:

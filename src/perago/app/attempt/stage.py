@@ -56,18 +56,30 @@ async def stage_nothing(
     return StagedReference(scope.ground.workspace.repository, branch, commit)
 
 
+async def commit_plainly(world: World, scope: Scope, branch: BranchName) -> CommitId:
+    """Commit what somebody else wrote on an open branch, if anything, without saying more."""
+    return await _commit(world, scope, branch, NO_METADATA, empty=True)
+
+
+async def commit_pieces(
+    world: World, scope: Scope, branch: BranchName, result: Mapping[str, object]
+) -> None:
+    """Commit the pieces of a large result on an open branch; the first takes changes along."""
+    _, below = _stored(scope, result)
+    await _commit_below(world, scope, branch, below)
+
+
 async def commit_written(
     world: World, scope: Scope, branch: BranchName, result: Mapping[str, object], *, noop: bool
 ) -> StagedReference:
     """Commit what somebody else wrote on an open branch, or that nothing was written.
 
-    The first of a large result's pieces takes the changes along; the tree of the last commit is
-    the same, and that one is what is published.
+    It may be empty: the pieces of the result, or the body, may have committed the changes. The
+    tree of the last commit is what is published.
     """
-    own, below = _stored(scope, result)
-    await _commit_below(world, scope, branch, below)
+    own, _ = _stored(scope, result)
     extra = {**own, NOOP: "true"} if noop else own
-    commit = await _commit(world, scope, branch, extra, empty=noop or bool(below))
+    commit = await _commit(world, scope, branch, extra, empty=True)
     world.progress.phase(Phase.STAGED, {"branch": branch, "commit": commit, "noop": noop})
     return StagedReference(scope.ground.workspace.repository, branch, commit)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.errors import PeragoError
 from perago.domain.logical_execution import DECISION_TAG_PREFIX, attempt_marks_of
+from perago.domain.private_names import is_private_branch
 from perago.domain.references import BranchName, RepositoryId, TagName
 from perago.ports.branches import Branches
 from perago.ports.commits import Commits
@@ -65,7 +66,7 @@ async def forget(
         await tools.tags.delete(repository, tag.name)
         decisions.append(tag.name)
         branch = BranchName(record.metadata.get(STAGING_BRANCH, ""))
-        if branch:
+        if is_private_branch(branch):  # anybody may have written what the metadata says
             await tools.branches.delete(repository, branch)
             branches.append(branch)
     prefixes = [

@@ -144,4 +144,12 @@ FENCE_CODES = (
         "Compare the two commits in the reason; somebody published below the same prefix.",
         "Under prefix isolation the published prefix must be exactly what was checked.",
     ),
+    ErrorCode(
+        "PRG-F025",
+        "A staged commit is not what an attempt of this task stages.",
+        "Run perago forget WORKFLOW REFERENCE if it is a decision, and find out who wrote it.",
+        "It must stand on the input commit, change nothing outside the prefix and nothing"
+        " reserved, and be on a staging branch of this task. Who may create tags, or write to a"
+        " staging branch, can put any commit there; its metadata proves nothing.",
+    ),
 )

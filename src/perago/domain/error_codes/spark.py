@@ -42,4 +42,11 @@ SPARK_CODES = (
         "Pass paths relative to the prefix, like daily/2026; Spark itself opens URIs.",
         "Absolute paths, .. segments, backslashes and URIs with a scheme are refused.",
     ),
+    ErrorCode(
+        "PRG-K007",
+        "A staging branch was still written to after its Spark body had ended.",
+        "Look for jobs that outlive the body, with the name of the branch; Conductor retries.",
+        "What was committed is compared with what was checked, and what lost executors write late"
+        " is removed. Five times in a row something new was there.",
+    ),
 )

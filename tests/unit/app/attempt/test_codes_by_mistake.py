@@ -140,6 +140,19 @@ async def the_decision_tag_is_moved_by_hand(root: Path) -> str:
     return await told(world)
 
 
+@mistake("PRG-F025")
+async def somebody_decides_with_a_commit_of_his_own(root: Path) -> str:
+    world = await retried(FaultWorld(root, SETTLED), CrashAfter(CREATE_TAG))
+    (tag,) = world.repository.tags()
+    decided = world.lakefs.repository(world.repository.id).commit_of(tag).record
+    world.repository.branch("his")
+    files = {"elsewhere/his.txt": b"his"}
+    forged = world.repository.commit(files, "his", metadata=decided.metadata)
+    world.repository.delete_tag(tag)
+    world.repository.tag(tag, forged)
+    return await told(world)
+
+
 @mistake("PRG-F007")
 async def others_commit_elsewhere_again_and_again(root: Path) -> str:
     spec = WorkspaceSpec(prefix="data", isolation="prefix")

@@ -11,7 +11,7 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
 from tests.unit.app.gc.test_remote_pass import collect, litter
 
-from perago.adapters.memory.planned_faults import ANY, CrashAfter, Fault
+from perago.adapters.memory.planned_faults import ANY, CrashAfter, Fault, Meanwhile, When
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -187,4 +187,149 @@ async def test_a_write_to_the_target_itself_fails_closed(
     assert report.update is not None
     assert "data/direct" in str(report.update.reason)
     assert "lakectl branch reset lakefs://repo/main" in str(report.update.reason)
+    assert spark.world.above_input() == []
+
+
+def _staging(world: FaultWorld) -> str:
+    (name,) = (name for name in world.repository.branch_names() if "staging" in name)
+    return name
+
+
+def _published(world: FaultWorld) -> set[str]:
+    """What differs under the prefix from the input."""
+    return {path for path in world.repository.files() if path.startswith("data/")} - {
+        "data/kept.txt",
+        "data/old.txt",
+    }
+
+
+@pytest.mark.parametrize("also", [(), ("data/second",)], ids=["all of it", "a part of it"])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_body_that_committed_its_own_work_has_published_it(
+    tmp_path: Path, policy: PolicySetting, also: tuple[str, ...]
+) -> None:
+    spark = SparkWorld(tmp_path, policy)
+    spark.paths = also
+    await spark.world.start()
+
+    def commit(place: SparkPlace) -> None:
+        files = {"data/first": b"1", "data/_SUCCESS": b"", "data/old.txt": None}
+        spark.world.repository.commit(files, str(place.staging_branch))
+
+    report = await spark.attempt(spark.worker(meanwhile=commit))
+
+    assert report.error is None
+    assert _published(spark.world) == {"data/first", *also}
+    assert "data/old.txt" not in spark.world.repository.files()
+    assert len(spark.world.above_input()) == 1
+    assert spark.world.repository.branch_names() == {"main"}
+
+
+@pytest.mark.parametrize("path", ["elsewhere/x", "data2/x", "_lakefs_actions/mine.yaml"], ids=str)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_an_object_that_a_body_committed_outside_its_prefix_refuses_publication(
+    tmp_path: Path, policy: PolicySetting, path: str
+) -> None:
+    spark = SparkWorld(tmp_path, policy, "data/fine")
+    await spark.world.start()
+
+    def commit(place: SparkPlace) -> None:
+        spark.world.repository.commit({path: ACTIONS}, str(place.staging_branch))
+
+    report = await spark.attempt(spark.worker(meanwhile=commit))
+
+    assert isinstance(report.error, OutsidePrefixError)
+    assert path in str(report.error)
+    assert spark.world.above_input() == []
+    assert litter(spark.world) == []
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_body_that_took_its_own_commit_back_has_changed_nothing(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    spark = SparkWorld(tmp_path, policy)
+    spark.paths = ()
+    await spark.world.start()
+
+    def there_and_back(place: SparkPlace) -> None:
+        branch = str(place.staging_branch)
+        spark.world.repository.commit({"data/x": b"x"}, branch)
+        spark.world.repository.write("data/x", None, branch)
+
+    report = await spark.attempt(spark.worker(meanwhile=there_and_back))
+
+    assert report.error is None
+    assert report.update is not None
+    assert report.update.output["workspace"] == spark.world.workspace()
+    assert spark.world.above_input() == []
+
+
+ACTIONS = b"""
+name: mine
+on: {post-merge: {}}
+hooks: [{id: mine, type: lua, properties: {script: 'print("hello")'}}]
+"""
+JOB = "0a1b2c3d-0000-0000-0000-000000000000"
+WON, LOST = (f"data/part-00000-{JOB}-try{n}.parquet" for n in (1, 0))
+LATE = pytest.mark.parametrize("late", [LOST, "data/_temporary/0/x"], ids=["loser", "litter"])
+
+
+@LATE
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_what_a_lost_executor_writes_between_the_look_and_the_commit_is_not_published(
+    tmp_path: Path, policy: PolicySetting, late: str
+) -> None:
+    spark = SparkWorld(tmp_path, policy, WON)
+    await spark.world.start()
+    world = spark.world
+
+    def job(place: SparkPlace) -> None:
+        manifest = f"data/_perago_committed-{JOB}"
+        world.repository.write(manifest, WON.encode(), str(place.staging_branch))
+
+    # The first commit of a fenced world is the canary's.
+    write = Meanwhile(
+        "commits.commit",
+        When.BEFORE_EFFECT,
+        lambda: world.repository.write(late, b"late", _staging(world)),
+        nth=2,
+    )
+    report = await spark.attempt(spark.worker(write, meanwhile=job))
+
+    assert report.error is None
+    assert _published(world) == {WON}
+    assert len(world.above_input()) == 1
+
+
+async def test_a_late_write_outside_the_prefix_refuses_publication(tmp_path: Path) -> None:
+    spark = SparkWorld(tmp_path, PolicySetting.SETTLED)
+    await spark.world.start()
+    write = Meanwhile(
+        "commits.commit",
+        When.BEFORE_EFFECT,
+        lambda: spark.world.repository.write("elsewhere/late", b"", _staging(spark.world)),
+        nth=2,
+    )
+    report = await spark.attempt(spark.worker(write))
+    assert isinstance(report.error, OutsidePrefixError)
+    assert "elsewhere/late" in str(report.error)
+    assert spark.world.above_input() == []
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_branch_that_a_body_moved_off_its_input_refuses_publication(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    spark = SparkWorld(tmp_path, policy, "data/fine")
+    await spark.world.start()
+    root = spark.world.repository.history()[-1].commit
+
+    def move(place: SparkPlace) -> None:
+        spark.world.repository.reset_hard(root, str(place.staging_branch))
+        spark.world.repository.commit({"data/mine": b""}, str(place.staging_branch))
+
+    report = await spark.attempt(spark.worker(meanwhile=move))
+
+    assert "PRG-F025" in str(report.update.reason if report.update else "")
     assert spark.world.above_input() == []

@@ -1,0 +1,118 @@
+"""A decision is believed on what its commit is: who may create tags may claim anything else."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+
+from perago.adapters.memory.planned_faults import CrashAfter
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.fence.forget import ForgetTools, forget
+from perago.domain.commit_metadata import STAGING_BRANCH
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import CommitRecord
+
+CREATE_TAG = "tags.create"
+OTHER_HOOK = b"""
+name: mine
+on: {post-merge: {}}
+hooks: [{id: mine, type: lua, properties: {script: 'print("hello")'}}]
+"""
+
+
+@dataclass(frozen=True)
+class Forgery:
+    """What somebody committed in the place of the true decision."""
+
+    name: str
+    files: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
+    on_root: bool = False
+    prefix: str = "data"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FORGERIES = [
+    Forgery("before the prefix", {"a/x": b"x"}),
+    Forgery("behind the prefix", {"elsewhere/x": b"x"}),
+    Forgery("a sibling of the prefix", {"data-2/x": b"x"}),
+    Forgery("reserved", {"_lakefs_actions/mine.yaml": OTHER_HOOK}),
+    Forgery("reserved, whole repository", {"_lakefs_actions/a.yaml": OTHER_HOOK}, prefix="/"),
+    Forgery("not on the input", {"data/x": b"x"}, on_root=True),
+    Forgery("a foreign branch", {"data/x": b"x"}, {STAGING_BRANCH: "production"}),
+    Forgery("a branch of another task", {"data/x": b"x"}, {STAGING_BRANCH: "perago-staging-x"}),
+    Forgery("no branch", {"data/x": b"x"}, {STAGING_BRANCH: ""}),
+]
+
+
+def _write_one(directory: Path, run: int) -> None:
+    (directory / "out.txt").write_text(f"run {run}")
+
+
+async def _decided(root: Path, prefix: str) -> FaultWorld:
+    """A world whose first attempt died right after its decision; the next one waits."""
+    world = FaultWorld(root, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix=prefix))
+    if prefix == "/":
+        world.body = _write_one
+    await world.start()
+    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    world.clock.advance(61)
+    await world.operator.workflows.decide(world.workflow)
+    world.repository.branch("production")
+    return world
+
+
+def _forge(world: FaultWorld, forgery: Forgery) -> None:
+    """Put the decision's tag on another commit that claims to be the same."""
+    repository = world.repository
+    (tag,) = repository.tags()
+    true: CommitRecord = world.lakefs.repository(repository.id).commit_of(tag).record
+    base = repository.history()[-1].commit if forgery.on_root else world.input
+    repository.branch("forgery", base)
+    metadata = {**true.metadata, **forgery.metadata}
+    made = repository.commit(forgery.files, "forgery", metadata=metadata)
+    repository.delete_tag(tag)
+    repository.tag(tag, made)
+
+
+@pytest.mark.parametrize("forgery", FORGERIES, ids=str)
+async def test_a_decision_that_no_attempt_of_the_task_staged_is_refused(
+    tmp_path: Path, forgery: Forgery
+) -> None:
+    world = await _decided(tmp_path, forgery.prefix)
+    _forge(world, forgery)
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert "PRG-F025" in str(report.update.reason if report.update else report.error)
+    assert world.repository.head().commit == world.input
+    assert "production" in world.repository.branch_names()
+
+
+async def test_a_decision_that_is_the_same_work_by_other_hands_is_finished(tmp_path: Path) -> None:
+    """Content decides, not who committed it."""
+    world = await _decided(tmp_path, "data")
+    files = {"data/out.txt": b"new 1", "data/only-1.txt": b"of this run", "data/old.txt": None}
+    _forge(world, Forgery("the same", files))
+    await world.finish()
+    await assert_accepted(world)
+    assert world.runs == 1
+
+
+async def test_forgetting_a_decision_leaves_a_branch_that_is_not_private(tmp_path: Path) -> None:
+    world = await _decided(tmp_path, "data")
+    _forge(world, Forgery("foreign", {"data/x": b"x"}, {STAGING_BRANCH: "production"}))
+    world.conductor.terminate(world.workflow, "over")
+    lakefs = world.worker().world.lakefs
+    tools = ForgetTools(lakefs.branches, lakefs.commits, lakefs.tags, world.operator.queue)
+
+    forgotten = await forget(tools, world.repository.id, world.workflow, "edit")
+
+    assert len(forgotten.decisions) == 1
+    assert forgotten.branches == ()
+    assert "production" in world.repository.branch_names()
