@@ -98,6 +98,19 @@ class ConductorState:
                 taken.append(row)
         return taken
 
+    def due_queues(self) -> list[QueueName]:
+        """The queues from which a poll would get a row now."""
+        now = self.now_ms
+        return [
+            name
+            for name, queue in self._queues.items()
+            if any(place[0] <= now and self._is_open(task_id) for task_id, place in queue.items())
+        ]
+
+    def _is_open(self, task_id: str) -> bool:
+        row = self.find_row(task_id)
+        return row is not None and not row.status.is_terminal
+
     def next_due_ms(self) -> int | None:
         """When the next queued row may be polled; None when every queue is empty."""
         return min(self.queued_times_ms(), default=None)

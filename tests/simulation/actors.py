@@ -1,0 +1,205 @@
+"""The processes of a schedule: attempts, passes of gc, an operator's `reset-task`.
+
+Each is the application's own coroutine on ports of its own. Which one goes on, and what becomes of
+its calls, is the engine's.
+"""
+
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import final
+
+from tests.simulation.scene import REPOSITORY, TASKS, Scene
+from tests.simulation.steering import (
+    SteeredClock,
+    SteeredConcurrency,
+    SteeredHandle,
+    SteeredIdentities,
+    Stop,
+)
+from tests.simulation.workspace import (
+    Disk,
+    SimulatedBody,
+    SimulatedDirectories,
+    SimulatedPipeline,
+)
+
+from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.known_places import KnownPlaces
+from perago.app.attempt.run_attempt import AttemptReport, run_attempt
+from perago.app.attempt.world import AttemptSettings, LakeFS, World
+from perago.app.fence.canary import Canary
+from perago.app.fence.forget import ForgetTools, forget
+from perago.app.fence.trust import FenceTrust
+from perago.app.gc.remote_pass import GcTools, RemotePass
+from perago.domain.attempt import AttemptRecord
+from perago.domain.references import CommitId, RepositoryId
+from perago.domain.retention import RetentionTimes
+from perago.ports.lease import Lease
+from perago.ports.progress import Phase, Progress
+from perago.ports.task_queue import PollRequest
+
+DEFAULT_AGES = RetentionTimes()
+AGES_OF_ZERO = RetentionTimes(*(timedelta(0) for _ in range(5)))
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """One process: its coroutine, where it stopped, and what is known of it."""
+
+    name: str
+    handle: SteeredHandle
+    coroutine: Coroutine[Stop, object, None] | None = None
+    stop: Stop = None
+    steps: int = 0
+    asked: int = 0
+    alive: bool = True
+    standing: bool = False
+    record: AttemptRecord | None = None
+    began: float = 0.0
+    report: AttemptReport | None = None
+    last_call: int = 0
+    judged: tuple[str, ...] = ()
+
+    @property
+    def holds_a_row(self) -> bool:
+        """Whether it is an attempt that was handed a row."""
+        return self.record is not None
+
+
+class Heard(Progress):
+    """Collects the phases of an attempt for the counters of `sometimes`."""
+
+    def __init__(self, seen: set[str]) -> None:
+        self._seen = seen
+        self._effects = 0
+
+    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
+        """Remember what kind of step it was."""
+        match phase:
+            case Phase.PUBLISHED:
+                self._seen.add(f"published by {facts['effect']}")
+                rounds = facts["rounds"]
+                if isinstance(rounds, int) and rounds > 1:
+                    self._seen.add("published in a later round")
+            case Phase.RESUMED:
+                self._seen.add("resumed a no-op" if facts["noop"] else "resumed a decision")
+            case Phase.DECIDED:
+                self._seen.add("decided" if facts["mine"] else "took over the decision of another")
+            case Phase.COMPLETED:
+                self._seen.add(f"{facts['status']} was {facts['recorded']}")
+            case Phase.CLEANED:
+                self._seen.add("kept staging" if facts["staging_kept"] else "cleaned staging")
+            case Phase.WARNED:
+                self._seen.add(f"warned: {facts.get('warning')}")
+            case _:
+                pass
+
+
+@final
+class Beats(Lease):
+    """The beats are the engine's: it lets them arrive, or not."""
+
+    def __init__(self, clock: SteeredClock) -> None:
+        self._clock = clock
+
+    @property
+    def last_beat(self) -> float:
+        """A living process beats all the time."""
+        return self._clock.monotonic()
+
+    async def end(self) -> None:
+        """Nothing is under way."""
+
+
+@final
+class ProvenCanary(Canary):
+    """The fence of this repository was proven before the schedule began: ten calls less."""
+
+    async def sings(self, repository: RepositoryId, commit: CommitId) -> bool:
+        """It does."""
+        del repository, commit
+        return True
+
+
+def new_attempt(scene: Scene, number: int, task_type: str, seen: set[str]) -> Actor:
+    """A worker process that polls one row and runs it."""
+    actor = Actor(f"w{number}", SteeredHandle())
+    actor.coroutine = _attempt(scene, actor, number, task_type, seen)
+    return actor
+
+
+async def _attempt(scene: Scene, actor: Actor, number: int, task_type: str, seen: set[str]) -> None:
+    world = _world(scene, actor.handle, number, seen)
+    request = PollRequest(task_type, actor.name)
+    records = await world.queue.poll(request)
+    if not records:
+        return
+    actor.record = records[0]
+    actor.began = scene.clock.monotonic()
+    dispatch = Dispatch(
+        task=TASKS[task_type],
+        record=actor.record,
+        execution_id=world.identities.new_execution_id(),
+        settings=AttemptSettings(actor.name, publication=scene.mix.policy),
+    )
+    actor.report = await run_attempt(world, dispatch, Beats(scene.clock))
+
+
+def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> World:
+    lakefs = lakefs_installation(scene.lakefs, handle)
+    conductor = conductor_installation(scene.conductor, handle)
+    concurrency = SteeredConcurrency()
+    identities = SteeredIdentities(scene.clock, number)
+    disk = Disk({})
+    canary = ProvenCanary(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
+    return World(
+        lakefs=LakeFS(
+            branches=lakefs.branches,
+            commits=lakefs.commits,
+            tags=lakefs.tags,
+            objects=lakefs.objects,
+            repositories=lakefs.repositories,
+            pipeline=SimulatedPipeline(scene.lakefs, handle, disk),
+            trust=FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency),
+            places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
+        ),
+        queue=conductor.queue,
+        body=SimulatedBody(disk),
+        directories=SimulatedDirectories(disk),
+        clock=scene.clock,
+        identities=identities,
+        concurrency=concurrency,
+        progress=Heard(seen),
+    )
+
+
+def new_pass(scene: Scene, number: int) -> Actor:
+    """One pass of `perago gc` over the repository."""
+    actor = Actor(f"gc{number}", SteeredHandle())
+    actor.coroutine = _pass(scene, actor)
+    return actor
+
+
+async def _pass(scene: Scene, actor: Actor) -> None:
+    lakefs = lakefs_installation(scene.lakefs, actor.handle)
+    queue = conductor_installation(scene.conductor, actor.handle).queue
+    tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, scene.clock)
+    times = AGES_OF_ZERO if scene.mix.gc_age_zero else DEFAULT_AGES
+    judged = await RemotePass(tools, RepositoryId(REPOSITORY), times).run()
+    actor.judged = tuple(f"{each.kind}: {each.reason}" for each in judged)
+
+
+def new_reset(scene: Scene, number: int, reference: str) -> Actor:
+    """An operator's `perago reset-task`."""
+    actor = Actor(f"reset{number}", SteeredHandle())
+    actor.coroutine = _reset(scene, actor, reference)
+    return actor
+
+
+async def _reset(scene: Scene, actor: Actor, reference: str) -> None:
+    lakefs = lakefs_installation(scene.lakefs, actor.handle)
+    queue = conductor_installation(scene.conductor, actor.handle).queue
+    tools = ForgetTools(lakefs.branches, lakefs.commits, lakefs.tags, queue)
+    await forget(tools, RepositoryId(REPOSITORY), scene.workflow, reference)

@@ -1,0 +1,82 @@
+"""Runs schedules: `python -m tests.simulation.explore --mix NAME --schedules N`.
+
+A broken invariant prints the command that replays it, and its story.
+"""
+
+import argparse
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from tests.simulation.choices import RandomChoices
+from tests.simulation.engine import Engine, Ran
+from tests.simulation.mixes import MIXES, Mix
+from tests.simulation.shrink import replay, shrink
+from tests.simulation.transcript import in_words
+
+
+@dataclass(slots=True)
+class Found:
+    """What a search over one mix found."""
+
+    schedules: int = 0
+    steps: int = 0
+    seen: Counter[str] = field(default_factory=Counter[str])
+    broken: list[tuple[int, Ran]] = field(default_factory=list[tuple[int, Ran]])
+
+
+def explore(mix: Mix, first: int, schedules: int, *, broken_max: int = 1) -> Found:
+    """Schedules with the seeds from `first` on, until some are broken."""
+    found = Found()
+    for seed in range(first, first + schedules):
+        ran = Engine(mix, RandomChoices(seed)).run()
+        found.schedules += 1
+        found.steps += ran.steps
+        found.seen.update(ran.seen)
+        if ran.broken is not None:
+            found.broken.append((seed, ran))
+            if len(found.broken) >= broken_max:
+                break
+    return found
+
+
+def failure_in_words(mix: Mix, seed: int, ran: Ran) -> str:
+    """What broke, the command that shows it again, and the shortest story of it."""
+    small = shrink(mix, ran)
+    command = f"python -m tests.simulation.explore --mix {mix.name} --seed {seed} --schedules 1"
+    told = in_words(replay(mix, small.differences).lines)
+    return "\n".join([str(small.broken), f"again: {command}", *told])
+
+
+def main() -> int:
+    """Explore as asked; 1 when something is broken."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mix", action="append", choices=[*MIXES, "all"])
+    parser.add_argument("--schedules", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--without", type=int, action="append", default=[])
+    parser.add_argument("--strict", action="store_true", help="check what is open as well")
+    parser.add_argument("--broken", type=int, default=1, help="stop after so many")
+    parser.add_argument("--stories", type=int, default=3, help="tell so many of them")
+    given = parser.parse_args()
+    names = list(MIXES) if given.mix in (None, ["all"]) else given.mix
+    failed = False
+    for name in names:
+        began = time.perf_counter()
+        mix = MIXES[name]
+        without = frozenset(given.without) | (frozenset() if given.strict else mix.without)
+        mix = replace(mix, without=without)
+        found = explore(mix, given.seed, given.schedules, broken_max=given.broken)
+        rate = found.schedules / (time.perf_counter() - began)
+        kinds = Counter(ran.broken.number for _, ran in found.broken if ran.broken)
+        told = f"{name}: {found.schedules} schedules, {found.steps} steps, {rate:.0f} a second"
+        sys.stdout.write(f"{told}, broken by invariant: {dict(kinds)}\n")
+        for seed, ran in found.broken[: given.stories]:
+            sys.stdout.write(f"{failure_in_words(mix, seed, ran)}\n")
+        failed = failed or bool(found.broken)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

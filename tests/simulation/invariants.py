@@ -1,0 +1,50 @@
+"""The invariants, numbered, each with the row of docs/guarantees.md that it is.
+
+Stated here once, in words; `monitor.py` checks them. A mix may leave some out by number.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class Broken(Exception):  # noqa: N818 - what was found, not a mistake of the code that raises it
+    """A schedule broke an invariant."""
+
+    def __init__(self, number: int, what: str) -> None:
+        super().__init__(f"invariant {number} ({INVARIANTS[number].text}): {what}")
+        self.number = number
+        self.what = what
+
+
+@dataclass(frozen=True, slots=True)
+class Invariant:
+    """One promise, and where it is made."""
+
+    text: str
+    row: str
+
+
+LOST = "accepted publication never lost"
+OVERWRITTEN = "somebody else's commit never overwritten"
+VISIBLE = "nothing of an abandoned or stale attempt visible after acceptance"
+ONCE = "at most one publication of a logical execution"
+AGAIN = "retry runs the body again"
+PROTECTED = "works on protected branches"
+
+INVARIANTS: Mapping[int, Invariant] = {
+    1: Invariant("the commit of an accepted output stays in the target's history", LOST),
+    2: Invariant("a commit of others stays in the target's history", OVERWRITTEN),
+    3: Invariant("an accepted execution has nothing else of its own on the target", VISIBLE),
+    4: Invariant("an execution publishes at most once", ONCE),
+    5: Invariant("an accepted result belongs to the accepted tree, run for run", VISIBLE),
+    6: Invariant("an accepted result was computed from the params of its row", AGAIN),
+    7: Invariant("gc never removes the branch that a decision points at", LOST),
+    8: Invariant("no process ends with an error that has no code", PROTECTED),
+    9: Invariant("a publication changes nothing outside its prefix", OVERWRITTEN),
+    10: Invariant("a row never ends with the result of another execution", VISIBLE),
+    11: Invariant("a schedule comes to rest", PROTECTED),
+    12: Invariant("a publication is made on the head that it names", OVERWRITTEN),
+    13: Invariant("the end of an attempt never ends the row of another", VISIBLE),
+    14: Invariant("every unpublished decision keeps its branch", LOST),
+    15: Invariant("a decided execution does not run its function to publish again", AGAIN),
+}

@@ -1,0 +1,197 @@
+"""The table of mixes: what may happen in a schedule, and how often.
+
+One row is one question. A mix that is open because of a known defect leaves out the choices that
+show it, with a comment that says which invariant breaks; they come back with the fix.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from perago.domain.publication_policy import PolicySetting
+
+
+class Shape(Enum):
+    """What the workflow looks like."""
+
+    ONE = "one task"
+    CHAIN = "two tasks, the second takes what the first published"
+    LOOK = "a read-only task, then one that writes"
+    FORK = "two tasks side by side on two prefixes of one branch"
+
+
+class Kind(Enum):
+    """What can be chosen; the numbers of a mix say how often each may happen."""
+
+    FAULT = "a call of a process fails in some way"
+    STAND = "an attempt stands still until nothing else can happen"
+    EXPIRE = "a living attempt's beats do not arrive and its lease expires"
+    REQUEUE = "an operator hands out every open row again"
+    VERB = "an operator ends, brings back, pauses or resumes the workflow"
+    FOREIGN = "something that is not Perago commits to the target branch"
+    ANEW = "the inputs of later attempts resolve to something else"
+    GC = "a pass of gc begins"
+    RESET = "an operator runs `perago reset-task`"
+    WEEK = "eight days pass"
+
+
+class Verb(Enum):
+    """What an operator does to the workflow."""
+
+    TERMINATE = "terminate"
+    RETRY = "retry"
+    RERUN = "rerun"
+    RERUN_OTHER = "rerun with another input"
+    RESTART = "restart"
+    PAUSE = "pause"
+    RESUME = "resume"
+
+
+class Foreign(Enum):
+    """What something that is not Perago does to the target branch."""
+
+    OUTSIDE = "a commit outside the prefix"
+    INSIDE = "a commit inside the prefix"
+    EMPTY = "an empty commit"
+    MERGE = "a merge of a branch of its own"
+    REVERT = "a revert of the head"
+    CHERRY_PICK = "a cherry-pick of a publication"
+    HAND_MERGE = "a merge of a staging branch by hand"
+
+
+CAUTIOUS_VERBS = (Verb.TERMINATE, Verb.RETRY, Verb.PAUSE, Verb.RESUME)
+ALL_VERBS = tuple(Verb)
+ALL_FOREIGN = tuple(Foreign)
+PLAIN_FOREIGN = (Foreign.OUTSIDE, Foreign.INSIDE, Foreign.EMPTY, Foreign.MERGE)
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """One row: the workflow, the policy, and what may go wrong."""
+
+    name: str
+    question: str
+    often: Mapping[Kind, int]
+    policy: PolicySetting = PolicySetting.SETTLED
+    shape: Shape = Shape.ONE
+    verbs: tuple[Verb, ...] = ()
+    foreign: tuple[Foreign, ...] = ()
+    gc_age_zero: bool = False
+    fenced: bool = True
+    protected: bool = False
+    racy: bool = False
+    attempts_max: int = 5
+    without: frozenset[int] = field(default_factory=frozenset[int])
+    """Numbers of invariants that this policy does not promise, or that are open (say why)."""
+
+
+# Open: defects that are being mended. A line goes with its fix.
+_AN_END_ENDS_ANOTHERS_ROW = frozenset({13})
+_GC_TAKES_A_DECISION_S_BRANCH = frozenset({7, 14})
+_THE_KEY_DOES_NOT_KNOW_THE_PARAMS = frozenset({6})
+_ANOTHER_INPUT_IS_ANOTHER_EXECUTION = frozenset({3, 4})
+_RESET_ADOPTS_WHAT_WAS_PUBLISHED = frozenset({10})
+_A_LATE_MERGE_AFTER_A_RERUN = frozenset({10})
+
+_CORE = {Kind.FAULT: 3, Kind.STAND: 2, Kind.EXPIRE: 2}
+
+MIXES: Mapping[str, Mix] = {
+    mix.name: mix
+    for mix in (
+        Mix(
+            "core",
+            "crashes, lost and late requests, zombies, expired leases",
+            {**_CORE, Kind.REQUEUE: 1},
+            without=_AN_END_ENDS_ANOTHERS_ROW,
+        ),
+        Mix(
+            "foreign",
+            "the core beside commits of others",
+            {**_CORE, Kind.FOREIGN: 2},
+            foreign=ALL_FOREIGN,
+            without=_AN_END_ENDS_ANOTHERS_ROW,
+        ),
+        Mix(
+            "gc-default-ages",
+            "do passes of gc ever take the branch of a decision, beside attempts and verbs",
+            {**_CORE, Kind.GC: 2, Kind.VERB: 2, Kind.WEEK: 1},
+            verbs=CAUTIOUS_VERBS,
+            without=_AN_END_ENDS_ANOTHERS_ROW | _GC_TAKES_A_DECISION_S_BRANCH,
+        ),
+        Mix(
+            "gc-age-zero",
+            "the same with every age set to zero",
+            {**_CORE, Kind.GC: 2, Kind.VERB: 2},
+            verbs=CAUTIOUS_VERBS,
+            gc_age_zero=True,
+            without=_AN_END_ENDS_ANOTHERS_ROW | _GC_TAKES_A_DECISION_S_BRANCH,
+        ),
+        Mix(
+            "verbs",
+            "an operator ends and brings back the workflow while attempts run",
+            {**_CORE, Kind.VERB: 3},
+            verbs=ALL_VERBS,
+            without=_AN_END_ENDS_ANOTHERS_ROW
+            | _THE_KEY_DOES_NOT_KNOW_THE_PARAMS
+            | _A_LATE_MERGE_AFTER_A_RERUN,
+        ),
+        Mix(
+            "anew",
+            "the inputs of retries resolve to the current head, or to other params",
+            {**_CORE, Kind.ANEW: 2, Kind.FOREIGN: 1},
+            foreign=PLAIN_FOREIGN,
+            without=_AN_END_ENDS_ANOTHERS_ROW
+            | _THE_KEY_DOES_NOT_KNOW_THE_PARAMS
+            | _ANOTHER_INPUT_IS_ANOTHER_EXECUTION,
+        ),
+        Mix(
+            "reset-task",
+            "an operator resets the task of an ended workflow and runs it again",
+            {**_CORE, Kind.VERB: 3, Kind.RESET: 1, Kind.GC: 1},
+            verbs=(Verb.TERMINATE, Verb.RETRY, Verb.RERUN),
+            without=_AN_END_ENDS_ANOTHERS_ROW
+            | _GC_TAKES_A_DECISION_S_BRANCH
+            | _RESET_ADOPTS_WHAT_WAS_PUBLISHED,
+        ),
+        Mix(
+            "chain",
+            "two tasks, the second starts from what the first published",
+            {**_CORE},
+            shape=Shape.CHAIN,
+            attempts_max=7,
+            without=_AN_END_ENDS_ANOTHERS_ROW,
+        ),
+        Mix(
+            "look",
+            "a read-only task hands its input on",
+            {**_CORE, Kind.VERB: 2},
+            shape=Shape.LOOK,
+            verbs=CAUTIOUS_VERBS,
+            attempts_max=7,
+            without=_AN_END_ENDS_ANOTHERS_ROW,
+        ),
+        Mix(
+            "fork",
+            "two prefixes of one branch are published side by side",
+            {**_CORE, Kind.FOREIGN: 1},
+            shape=Shape.FORK,
+            foreign=(Foreign.OUTSIDE, Foreign.EMPTY),
+            attempts_max=7,
+            without=_AN_END_ENDS_ANOTHERS_ROW,
+        ),
+        Mix(
+            "racy",
+            "Conductor writes rows without comparing: late writes land over newer ones",
+            {**_CORE, Kind.REQUEUE: 1},
+            racy=True,
+            without=_AN_END_ENDS_ANOTHERS_ROW,
+        ),
+        Mix(
+            "protected",
+            "the core on a protected branch",
+            {**_CORE},
+            protected=True,
+            without=_AN_END_ENDS_ANOTHERS_ROW,
+        ),
+    )
+}

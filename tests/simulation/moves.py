@@ -1,0 +1,362 @@
+"""The moves of a schedule that are not a process going on: time, operators, others, new processes.
+
+Each has a name that a replayed list finds again. The default moves at the end keep a schedule going
+when the running process has ended; everything else happens only where a chooser wants it.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from tests.simulation.actors import Actor, new_pass, new_reset
+from tests.simulation.choices import Weighted
+from tests.simulation.mixes import Foreign, Kind, Verb
+
+from perago.domain.attempt import AttemptStatus
+from perago.domain.references import CommitId
+from perago.ports.errors import RequestRefusedError
+
+if TYPE_CHECKING:
+    from tests.simulation.engine import Engine
+
+    from perago.adapters.memory.conductor_rows import TaskRow
+
+WEEK_SECONDS = 8 * 24 * 3600.0
+STANDS_STILL = "stands still"
+POLL = "a worker polls"
+EXPIRES = "the lease expires of "
+GOES_ON = "goes on: "
+LANDS = "a late request lands"
+WRITES = "Conductor writes late"
+REQUEUES = "every open row is queued again"
+COMMITS = "others: "
+OPERATOR = "operator: "
+GC = "gc begins"
+RESET = "reset-task begins"
+WEEK = "eight days pass"
+NEW_HEAD = "inputs resolve to the current head"
+NEW_KNOB = "inputs resolve to other params"
+
+
+def options(engine: "Engine") -> Weighted:
+    """Every move that is possible now, with its weight."""
+    return [(name, weight) for name, weight in _possible(engine) if weight > 0]
+
+
+def _possible(engine: "Engine") -> list[tuple[str, float]]:
+    current, found = engine.current, list[tuple[str, float]]()
+    live = [actor for actor in engine.actors if engine.live(actor)]
+    found += [(f"{GOES_ON}{actor.name}", 1.0) for actor in live if actor is not current]
+    attempts_left = engine.attempts < engine.mix.attempts_max
+    if current is not None and current.holds_a_row and engine.allows(Kind.STAND):
+        found.append((STANDS_STILL, 3.0))
+    if attempts_left and engine.due_type() is not None:
+        found.append((POLL, 3.0))
+    if attempts_left:
+        found += [(f"{EXPIRES}{actor.name}", weight) for actor, weight in _expirable(engine)]
+    if engine.wire:
+        found.append((LANDS, 2.0))
+    if engine.scene.conductor.open_writes:
+        found.append((WRITES, 3.0))
+    for kind, names in _surroundings(engine):
+        if engine.allows(kind):
+            found += [(name, 2.0 / len(names)) for name in names]
+    return found
+
+
+def _expirable(engine: "Engine") -> list[tuple[Actor, float]]:
+    found: list[tuple[Actor, float]] = []
+    for row in _open_rows(engine):
+        holder = engine.holder(row)
+        if holder is None:
+            continue
+        if holder.standing:
+            found.append((holder, 4.0))
+        elif engine.allows(Kind.EXPIRE):
+            found.append((holder, 1.0))
+    return found
+
+
+def _surroundings(engine: "Engine") -> list[tuple[Kind, list[str]]]:
+    mix = engine.mix
+    found = [
+        (Kind.REQUEUE, [REQUEUES] if _open_rows(engine) else []),
+        (Kind.VERB, [f"{OPERATOR}{verb.value}" for verb in mix.verbs if _fits(engine, verb)]),
+        (Kind.FOREIGN, [f"{COMMITS}{each.value}" for each in mix.foreign]),
+        (Kind.ANEW, [NEW_HEAD, NEW_KNOB]),
+        (Kind.GC, [GC]),
+        (Kind.RESET, [RESET] if engine.scene.workflow_is_terminal else []),
+        (Kind.WEEK, [WEEK]),
+    ]
+    return [(kind, names) for kind, names in found if names]
+
+
+def _fits(engine: "Engine", verb: Verb) -> bool:
+    terminal = engine.scene.workflow_is_terminal
+    match verb:
+        case Verb.TERMINATE:
+            return not terminal
+        case Verb.PAUSE:
+            return not terminal and not engine.is_paused
+        case Verb.RESUME:
+            return engine.is_paused
+        case Verb.RETRY | Verb.RERUN | Verb.RERUN_OTHER | Verb.RESTART:
+            return terminal
+
+
+def take(engine: "Engine", name: str) -> None:
+    """Make a move by its name."""
+    for start, act in _ACTIONS:
+        if name.startswith(start):
+            act(engine, name.removeprefix(start))
+            return
+    raise AssertionError(name)
+
+
+def _stand_still(engine: "Engine", _: str) -> None:
+    assert engine.current is not None, "only a running process stands still"
+    engine.spent[Kind.STAND] += 1
+    engine.current.standing = True
+    engine.tell(engine.current.name, STANDS_STILL)
+    engine.see(f"stood still before {_next_call(engine.current)}")
+    engine.current = None
+
+
+def _next_call(actor: Actor) -> str:
+    return getattr(actor.stop, "operation", "its function")
+
+
+def _go_on(engine: "Engine", name: str) -> None:
+    actor = next(actor for actor in engine.actors if actor.name == name)
+    if actor.standing:
+        engine.tell(name, "goes on, not knowing that time has passed")
+    actor.standing = False
+    engine.current = actor
+
+
+def _poll(engine: "Engine", _: str) -> None:
+    engine.poll()
+
+
+def _expire(engine: "Engine", name: str) -> None:
+    actor = next(actor for actor in engine.actors if actor.name == name)
+    if not actor.standing:
+        engine.spent[Kind.EXPIRE] += 1
+    engine.tell("conductor", f"the lease of {name} expires")
+    engine.see("a lease expired while its process lived")
+    engine.expire([actor])
+
+
+def _land(engine: "Engine", _: str) -> None:
+    late = engine.wire.pop(0)
+    dead = not engine.live(late.sender)
+    engine.tell("wire", f"a late request of {late.sender.name} lands")
+    engine.see(f"{late.call.operation} landed late" + (", its sender dead" if dead else ""))
+    engine.do(late.sender, late.call)
+
+
+def _write(engine: "Engine", _: str) -> None:
+    engine.tell("conductor", "writes a row that it read before")
+    engine.see("Conductor wrote a row late")
+    engine.scene.conductor.open_writes[0].land()
+    engine.monitor.rows_may_have_changed(engine.steps)
+
+
+def _requeue(engine: "Engine", _: str) -> None:
+    engine.spent[Kind.REQUEUE] += 1
+    engine.tell("operator", REQUEUES)
+    for row in {run.spec["name"]: run for run in _rows(engine)}:
+        engine.scene.conductor.requeue(str(row))
+
+
+def _gc(engine: "Engine", _: str) -> None:
+    engine.spent[Kind.GC] += 1
+    engine.passes += 1
+    engine.tell(f"gc{engine.passes}", "begins")
+    engine.start(new_pass(engine.scene, engine.passes))
+
+
+def _reset(engine: "Engine", _: str) -> None:
+    engine.spent[Kind.RESET] += 1
+    engine.passes += 1
+    engine.see("reset-task ran")
+    engine.monitor.was_reset()
+    engine.start(new_reset(engine.scene, engine.passes, "t"))
+
+
+def _week(engine: "Engine", _: str) -> None:
+    engine.spent[Kind.WEEK] += 1
+    engine.tell("", WEEK)
+    engine.let_time_pass(WEEK_SECONDS)
+
+
+def _new_head(engine: "Engine", _: str) -> None:
+    engine.spent[Kind.ANEW] += 1
+    scene = engine.scene
+    head = scene.repository.head().commit
+    engine.tell("", NEW_HEAD, head[:8])
+    _change_input(engine, workspace=scene.workspace(head))
+
+
+def _new_knob(engine: "Engine", _: str) -> None:
+    engine.spent[Kind.ANEW] += 1
+    engine.tell("", NEW_KNOB)
+    _change_input(engine, knob=engine.spent[Kind.ANEW])
+
+
+def _change_input(engine: "Engine", **changes: object) -> None:
+    run = engine.scene.conductor.state.runs[engine.scene.workflow]
+    run.input_data = {**run.input_data, **changes}
+
+
+def _verb(engine: "Engine", name: str) -> None:
+    engine.spent[Kind.VERB] += 1
+    verb = Verb(name)
+    scene = engine.scene
+    conductor, workflow = scene.conductor, scene.workflow
+    engine.tell("operator", name)
+    engine.see(f"{OPERATOR}{name}")
+    with suppress(RequestRefusedError):  # the workflow is not in a state for it: as for a person
+        match verb:
+            case Verb.TERMINATE:
+                conductor.terminate(workflow, "operator")
+            case Verb.RETRY:
+                conductor.retry(workflow)
+            case Verb.RERUN:
+                _rerun(engine, None)
+            case Verb.RERUN_OTHER:
+                ref = scene.repository.head().commit
+                other = {"workspace": scene.workspace(ref), "params": {"knob": 7}}
+                _rerun(engine, other)
+            case Verb.RESTART:
+                conductor.restart(workflow)
+            case Verb.PAUSE:
+                conductor.pause(workflow)
+            case Verb.RESUME:
+                conductor.resume(workflow)
+    engine.monitor.rows_may_have_changed(engine.steps)
+
+
+def _rerun(engine: "Engine", given: dict[str, object] | None) -> None:
+    """From the newest row of the first task."""
+    rows = [row for row in _rows(engine) if row.reference_name == "t"]
+    engine.scene.conductor.rerun(engine.scene.workflow, rows[-1].task_id, given)
+    engine.monitor.was_rerun(rows[-1].task_id)
+
+
+def _foreign(engine: "Engine", name: str) -> None:
+    engine.spent[Kind.FOREIGN] += 1
+    kind = Foreign(name)
+    count = engine.spent[Kind.FOREIGN]
+    commit = _commit_by_others(engine, kind, count)
+    if commit is not None:
+        engine.tell("others", name, commit[:8])
+        engine.see(f"others: {name}")
+        engine.monitor.others_committed(commit)
+
+
+def _commit_by_others(engine: "Engine", kind: Foreign, count: int) -> CommitId | None:
+    repository = engine.scene.repository
+    publications = engine.monitor.publications
+    staged = sorted(name for name in repository.branch_names() if name.startswith("perago-staging"))
+    made: CommitId | None = None
+    with suppress(RequestRefusedError):  # a conflict, or a protected branch: nothing happens
+        match kind:
+            case Foreign.OUTSIDE:
+                made = repository.commit({"elsewhere/other.txt": str(count).encode()})
+            case Foreign.INSIDE:
+                made = repository.commit({"data/other.txt": str(count).encode()})
+            case Foreign.EMPTY:
+                made = repository.commit({}, message=f"empty {count}")
+            case Foreign.MERGE:
+                branch = repository.branch(f"human-{count}")
+                repository.commit({f"elsewhere/{count}.txt": b"human"}, branch)
+                made = repository.merge(branch)
+            case Foreign.REVERT:
+                made = repository.revert(repository.head().commit)
+            case Foreign.CHERRY_PICK if publications:
+                made = repository.cherry_pick(publications[-1].commit)
+            case Foreign.HAND_MERGE if staged:
+                made = repository.merge(staged[0])
+            case _:
+                pass
+    return made
+
+
+_ACTIONS: tuple[tuple[str, Callable[["Engine", str], None]], ...] = (
+    (STANDS_STILL, _stand_still),
+    (GOES_ON, _go_on),
+    (POLL, _poll),
+    (EXPIRES, _expire),
+    (LANDS, _land),
+    (WRITES, _write),
+    (REQUEUES, _requeue),
+    (OPERATOR, _verb),
+    (COMMITS, _foreign),
+    (GC, _gc),
+    (RESET, _reset),
+    (WEEK, _week),
+    (NEW_HEAD, _new_head),
+    (NEW_KNOB, _new_knob),
+)
+
+
+def next_by_default(engine: "Engine") -> Actor | None:
+    """The process that goes on when the running one has ended; the newest first."""
+    for actor in reversed(engine.actors):
+        if engine.live(actor) and not actor.standing:
+            return actor
+    return None
+
+
+def idle(engine: "Engine") -> bool:
+    """Nothing runs: what happens next, in this order; False at the end of the schedule."""
+    if engine.is_paused:
+        engine.scene.conductor.resume(engine.scene.workflow)
+        engine.tell("operator", "resume")
+        return True
+    if engine.attempts < engine.mix.attempts_max and _next_attempt(engine):
+        return True
+    for actor in engine.actors:
+        if engine.live(actor):
+            _go_on(engine, actor.name)
+            return True
+    if engine.scene.conductor.open_writes:
+        _write(engine, "")
+        return True
+    if engine.wire:
+        _land(engine, "")
+        return True
+    return False
+
+
+def _next_attempt(engine: "Engine") -> bool:
+    """A worker polls, or time passes until one can."""
+    if engine.due_type() is not None:
+        engine.poll()
+        return True
+    state = engine.scene.conductor.state
+    due = state.next_due_ms()
+    if due is not None and due > state.now_ms and any(_open_rows(engine)):
+        engine.let_time_pass((due - state.now_ms) / 1000)
+        return True
+    if any(_held_by_nothing(engine, row) for row in _open_rows(engine)):
+        engine.tell("conductor", "time passes, a lease expires")
+        engine.expire([])
+        return True
+    return False
+
+
+def _held_by_nothing(engine: "Engine", task_id: str) -> bool:
+    holder = engine.holder(task_id)
+    return holder is None or holder.standing
+
+
+def _open_rows(engine: "Engine") -> list[str]:
+    """The ids of rows that workers hold."""
+    return [row.task_id for row in _rows(engine) if row.status is AttemptStatus.IN_PROGRESS]
+
+
+def _rows(engine: "Engine") -> list["TaskRow"]:
+    run = engine.scene.conductor.state.runs[engine.scene.workflow]
+    return [row for row in run.rows.values() if row.is_queued_type]
