@@ -16,7 +16,12 @@ from tests.contract.task_bodies import body_environment, call_of, process_body
 
 from perago.adapters.system.clock import SystemClock
 from perago.app.telemetry.body_observer import NobodyObserves
-from perago.app.worker.executor import ExecutorProgram, ExecutorStartError
+from perago.app.worker.executor import (
+    ExecutorListener,
+    ExecutorProgram,
+    ExecutorStartError,
+    start_executor,
+)
 from perago.app.worker.executor_environment import executor_environment
 from perago.app.worker.left_programs import EXECUTOR_VARIABLE, end_left_programs
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
@@ -210,6 +215,23 @@ async def test_a_module_that_cannot_be_imported_stops_the_start() -> None:
     with pytest.raises(ExecutorStartError, match="No module named 'no_such_module_of_tasks'"):
         await body.start()
     await body.close()
+
+
+def open_files() -> int:
+    """How many files this process has open."""
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_a_start_that_the_machine_refuses_leaves_no_file_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    listener = ExecutorListener(frame=print, line=print)
+    monkeypatch.setattr(sys, "executable", "/no/such/interpreter")
+    before = open_files()
+    for _ in range(3):
+        with pytest.raises(OSError, match="no/such/interpreter"):
+            await start_executor(ExecutorProgram((), {}), listener)
+    assert open_files() == before
 
 
 async def test_an_executor_has_no_key() -> None:

@@ -25,6 +25,7 @@ class CapturedOutput:
         os.set_blocking(self.read_end, False)
         self._rest = b""
         self._open = True
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
 
     def started(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -50,7 +51,10 @@ class CapturedOutput:
         if not self._open:
             return
         self._open = False
-        self._loop.remove_reader(self.read_end)
+        if self._loop is None:  # never started: the write end is still ours
+            os.close(self.write_end)
+        else:
+            self._loop.remove_reader(self.read_end)
         with contextlib.suppress(OSError):
             os.close(self.read_end)
         if self._rest:

@@ -13,6 +13,7 @@ import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 from perago.app.worker import frames
@@ -188,13 +189,15 @@ class Executor:
 
 async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -> Executor:
     """Start an executor; it is ready when this returns, ExecutorStartError says why it is not."""
-    ours, theirs = socket.socketpair()
-    ours.setblocking(False)  # noqa: FBT003 - the signature is the library's
-    output = [
-        CapturedOutput(lambda line: listener.line("stdout", line)),
-        CapturedOutput(lambda line: listener.line("stderr", line)),
-    ]
-    try:
+    with contextlib.ExitStack() as unused:
+        ours, theirs = socket.socketpair()
+        unused.callback(ours.close)
+        unused.callback(theirs.close)
+        ours.setblocking(False)  # noqa: FBT003 - the signature is the library's
+        output: list[CapturedOutput] = []
+        for stream in ("stdout", "stderr"):
+            output.append(CapturedOutput(partial(listener.line, stream)))
+            unused.callback(output[-1].close)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", PROGRAM, str(theirs.fileno()), str(os.getpid()), *program.modules),
@@ -205,7 +208,9 @@ async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
         )
-    finally:
+        # Only now are they the executor's. A machine that can start no process (too many of them,
+        # no memory, no open file left) is asked again and again, and each try must leave nothing.
+        unused.pop_all()
         theirs.close()
     executor = Executor(process, output, listener)
     try:
