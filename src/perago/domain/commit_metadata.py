@@ -30,6 +30,13 @@ RESULT_PART = "perago.result_part"
 NOOP = "perago.noop"
 TRACEPARENT = "perago.traceparent"
 
+FENCE_OWNER = "perago/fence/0"
+"""Logical task key of the commits that install or remove a fence, in the form of a task's.
+
+Their one parent may be the input of an attempt that runs: without an owner `head-parent` would take
+them for its abandoned publication and relocate over them.
+"""
+
 TRY = "try"
 CONFIRM = "confirm"
 

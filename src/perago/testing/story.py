@@ -72,7 +72,7 @@ class Story:
 
 def commit_kind(commit: CommitRecord, accepted: Iterable[str]) -> str:
     """What a commit is to the workflows: staged, published, abandoned, or somebody else's."""
-    if LOGICAL_TASK_KEY not in commit.metadata:
+    if PHASE not in commit.metadata:  # the commit of a fence has an owner, and is no task's work
         return "foreign" if commit.parents else "root"
     if commit.commit in set(accepted):
         return "published"  # also a staged commit that the target was relocated to

@@ -12,12 +12,13 @@ from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.outcome import Merged
 from perago.domain.private_names import fence_branch
 from perago.domain.publication_fence import FENCE_FILE, recognise_fence
 from perago.domain.publication_policy import FenceState
-from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
+from perago.domain.references import BranchName, CommitId, RepositoryId
 from perago.domain.reserved_paths import FENCE_PATH
 from perago.ports.branches import Branches, MergeRequest
 from perago.ports.commits import CommitRequest, Commits
@@ -120,8 +121,9 @@ async def _publish(
     tools: FenceTools, repository: RepositoryId, side: BranchName, branch: BranchName, text: str
 ) -> CommitId:
     """Commit the side branch and merge it: merges pass branch protection, writes do not."""
-    commit = await tools.commits.commit(CommitRequest(repository, side, text, NO_METADATA))
-    answer = await tools.branches.merge(MergeRequest(repository, commit, branch, text))
+    owner = {LOGICAL_TASK_KEY: FENCE_OWNER}
+    commit = await tools.commits.commit(CommitRequest(repository, side, text, owner))
+    answer = await tools.branches.merge(MergeRequest(repository, commit, branch, text, owner))
     if isinstance(answer, Merged):
         return answer.commit
     reason = f"lakeFS did not merge the fence into {branch}: {answer}"

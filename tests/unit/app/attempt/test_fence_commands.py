@@ -1,12 +1,14 @@
 """Installing and removing the fence: what became of the branch is the answer, whatever is left."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.planned_faults import Fault, LoseAnswer, Refuse
+from perago.adapters.memory.planned_faults import Fault, LoseAnswer, Pause, Refuse, When
 from perago.app.fence.install import FenceChange, install_fence, remove_fence
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import BranchName
 from perago.domain.reserved_paths import FENCE_PATH
@@ -39,3 +41,33 @@ async def test_removing_says_so_though_its_side_branch_stays(tmp_path: Path) -> 
     removed = await remove_fence(worker.fence, world.repository.id, MAIN)
     assert removed.change is FenceChange.REMOVED
     assert FENCE_PATH not in world.repository.files()
+
+
+@pytest.mark.parametrize("fenced", [False, True], ids=["install", "remove"])
+@pytest.mark.parametrize("changes", [True, False], ids=["changed", "unchanged"])
+@pytest.mark.parametrize("policy", [PolicySetting.AUTO, PolicySetting.HEAD_PARENT], ids=str)
+async def test_an_attempt_that_runs_meanwhile_does_not_drop_the_commit_of_the_fence(
+    tmp_path: Path,
+    policy: PolicySetting,
+    changes: bool,  # noqa: FBT001 - a row of the table
+    fenced: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    """Its one parent is the input, so `head-parent` would take it for an abandoned publication."""
+    world = FaultWorld(tmp_path, policy, fenced=fenced, changes=changes)
+    await world.start()
+    worker = world.worker([Pause("objects.list_page", When.BEFORE_EFFECT)])
+    record = await worker.poll(TASK)
+    assert record is not None
+    running = asyncio.ensure_future(worker.run(record))
+    while not (world.workers[0].paused or running.done()):  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    command = remove_fence if fenced else install_fence
+    done = await command(world.worker().fence, world.repository.id, MAIN)
+    world.workers[0].resume()
+
+    report = await world.drive(running)
+
+    assert report.error is not None
+    assert world.repository.head().commit == done.commit
+    assert (FENCE_PATH in world.repository.files()) is not fenced
+    assert world.repository.head().metadata[LOGICAL_TASK_KEY] == "perago/fence/0"
