@@ -8,7 +8,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from perago.app.trial.trial_run import GuardrailVerdict, TaskRun
     from perago.testing.attempt_story import AttemptStory
     from perago.testing.definitions import sequence
     from perago.testing.environment import PeragoEnvironment
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from perago.testing.repository import Repository
     from perago.testing.story import Story
     from perago.testing.task_environment import TaskEnvironment
+    from perago.testing.trial.trial_run import GuardrailVerdict, TaskRun
     from perago.testing.workflow_run import WorkflowRun
 
 __all__ = [
@@ -71,7 +71,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "perago.app.trial.trial_run": "GuardrailVerdict TaskRun",
+    "perago.testing.trial.trial_run": "GuardrailVerdict TaskRun",
     "perago.testing.attempt_story": "AttemptStory",
     "perago.testing.definitions": "sequence",
     "perago.testing.environment": "PeragoEnvironment",

@@ -10,15 +10,13 @@ from typing import final
 
 from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.fence.canary import Canary
-from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptRecord
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import RepositoryId
 from perago.ports.progress import Phase
 from perago.ports.task_queue import PollRequest
 from perago.testing.attempt_story import AttemptStory, StoryProgress, begin_story
-from perago.testing.embedded_worker import EmbeddedWorker, WorkerParts, embedded_worker
+from perago.testing.embedded_worker import EmbeddedWorker, WorkerParts, embedded_worker, fence_trust
 from perago.testing.faults import Fault, ForeignCommit, Until
 from perago.testing.ground import Ground
 from perago.testing.json_values import as_object
@@ -52,13 +50,7 @@ class Crew(Surrounding):
         self._workers: list[EmbeddedWorker] = []
         self._hired = 0
         self._attempts: Counter[tuple[str, str]] = Counter()
-        identities = ground.identities(0)
-        lakefs = ground.lakefs
-        self._trust = FenceTrust(
-            objects=lakefs.objects,
-            canary=Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities),
-            concurrency=ground.concurrency(),
-        )
+        self._trust = fence_trust(ground.lakefs, ground.identities(0), ground.concurrency())
 
     @property
     def means(self) -> RealMeans | None:

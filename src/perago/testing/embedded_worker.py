@@ -16,9 +16,13 @@ from perago.app.attempt.known_places import KnownPlaces
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.attempt.world import AttemptSettings, LakeFS, World
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.fence.canary import Canary
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptRecord
 from perago.ports.clock import Clock
+from perago.ports.concurrency import Concurrency
+from perago.ports.identities import Identities
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.lease import Lease
 from perago.testing.attempt_story import AttemptStory, EventKind, StoryProgress
 from perago.testing.ground import Ground
@@ -124,6 +128,14 @@ class WorkerParts:
     strikes: Strikes
     progress: StoryProgress
     trust: FenceTrust
+
+
+def fence_trust(
+    lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency
+) -> FenceTrust:
+    """What one process knows of the fences of a lakeFS."""
+    canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
+    return FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency)
 
 
 def embedded_worker(ground: Ground, number: int, parts: WorkerParts) -> EmbeddedWorker:

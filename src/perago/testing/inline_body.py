@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import final
 
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.trial.captured_body import run_captured
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
 from perago.testing.attempt_story import EventKind, StoryProgress
+from perago.testing.trial.captured_body import run_captured
 
 
 @final

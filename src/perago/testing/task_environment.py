@@ -1,20 +1,22 @@
 """Runs one task on a dictionary of files or a directory: the quickest test there is."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
 from pydantic import BaseModel
 
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.trial.file_tree import diff_lines, read_tree
-from perago.app.trial.trial_run import TaskRun, run_task_once
+from perago.domain.prefix_projection import ROOT_PREFIX
 from perago.testing.definitions import TaskFunction, definition_of
+from perago.testing.trial.file_tree import Files, diff_lines, read_tree
+from perago.testing.trial.trial_run import TaskRun, run_task_once
 
 
 @final
 class TaskEnvironment:
-    """Runs a task's function between its guardrails, as an attempt does, on a copy of its input."""
+    """Runs one attempt of a task on a copy of its input, on servers in memory."""
 
     def run(
         self,
@@ -23,14 +25,25 @@ class TaskEnvironment:
         params: Mapping[str, object] | BaseModel | None = None,
     ) -> TaskRun:
         """Run once; a failure is a status and a reason, as Conductor would be told."""
-        tree = read_tree(files) if isinstance(files, Path) else (files or {})
+        definition = definition_of(task)
+        prefix = definition.workspace.prefix if definition.workspace else ROOT_PREFIX
+        if isinstance(files, Path):
+            tree: Files = read_tree(files, prefix=prefix)
+        else:
+            tree = {path: _content(content) for path, content in (files or {}).items()}
         given = params.model_dump(mode="json") if isinstance(params, BaseModel) else (params or {})
-        return run_task_once(definition_of(task), given, tree)
+        with run_task_once(definition, given, tree) as done:
+            # The directory goes with the block.
+            return replace(done, before=dict(done.before), files=dict(done.files))
 
     def assert_completed(self, run: TaskRun) -> None:
         """Fail with everything that is known unless a run completed."""
         if not run.completed:
             raise AssertionError("\n".join(describe(run)))
+
+
+def _content(content: bytes | str) -> bytes:
+    return content.encode() if isinstance(content, str) else content
 
 
 def describe(run: TaskRun) -> list[str]:

@@ -14,9 +14,9 @@ from perago import (
     require_glob,
     task,
 )
-from perago.app.trial.file_tree import compare_trees, diff_lines, write_back, write_tree
 from perago.testing import GuardrailVerdict, TaskEnvironment, TaskRun
 from perago.testing.task_environment import describe
+from perago.testing.trial.file_tree import compare_trees, diff_lines, write_back
 
 FILES: dict[str, bytes | str] = {"raw/a.csv": "1\n2\n", "raw/b.csv": b"3\n"}
 
@@ -123,7 +123,9 @@ def test_parameters_that_do_not_fit_fail_before_anything_runs() -> None:
 
 
 def test_a_directory_is_copied_and_never_touched(tmp_path: Path) -> None:
-    write_tree(tmp_path, FILES)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw/a.csv").write_text("1\n2\n")
+    (tmp_path / "raw/b.csv").write_text("3\n")
     run = TaskEnvironment().run(sum_up, tmp_path)
     assert run.completed
     assert (tmp_path / "raw/b.csv").exists()
@@ -170,7 +172,8 @@ def test_a_difference_in_lines(
 
 def test_writing_back_touches_only_what_changed(tmp_path: Path) -> None:
     before = {"same": b"1", "changed": b"2", "gone": b"3"}
-    write_tree(tmp_path, before)
+    for path, content in before.items():
+        (tmp_path / path).write_bytes(content)
     stamp = (tmp_path / "same").stat().st_mtime_ns
     write_back(tmp_path, before, {"same": b"1", "changed": b"x", "new/file": b"y"})
     found = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")}
@@ -181,7 +184,7 @@ def test_writing_back_touches_only_what_changed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", ["../out", "/etc/x", "a/../../b"])
 def test_a_path_outside_of_the_workspace_is_refused(tmp_path: Path, path: str) -> None:
     with pytest.raises(ValueError, match="outside"):
-        write_tree(tmp_path / "inside", {path: b""})
+        write_back(tmp_path / "inside", {}, {path: b""})
 
 
 def test_a_run_is_a_value_with_its_verdicts() -> None:

@@ -5,9 +5,11 @@ and `storing.py`. Everything is synchronous: an operation takes effect at once o
 who may crash around it is the worker handle's business.
 """
 
+import shutil
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from perago.adapters.memory.action_hooks import HookEvent, HookRefusal, HookRefused, run_hooks
 from perago.adapters.memory.object_tree import StoredObject, Tree, store_object
@@ -20,6 +22,9 @@ from perago.ports.errors import (
     RequestRefusedError,
 )
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
+
+# Below this a file costs more than the memory it saves.
+FILE_BYTES_MIN = 64 * 1024
 
 
 @dataclass(slots=True)
@@ -36,8 +41,13 @@ class MemoryLakeFS:
     """One installation, shared by every worker that has a handle on it."""
 
     def __init__(
-        self, *, now: Callable[[], int] | None = None, actions_enabled: bool = True
+        self,
+        *,
+        now: Callable[[], int] | None = None,
+        actions_enabled: bool = True,
+        files: Path | None = None,
     ) -> None:
+        """With `files`, a directory, objects that are not small lie in files there."""
         self.now: Callable[[], int] = now or ServerTime()
         self.actions_enabled = actions_enabled
         # Each runs once, between the computation of a merge and its update of the branch.
@@ -45,6 +55,8 @@ class MemoryLakeFS:
         self._repositories: dict[RepositoryId, RepositoryState] = {}
         self._contents: dict[str, bytes] = {}
         self._addresses = 0
+        self._files = files
+        self._taken = 0
         self._runs = 0
 
     def create_repository(self, name: str, *, default_branch: str = "main") -> RepositoryState:
@@ -69,14 +81,23 @@ class MemoryLakeFS:
             raise RepositoryMissingError(f"there is no repository {repository}")
         return self._repositories[repository]
 
+    def take(self, path: Path) -> bytes | Path:
+        """The content of somebody's file, as it is now: a large one as a copy in a file of ours."""
+        if self._files is None or path.stat().st_size < FILE_BYTES_MIN:
+            return path.read_bytes()
+        self._taken += 1
+        copy = self._files / str(self._taken)
+        shutil.copyfile(path, copy)
+        return copy
+
     def new_object(
         self,
-        content: bytes,
+        content: bytes | Path,
         *,
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] = NO_METADATA,
     ) -> StoredObject:
-        """Take bytes in; equal bytes are kept once."""
+        """Take bytes in, or a file that stays as it is; equal bytes are kept once."""
         self._addresses += 1
         stored = store_object(
             content,
@@ -85,6 +106,8 @@ class MemoryLakeFS:
             modified_at=self.now(),
             address=self._addresses,
         )
+        if isinstance(content, Path):
+            return stored
         kept = self._contents.setdefault(stored.checksum, content)
         return stored if kept is content else stored.with_content(kept)
 

@@ -7,8 +7,9 @@ from and sorts its paths once, when somebody lists it; a page then costs its own
 from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from hashlib import blake2b, md5
+from functools import cached_property, lru_cache, partial
+from hashlib import blake2b, file_digest, md5
+from pathlib import Path
 from typing import TypeAlias
 
 from perago.domain.references import NO_METADATA
@@ -20,9 +21,13 @@ _FINGERPRINTS = 1 << 128
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredObject:
-    """One written object; `address` is new for each write, so equal bytes are told apart."""
+    """One written object; `address` is new for each write, so equal bytes are told apart.
 
-    content: bytes
+    `held` is the bytes or, of a large object, the file that has them.
+    """
+
+    held: bytes | Path
+    size: int
     checksum: str
     content_type: str
     metadata: Mapping[str, str]
@@ -30,16 +35,21 @@ class StoredObject:
     address: int
     identity: bytes = field(repr=False)
 
+    @property
+    def content(self) -> bytes:
+        """The bytes."""
+        return self.held.read_bytes() if isinstance(self.held, Path) else self.held
+
     def with_content(self, content: bytes) -> "StoredObject":
         """The same object with equal bytes that are kept elsewhere already."""
-        return replace(self, content=content)
+        return replace(self, held=content)
 
     def entry(self, path: str) -> ObjectEntry:
         """What a listing shows of this object at this path."""
         return ObjectEntry(
             path=path,
             checksum=self.checksum,
-            size=len(self.content),
+            size=self.size,
             modified_at=self.modified_at,
             content_type=self.content_type,
             metadata=self.metadata,
@@ -52,7 +62,7 @@ class StoredObject:
 
 
 def store_object(
-    content: bytes,
+    content: bytes | Path,
     *,
     content_type: str,
     metadata: Mapping[str, str] = NO_METADATA,
@@ -60,10 +70,16 @@ def store_object(
     address: int,
 ) -> StoredObject:
     """Make an object; two of one identity do not differ for a diff, a merge or a commit."""
-    checksum = md5(content, usedforsecurity=False).hexdigest()
+    if isinstance(content, Path):
+        size = content.stat().st_size
+        with content.open("rb") as file:
+            checksum = file_digest(file, partial(md5, usedforsecurity=False)).hexdigest()
+    else:
+        size, checksum = len(content), md5(content, usedforsecurity=False).hexdigest()
     facts = (checksum, content_type, sorted(metadata.items()))
     return StoredObject(
-        content=content,
+        held=content,
+        size=size,
         checksum=checksum,
         content_type=content_type,
         metadata=dict(metadata),

@@ -4,6 +4,7 @@ Knows the port and the operations. A worker's own files are read before the requ
 written after it is answered: a request that lands late brings the bytes it left with.
 """
 
+import shutil
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -53,15 +54,15 @@ class MemoryObjects(Objects):
         )
 
     async def download(self, repository: RepositoryId, ref: str, path: str, target: Path) -> None:
-        content = await self._handle.ask(
-            "objects.download", lambda: read_object(self._lakefs, repository, ref, path).content
+        held = await self._handle.ask(
+            "objects.download", lambda: read_object(self._lakefs, repository, ref, path).held
         )
-        _write_new_file(target, content)
+        _write_new_file(target, held)
 
     async def upload(
         self, repository: RepositoryId, branch: BranchName, upload: ObjectUpload
     ) -> ObjectEntry:
-        content = _read_file(upload.source)
+        content = self._lakefs.take(upload.source)
 
         def write() -> StoredObject:
             stored = self._lakefs.new_object(
@@ -93,7 +94,7 @@ class MemoryObjects(Objects):
             self._lakefs.repository(repository).branch(branch)
             source = read_object(self._lakefs, repository, source_ref, source_path)
             stored = self._lakefs.new_object(
-                source.content, content_type=source.content_type, metadata=source.metadata
+                source.held, content_type=source.content_type, metadata=source.metadata
             )
             return write_object(self._lakefs, repository, branch, target_path, stored)
 
@@ -101,10 +102,10 @@ class MemoryObjects(Objects):
         return stored.entry(target_path)
 
 
-def _read_file(path: Path) -> bytes:
-    return path.read_bytes()
-
-
-def _write_new_file(path: Path, content: bytes) -> None:
+def _write_new_file(path: Path, held: bytes | Path) -> None:
     with path.open("xb") as file:
-        file.write(content)
+        if isinstance(held, Path):
+            with held.open("rb") as source:
+                shutil.copyfileobj(source, file)
+        else:
+            file.write(held)

@@ -5,6 +5,7 @@ lakeFS. Knows no port; workers have their handles.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from perago.adapters.memory.commit_graph import Commit
 from perago.adapters.memory.committing import commit_branch
@@ -93,13 +94,16 @@ class RepositoryBuilder:
     def write(
         self,
         path: str,
-        content: bytes | None,
+        content: bytes | Path | None,
         branch: str = MAIN,
         *,
         content_type: str = DEFAULT_CONTENT_TYPE,
         metadata: Mapping[str, str] = NO_METADATA,
     ) -> None:
-        """Write one object, or delete it (None), and leave that uncommitted."""
+        """Write one object, or delete it (None), and leave that uncommitted.
+
+        A file is not read in: it has to stay as it is for as long as the lakeFS is used.
+        """
         if content is None:
             delete_objects(self.lakefs, self.id, BranchName(branch), [path])
             return
@@ -112,7 +116,7 @@ class RepositoryBuilder:
 
     def commit(
         self,
-        files: Mapping[str, bytes | None],
+        files: Mapping[str, bytes | Path | None],
         branch: str = MAIN,
         *,
         metadata: Mapping[str, str] = NO_METADATA,

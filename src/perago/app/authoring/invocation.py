@@ -42,7 +42,12 @@ def invoke_workspace_task_body(
     *,
     metrics: MetricRecorder | None = None,
 ) -> dict[str, Any]:
-    """Run a workspace task on a directory, guardrails included; return `{"result": ...}`."""
+    """Run a workspace task on a directory, guardrails included; return `{"result": ...}`.
+
+    A promise of 0.6.1: it raises what the body raises, and works in the directory itself. It is no
+    attempt. What the body wrote is not compared, so a name or a link that cannot be published is
+    not noticed; `perago run` and `perago.testing.TaskEnvironment` run a whole attempt.
+    """
     if task.workspace is None:
         raise TaskInputError("invoke_workspace_task_body only supports workspace tasks", code=_CODE)
     read_workspace_input(input_data, strict=False)

@@ -23,7 +23,9 @@ COMMANDS = (
     CommandRow(
         "dev", "perago.testing.dev.command:dev", "Run a workflow here and show it on a page."
     ),
-    CommandRow("run", "run:run", "Run one task on a directory, without a server."),
+    CommandRow(
+        "run", "perago.testing.trial.command:run", "Run one task on a directory, without a server."
+    ),
     CommandRow("check", "check:check", "Validate task modules and local runtime config."),
     CommandRow("extract", "extract:extract", "Write the Conductor TaskDef of one task."),
     CommandRow("start", "start:start", "Run a worker for task modules."),

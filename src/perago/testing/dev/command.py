@@ -26,8 +26,6 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.command_line.run import read_params
-from perago.app.trial.file_tree import read_tree
 from perago.domain.errors import PeragoError
 from perago.testing.dev.fault_text import parse_fault
 from perago.testing.dev.live_view import live_view
@@ -36,6 +34,8 @@ from perago.testing.dev.run_aside import run_aside, tell
 from perago.testing.dev.serving import serve_until_interrupted
 from perago.testing.dev.world import DevRequest, run_world
 from perago.testing.json_values import as_list, as_object
+from perago.testing.trial.command import read_params
+from perago.testing.trial.file_tree import read_tree
 
 SETTLED, HEAD_PARENT = "settled", "head-parent"
 

@@ -12,6 +12,7 @@ from typing import final
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.body_observer import NobodyObserves
 from perago.app.worker.run_body import BodySurroundings, run_body
+from perago.app.worker.sent_outcome import sent_outcome
 from perago.ports.task_body import BodyCall, BodyOutcome
 
 OUTPUT_LINES_MAX = 1000
@@ -31,7 +32,10 @@ class LineObserver(NobodyObserves):
 
 
 def run_captured(task: TaskDefinition, call: BodyCall) -> tuple[BodyOutcome, list[str]]:
-    """Run one body; its outcome, and the first lines it printed and logged."""
+    """Run one body; its outcome, and the first lines it printed and logged.
+
+    A result that an executor could not send to its parent is a failure here as well.
+    """
     lines = io.StringIO()
     log = logging.StreamHandler(lines)
     log.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
@@ -45,4 +49,5 @@ def run_captured(task: TaskDefinition, call: BodyCall) -> tuple[BodyOutcome, lis
     finally:
         root.removeHandler(log)
         root.setLevel(level)
+    _, outcome = sent_outcome(call, outcome)
     return outcome, lines.getvalue().splitlines()[:OUTPUT_LINES_MAX]

@@ -1,4 +1,4 @@
-"""`perago run MODULE`: one task on a copy of a directory, or of a commit, without any publication.
+"""`perago run MODULE`: one attempt on a copy of a directory, or of a commit, on servers in memory.
 
 Prints result, guardrails and difference; writes back only when told to. A lakeFS is only read.
 """
@@ -28,10 +28,11 @@ from perago.app.command_line.reporting import (
 from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import load_settings
 from perago.app.transfer_parts import transfer_bar
-from perago.app.trial.file_tree import diff_lines, read_tree, write_back
-from perago.app.trial.trial_run import TaskRun, run_task_once
+from perago.domain.prefix_projection import ROOT_PREFIX
 from perago.domain.references import RepositoryId
 from perago.ports.workspace_pipeline import WorkspaceSource
+from perago.testing.trial.file_tree import Files, diff_lines, read_tree, write_back
+from perago.testing.trial.trial_run import TaskRun, run_task_once
 
 
 @reports_errors_by_class
@@ -58,17 +59,21 @@ def run(  # noqa: PLR0913 - one parameter an option
     task = load_one_task(target, name)
     _check_places(task, workspace, repo, write=write)
     given = read_params(params)
-    if repo is not None:
-        files = asyncio.run(_download(task, repo))
-    else:
-        files = {} if workspace is None else read_tree(workspace)
-    done = run_task_once(task, given, files)
-    _print(task, done, diff=diff, as_json=as_json)
+    with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
+        source = workspace
+        if repo is not None:
+            source = Path(directory)
+            asyncio.run(_download(task, repo, source))
+        files: Files = {}
+        if source is not None:
+            files = read_tree(source, prefix=_prefix(task))
+        with run_task_once(task, given, files) as done:
+            _print(task, done, diff=diff, as_json=as_json)
+            if done.completed and write and workspace is not None:
+                write_back(workspace, done.before, done.files)
+                note(f"wrote the changes to {workspace}")
     if not done.completed:
         raise typer.Exit(FAILED)
-    if write and workspace is not None:
-        write_back(workspace, done.before, done.files)
-        note(f"wrote the changes to {workspace}")
 
 
 def read_params(text: str) -> Mapping[str, object]:
@@ -102,8 +107,12 @@ def _check_places(
         raise CommandUsageError("--write needs --workspace")
 
 
-async def _download(task: TaskDefinition, address: str) -> dict[str, bytes]:
-    """The workspace of a commit, by the same pipeline that attempts use; nothing is written."""
+def _prefix(task: TaskDefinition) -> str:
+    return task.workspace.prefix if task.workspace else ROOT_PREFIX
+
+
+async def _download(task: TaskDefinition, address: str, directory: Path) -> None:
+    """The workspace of a commit, by the same pipeline that attempts use; lakeFS is only read."""
     from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
 
     parts = urlsplit(address)
@@ -111,18 +120,15 @@ async def _download(task: TaskDefinition, address: str) -> dict[str, bytes]:
     if parts.scheme != "lakefs" or not parts.netloc or not ref:
         text = f"--repo: expected lakefs://repository/ref, found {address}"
         raise CommandUsageError(text)
-    assert task.workspace is not None, "checked before"
     with transfer_bar() as progress:
         container = Container(connections=connections_of(load_settings()), progress=progress)
         lakefs = container.lakefs()
         try:
             repository = RepositoryId(parts.netloc)
             commit = (await lakefs.commits.read(repository, ref)).commit
-            with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
-                source = WorkspaceSource(repository, commit, task.workspace.prefix)
-                await container.pipeline().materialise(source, Path(directory))
-                note(f"read lakefs://{repository}/{commit}, prefix {task.workspace.prefix}")
-                return read_tree(Path(directory))
+            source = WorkspaceSource(repository, commit, _prefix(task))
+            await container.pipeline().materialise(source, directory)
+            note(f"read lakefs://{repository}/{commit}, prefix {_prefix(task)}")
         finally:
             await lakefs.close()
 
