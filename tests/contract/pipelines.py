@@ -11,10 +11,7 @@ from tests.contract.adapters import Adapter, Factory
 from tests.contract.lakefs_world import LakeFSWorld
 from tests.contract.memory_worlds import open_memory_lakefs
 
-from perago.adapters.local.cache_store import CacheStore
-from perago.adapters.local.content_cache import ContentCache
-from perago.adapters.local.local_cache import LocalCache, open_local_cache
-from perago.adapters.local.manifests import Manifests
+from perago.adapters.local.local_cache import open_local_cache
 from perago.adapters.local.port_transport import PortTransport
 from perago.adapters.local.sized_pipeline import SizedPipeline
 from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
@@ -122,25 +119,6 @@ PIPELINES: dict[str, Adapter[PipelineWorld]] = {
     for cached in (False, True)
     if not cached or adapter.marker is None or name == "lakefs, api"
 }
-
-
-@asynccontextmanager
-async def _with_fillers(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWorld]:
-    """Every workspace is filled as very large ones are."""
-    place: Path = request.getfixturevalue("tmp_path")
-    async with _in_memory(request, threads=True) as moved:
-        store = CacheStore(place / "cache")
-        contents = ContentCache(store, fillers=lambda _: 1)
-        pipeline = LocalWorkspacePipeline(
-            moved.world.objects,
-            moved.world.commits,
-            moved.concurrency,
-            cache=LocalCache(contents, Manifests(store, "test")),
-        )
-        yield PipelineWorld(moved.world, pipeline)
-
-
-PIPELINES["memory, side by side, cached, with fillers"] = Adapter(_with_fillers)
 
 
 @asynccontextmanager

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, final
 
-from perago.adapters.local.row_filler import open_rows
-
 # A database that says another version is empty, or of another Perago; its rows are not used.
 _VERSION = 2
 _SCHEMA = f"""
@@ -33,6 +31,8 @@ CREATE TABLE manifests (
 PRAGMA user_version = {_VERSION};
 COMMIT;
 """
+_BUSY_SECONDS = 20.0
+_PAGES = "PRAGMA cache_size = -16384"  # in KiB: the index of a hundred thousand keys fits
 _NEW = ".new-"
 
 
@@ -101,8 +101,9 @@ class CacheStore:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise CacheUnusableError(str(error)) from error
-        connection = open_rows(str(self.database))
+        connection = sqlite3.connect(self.database, timeout=_BUSY_SECONDS)
         try:
+            connection.execute(_PAGES)
             # A crash of the machine may lose the last rows, never the order of what is kept.
             connection.execute("PRAGMA synchronous = NORMAL")
             # Asked every time: somebody may have removed the directory while this worker runs,

@@ -14,17 +14,10 @@ from threading import Event
 from typing import final
 
 from perago.adapters.local.cache_store import CacheStore, CacheUnusableError
-from perago.adapters.local.content_keeping import (
-    INLINE_BYTES_MAX,
-    ContentKeeping,
-    content_key,
-    next_use,
-)
+from perago.adapters.local.content_filling import ContentFilling, known_keys
+from perago.adapters.local.content_keeping import ContentKeeping, content_key, next_use
 from perago.adapters.local.disk_errors import disk_errors
 from perago.adapters.local.file_copy import FileCopies
-from perago.adapters.local.file_filling import FileFilling
-from perago.adapters.local.row_filler import known_keys
-from perago.adapters.local.row_filling import BATCH, RowFilling, fillers_worth
 from perago.ports.object_transport import Fetched, FetchOrder
 
 BYTES_MAX_DEFAULT = 20 * 1024**3
@@ -49,10 +42,8 @@ class ContentCache:
         *,
         bytes_max: int = BYTES_MAX_DEFAULT,
         keeps_aside: bool = False,
-        fillers: Callable[[int], int] = fillers_worth,
     ) -> None:
         self._store = store
-        self._fillers = fillers
         self._aside: ThreadPoolExecutor | None = None
         if keeps_aside:
             self._aside = ThreadPoolExecutor(1, thread_name_prefix="perago-cache")
@@ -64,37 +55,27 @@ class ContentCache:
         keys = [content_key(order.entry) for order in orders]
         known: set[str] = set()
         with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
-            for start in range(0, len(keys), BATCH):
-                known |= known_keys(connection, keys[start : start + BATCH])
+            known = known_keys(connection, keys)
         here = [order for key, order in zip(keys, orders, strict=True) if key in known]
         absent = [order for key, order in zip(keys, orders, strict=True) if key not in known]
         return here, absent
 
     def fill(self, orders: Sequence[FetchOrder], given_up: Event | None = None) -> Filled:
         """Fill the targets whose content is here, until it is given up."""
-        large = [order for order in orders if order.entry.size > INLINE_BYTES_MAX]
-        small = orders
-        if large:
-            small = [order for order in orders if order.entry.size <= INLINE_BYTES_MAX]
-        given_up = given_up or Event()
-        files = FileFilling(self._store, self._copies, large, given_up)
-        fillers = self._fillers(len(small))
-        rows = RowFilling(self._store.database, small, given_up, fillers=fillers)
+        filling = ContentFilling(self._store, self._copies, orders, given_up or Event())
         now = 0
-        # Whoever cannot be asked has none of what is left.
+        # A cache that cannot be used has none of what is left.
         with (
             contextlib.suppress(CacheUnusableError),
             disk_errors(self._store.database),
             self._store.work() as connection,
         ):
             now = next_use(connection)
-            files.run(connection, used_before=now - _FRESH_USES)
-            rows.run(connection, used_before=now - _FRESH_USES)
-        self._note(now, [*files.stale, *rows.stale], [*files.damaged, *rows.damaged])
-        fetched = [*files.fetched, *rows.fetched]
-        asked = zip([*large, *small], fetched, strict=True)
+            filling.run(connection, used_before=now - _FRESH_USES)
+        self._note(now, filling.stale, filling.damaged)
+        asked = list(zip(orders, filling.fetched, strict=True))
         return Filled(
-            [one for one in fetched if one is not None],
+            [one for _, one in asked if one is not None],
             [order for order, one in asked if one is None],
         )
 

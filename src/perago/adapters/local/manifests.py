@@ -13,8 +13,6 @@ from itertools import repeat
 from typing import cast, final
 
 from perago.adapters.local.cache_store import CacheStore, CacheUnusableError
-from perago.adapters.local.many_tuples import many_tuples
-from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.domain.references import NO_METADATA, CommitId
 from perago.ports.objects import ObjectEntry
 from perago.ports.workspace_pipeline import WorkspaceSource
@@ -101,9 +99,8 @@ def _written(entries: Sequence[ObjectEntry]) -> bytes:
 def _read(body: bytes) -> list[ObjectEntry]:
     columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
     described = cast("dict[str, dict[str, str]]", columns["described"])
-    with QUIET_COLLECTOR:
-        listed = (columns[name] for name in ObjectEntry._fields[:-1])
-        entries = many_tuples(ObjectEntry, *listed, repeat(NO_METADATA))
+    listed = (columns[name] for name in ObjectEntry._fields[:-1])
+    entries = [ObjectEntry._make(row) for row in zip(*listed, repeat(NO_METADATA), strict=False)]
     for number, metadata in described.items():
         entries[int(number)] = entries[int(number)]._replace(metadata=metadata)
     return entries

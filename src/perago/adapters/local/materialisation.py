@@ -12,9 +12,7 @@ from typing import final
 from perago.adapters.local.content_cache import ContentCache, Filled
 from perago.adapters.local.disk_errors import disk_errors
 from perago.adapters.local.inventory import Inventory, refuse_unsafe_names
-from perago.adapters.local.many_tuples import many_tuples
 from perago.adapters.local.name_probe import NameProbe
-from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
 from perago.adapters.local.workspace_index import WorkspaceIndex
 from perago.ports.concurrency import Concurrency
@@ -85,12 +83,9 @@ class Materialisation:
         contents = self._contents
         if contents is None or not orders:
             return Filled((), tuple(orders))
-
-        def fill() -> Filled:
-            with QUIET_COLLECTOR:
-                return contents.fill(orders, given_up)
-
-        return await self._concurrency.blocking(fill, abandon=given_up.set)
+        return await self._concurrency.blocking(
+            lambda: contents.fill(orders, given_up), abandon=given_up.set
+        )
 
     async def _fetch(
         self, source: WorkspaceSource, orders: Sequence[FetchOrder], *, cached: int = 0
@@ -107,7 +102,7 @@ class Materialisation:
     ) -> list[FetchOrder]:
         """Check all names and make the directories."""
         names = inventory.names()
-        with disk_errors(directory), QUIET_COLLECTOR:
+        with disk_errors(directory):
             refuse_unsafe_names(source.repository, names, self._names.rules(directory))
             for parent in sorted({name.rpartition("/")[0] for name in names}):
                 if given_up.is_set():
@@ -115,11 +110,11 @@ class Materialisation:
                 (directory / parent).mkdir(parents=True, exist_ok=True)
             room = f"{directory}/"
             places = [room + name for name in names]
-            return many_tuples(FetchOrder, inventory.entries, places)
+            return list(map(FetchOrder, inventory.entries, places))
 
 
 def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:
-    with disk_errors(directory), QUIET_COLLECTOR:
+    with disk_errors(directory):
         return WorkspaceIndex(directory, [one if one.stamp else _stamped(one) for one in fetched])
 
 

@@ -14,7 +14,6 @@ from perago.adapters.local.inventory import (
     take_inventory,
 )
 from perago.adapters.local.manifests import Manifest, Manifests
-from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.domain.prefix_projection import listing_prefix
 from perago.domain.references import CommitId
 from perago.ports.commits import Change, ChangeKind, ChangePage, Commits
@@ -74,11 +73,10 @@ class Inventories:
                 return None
             return Inventory(source.prefix, held, requests=0, news=())
         # The server compares while this host reads.
-        with QUIET_COLLECTOR:
-            held, page = await self._concurrency.together(
-                self._concurrency.blocking(known.entries),
-                self._changes(source, known.commit, after=""),
-            )
+        held, page = await self._concurrency.together(
+            self._concurrency.blocking(known.entries),
+            self._changes(source, known.commit, after=""),
+        )
         return None if held is None else await self._applied(source, known.commit, held, page)
 
     async def _applied(

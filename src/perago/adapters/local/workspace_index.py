@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import final
 
 from perago.adapters.local.directory_scan import ScannedFile, scan
-from perago.adapters.local.quiet_collector import QUIET_COLLECTOR
 from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.object_transport import Fetched
 
@@ -39,9 +38,8 @@ class WorkspaceIndex:
 
     @cached_property
     def _files(self) -> Mapping[str, Fetched]:
-        """By full path, which every order has; made when asked for: nobody waits for it before."""
-        with QUIET_COLLECTOR:
-            return {str(one.order.where): one for one in self._fetched}
+        """By full path, which every order has; made when the plan first asks for it."""
+        return {str(one.order.where): one for one in self._fetched}
 
     @cached_property
     def _newest_ctime_ns(self) -> int:
