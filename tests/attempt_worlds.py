@@ -91,6 +91,7 @@ def attempt_worker(
         objects=lakefs.objects,
         canary=canary,
         concurrency=around.concurrency,
+        clock=around.clock,
     )
     world = World(
         lakefs=LakeFS(

@@ -162,7 +162,12 @@ def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> 
             objects=lakefs.objects,
             repositories=lakefs.repositories,
             pipeline=SimulatedPipeline(scene.lakefs, handle, disk),
-            trust=FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency),
+            trust=FenceTrust(
+                objects=lakefs.objects,
+                canary=canary,
+                concurrency=concurrency,
+                clock=scene.clock,
+            ),
             places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor.queue,

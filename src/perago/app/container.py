@@ -175,12 +175,10 @@ def _canary(lakefs: LakeFSInstallation, identities: Identities) -> Canary:
     return Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
 
 
-def _trust(lakefs: LakeFSInstallation, canary: Canary, concurrency: Concurrency) -> FenceTrust:
-    return FenceTrust(
-        objects=lakefs.objects,
-        canary=canary,
-        concurrency=concurrency,
-    )
+def _trust(
+    lakefs: LakeFSInstallation, canary: Canary, concurrency: Concurrency, clock: Clock
+) -> FenceTrust:
+    return FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency, clock=clock)
 
 
 def _lakefs_ports(
@@ -233,7 +231,7 @@ class Container(containers.DeclarativeContainer):
     conductor = providers.Singleton(open_conductor, connections.provided.conductor)
     pipeline = providers.Singleton(_pipeline, connections, lakefs, concurrency, progress, clock)
     canary = providers.Singleton(_canary, lakefs, identities)
-    trust = providers.Singleton(_trust, lakefs, canary, concurrency)
+    trust = providers.Singleton(_trust, lakefs, canary, concurrency, clock)
     lakefs_ports = providers.Singleton(_lakefs_ports, lakefs, pipeline, trust)
 
     fence_tools = providers.Factory(_fence_tools, lakefs, identities)

@@ -52,22 +52,41 @@ class FenceState(StrEnum):
     TRUSTED = "trusted"
     ALTERED = "altered"
     DEAD = "dead"
+    DISTRUSTED = "distrusted"
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRefusal:
-    """No policy may run: the fence that the setting relies on does not work."""
+    """No policy may run: the fence that the setting relies on does not work.
+
+    The reason names a command with REPO and BRANCH in it, which are not known here.
+    """
 
     code: str
     reason: str
 
+    def on(self, repository: str, branch: str) -> str:
+        """The reason with a command that works as it stands."""
+        return self.reason.replace("REPO BRANCH", f"{repository} {branch}")
+
 
 PolicyChoice: TypeAlias = Level | PolicyRefusal
 
+_INSTALL = (
+    "run `perago fence install REPO BRANCH` and `perago fence verify REPO BRANCH`,"
+    " then start a new workflow from the head"
+)
+_SWITCH_ON = (
+    "switch hooks on in lakeFS (actions.enabled), then run `perago fence verify REPO BRANCH`;"
+    " workers look again within two minutes"
+)
+_RESTART = "run `perago fence verify REPO BRANCH`, look at the branch, then restart this worker"
+_ALTERED = "the fence file of the input commit is not one of ours"
 _FENCE_FAULT = {
-    FenceState.ABSENT: ("PRG-F020", "the input commit has no publication fence"),
-    FenceState.ALTERED: ("PRG-F021", "the fence file of the input commit is not one of ours"),
-    FenceState.DEAD: ("PRG-F022", "the server merged what the fence had to refuse"),
+    FenceState.ABSENT: ("PRG-F020", "the input commit has no publication fence", _INSTALL),
+    FenceState.ALTERED: ("PRG-F021", _ALTERED, _INSTALL),
+    FenceState.DEAD: ("PRG-F022", "the server merged what the fence had to refuse", _SWITCH_ON),
+    FenceState.DISTRUSTED: ("PRG-F023", "the server has published past the fence", _RESTART),
 }
 
 
@@ -76,7 +95,7 @@ def choose_level(
 ) -> PolicyChoice:
     """Choose the level in force.
 
-    fence:                   trusted              absent        altered or dead
+    fence:                   trusted              absent        altered, dead, distrusted
     a decision was found     settled              refused       refused
     auto                     settled              head-parent   refused
     settled                  settled              refused       refused
@@ -98,7 +117,6 @@ def choose_level(
 
 
 def _refuse(fence: FenceState, *, decision_found: bool) -> PolicyRefusal:
-    code, fault = _FENCE_FAULT[fence]
+    code, fault, remedy = _FENCE_FAULT[fence]
     because = "an earlier attempt decided under settled, but " if decision_found else ""
-    remedy = "run `perago fence install REPO BRANCH` and `perago fence verify REPO BRANCH`"
     return PolicyRefusal(code, f"{because}{fault}; {remedy}")

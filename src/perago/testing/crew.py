@@ -50,7 +50,9 @@ class Crew(Surrounding):
         self._workers: list[EmbeddedWorker] = []
         self._hired = 0
         self._attempts: Counter[tuple[str, str]] = Counter()
-        self._trust = fence_trust(ground.lakefs, ground.identities(0), ground.concurrency())
+        self._trust = fence_trust(
+            ground.lakefs, ground.identities(0), ground.concurrency(), ground.clock
+        )
 
     @property
     def means(self) -> RealMeans | None:

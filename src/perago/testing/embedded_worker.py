@@ -131,11 +131,11 @@ class WorkerParts:
 
 
 def fence_trust(
-    lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency
+    lakefs: LakeFSInstallation, identities: Identities, concurrency: Concurrency, clock: Clock
 ) -> FenceTrust:
     """What one process knows of the fences of a lakeFS."""
     canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
-    return FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency)
+    return FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency, clock=clock)
 
 
 def embedded_worker(ground: Ground, number: int, parts: WorkerParts) -> EmbeddedWorker:

@@ -15,14 +15,20 @@ from perago.domain.publication_policy import (
 
 REFUSED = "refused"
 TABLE = {
-    # setting          trusted, absent, altered, dead
-    PolicySetting.AUTO: ("settled", "head-parent", REFUSED, REFUSED),
-    PolicySetting.SETTLED: ("settled", REFUSED, REFUSED, REFUSED),
-    PolicySetting.HEAD_PARENT: ("head-parent+fence", "head-parent", "head-parent", "head-parent"),
-    PolicySetting.LINEAGE: ("lineage+fence", "lineage", "lineage", "lineage"),
+    # setting          trusted, absent, altered, dead, distrusted
+    PolicySetting.AUTO: ("settled", "head-parent", *[REFUSED] * 3),
+    PolicySetting.SETTLED: ("settled", *[REFUSED] * 4),
+    PolicySetting.HEAD_PARENT: ("head-parent+fence", *["head-parent"] * 4),
+    PolicySetting.LINEAGE: ("lineage+fence", *["lineage"] * 4),
 }
-FENCES = (FenceState.TRUSTED, FenceState.ABSENT, FenceState.ALTERED, FenceState.DEAD)
-CELLS = list(product(PolicySetting, range(4)))
+FENCES = (
+    FenceState.TRUSTED,
+    FenceState.ABSENT,
+    FenceState.ALTERED,
+    FenceState.DEAD,
+    FenceState.DISTRUSTED,
+)
+CELLS = list(product(PolicySetting, range(5)))
 CELL_IDS = [f"{setting}, fence {FENCES[column]}" for setting, column in CELLS]
 
 
@@ -43,23 +49,26 @@ def test_an_earlier_decision_wins_whatever_the_setting(setting: PolicySetting, c
         assert choice.reason.startswith("an earlier attempt decided under settled, but the ")
 
 
-REMEDY = "run `perago fence install REPO BRANCH` and `perago fence verify REPO BRANCH`"
-
-
 @pytest.mark.parametrize(
-    ("fence", "code", "fault"),
+    ("fence", "code", "fault", "command"),
     [
-        (FenceState.ABSENT, "PRG-F020", "the input commit has no publication fence"),
-        (FenceState.ALTERED, "PRG-F021", "the fence file of the input commit is not one of ours"),
-        (FenceState.DEAD, "PRG-F022", "the server merged what the fence had to refuse"),
+        (FenceState.ABSENT, "PRG-F020", "has no publication fence", "install"),
+        (FenceState.ALTERED, "PRG-F021", "is not one of ours", "install"),
+        (FenceState.DEAD, "PRG-F022", "merged what the fence had to refuse", "verify"),
+        (FenceState.DISTRUSTED, "PRG-F023", "has published past the fence", "verify"),
     ],
     ids=str,
 )
-def test_a_refusal_names_the_fault_and_the_command(
-    fence: FenceState, code: str, fault: str
+def test_a_refusal_names_the_fault_and_a_command_that_can_be_run(
+    fence: FenceState, code: str, fault: str, command: str
 ) -> None:
-    refusal = PolicyRefusal(code, f"{fault}; {REMEDY}")
-    assert choose_level(PolicySetting.SETTLED, fence, decision_found=False) == refusal
+    refusal = choose_level(PolicySetting.SETTLED, fence, decision_found=False)
+    assert isinstance(refusal, PolicyRefusal)
+    assert refusal.code == code
+    reason = refusal.on("lake", "main")
+    assert fault in reason
+    assert f"`perago fence {command} lake main`" in reason
+    assert "REPO" not in reason
     if fence is not FenceState.ABSENT:
         assert choose_level(PolicySetting.AUTO, fence, decision_found=False) == refusal
 
@@ -89,4 +98,5 @@ def test_every_setting_but_auto_names_a_policy() -> None:
 
 
 def test_the_states_of_a_fence_are_told_by_their_names() -> None:
-    assert [state.value for state in FenceState] == ["absent", "trusted", "altered", "dead"]
+    names = ["absent", "trusted", "altered", "dead", "distrusted"]
+    assert [state.value for state in FenceState] == names

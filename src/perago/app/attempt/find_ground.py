@@ -71,11 +71,12 @@ async def find_ground(
             _prove(world, workspace, fence),
             _look_for_decision(world, dispatch, workspace, spec.prefix),
         )
-    level = _level(dispatch, fence, decided)
+    level = _level(dispatch, workspace, fence, decided)
     isolation = Isolation(spec.isolation)
     if isolation is Isolation.PREFIX and level is not Level.SETTLED:
         text = f'isolation="prefix" needs policy settled, the level in force is {level}'
-        raise FenceNotTrustedError(f"{text}; run `perago fence install REPO BRANCH`")
+        command = f"perago fence install {workspace.repository} {workspace.branch}"
+        raise FenceNotTrustedError(f"{text}; run `{command}`")
     world.progress.phase(Phase.POLICY, _facts(level, fence, key))
     seconds = merge_timeout_seconds(dispatch.budget)
     if isolation is Isolation.PREFIX and seconds < PREFIX_BUDGET_SECONDS_MIN:
@@ -92,10 +93,16 @@ async def _prove(world: World, workspace: WorkspaceReference, fence: FenceState)
     return await world.lakefs.trust.proven(workspace.repository, workspace.ref)
 
 
-def _level(dispatch: Dispatch, fence: FenceState, decided: CommitId | None) -> Level:
+def _level(
+    dispatch: Dispatch,
+    workspace: WorkspaceReference,
+    fence: FenceState,
+    decided: CommitId | None,
+) -> Level:
     choice = choose_level(dispatch.publication, fence, decision_found=decided is not None)
     if isinstance(choice, PolicyRefusal):
-        raise FenceNotTrustedError(choice.reason, code=choice.code)
+        reason = choice.on(workspace.repository, workspace.branch)
+        raise FenceNotTrustedError(reason, code=choice.code)
     return choice
 
 

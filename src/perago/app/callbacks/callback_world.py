@@ -91,7 +91,12 @@ def _world(
             objects=objects,
             repositories=repositories,
             pipeline=CallbackPipeline(run),
-            trust=FenceTrust(objects=objects, canary=partial, concurrency=container.concurrency()),
+            trust=FenceTrust(
+                objects=objects,
+                canary=partial,
+                concurrency=container.concurrency(),
+                clock=container.clock(),
+            ),
             places=KnownPlaces(repositories, branches, commits),
         ),
         queue=queue,

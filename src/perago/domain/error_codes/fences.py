@@ -128,15 +128,19 @@ FENCE_CODES = (
     ErrorCode(
         "PRG-F022",
         "The server merged what the fence had to refuse.",
-        "Switch hooks on in the server (actions.enabled), then perago fence verify.",
-        "A canary on scratch branches tries a merge that must be refused.",
+        "Switch hooks on in lakeFS (actions.enabled), then run perago fence verify REPO BRANCH.",
+        "A canary on scratch branches tries a merge that must be refused. A worker asks again"
+        " after two minutes; it needs no restart. A fence that works is proven again every ten"
+        " minutes, because a server may have been restarted without hooks.",
     ),
     ErrorCode(
         "PRG-F023",
         "The fence did not run.",
-        "Run perago fence verify REPO BRANCH; look at the history of the branch.",
-        "The publication stands, but its parent is not the expected head. The repository is"
-        " treated as unfenced from now on.",
+        "Run perago fence verify REPO BRANCH, look at the history of the branch, then restart the"
+        " worker.",
+        "The publication stands, but its parent is not the expected head. The worker that saw it"
+        " treats the repository as unfenced until it is restarted: a canary that works now says"
+        " nothing of the server that has skipped the fence before.",
     ),
     ErrorCode(
         "PRG-F024",

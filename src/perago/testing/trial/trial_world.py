@@ -104,7 +104,7 @@ def trial_world(
             objects=lakefs.objects,
             repositories=lakefs.repositories,
             pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency),
-            trust=fence_trust(lakefs, identities, concurrency),
+            trust=fence_trust(lakefs, identities, concurrency, servers.clock),
             places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor_installation(servers.conductor, WorkerHandle()).queue,

@@ -16,6 +16,7 @@ from perago.adapters.memory.planned_faults import (
     When,
 )
 from perago.app.attempt.complete import Recorded
+from perago.app.fence.trust import DEAD_SECONDS, TRUSTED_SECONDS
 from perago.domain.attempt import AttemptStatus
 from perago.domain.outcome import RefusedByHook, TooManyTries
 from perago.domain.publication_policy import FenceState, PolicySetting
@@ -82,16 +83,68 @@ async def test_two_attempts_at_once_let_one_canary_sing(tmp_path: Path) -> None:
     assert handle.calls[MERGE] == 2
 
 
-async def test_a_verdict_is_kept_for_the_life_of_the_process(tmp_path: Path) -> None:
+async def test_a_verdict_is_kept_for_a_while(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     worker = world.worker()
     trust = worker.world.lakefs.trust
     assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
+    world.clock.advance(TRUSTED_SECONDS - 1)
     assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
     assert world.workers[0].calls[MERGE] == 2
-    trust.distrust(REPOSITORY)
+
+
+async def test_hooks_that_are_switched_on_are_found_without_a_restart(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    world.lakefs.actions_enabled = False
+    await world.start()
+    worker = world.worker()
+    refused = await world.attempt(worker)
+    assert refused is not None
+    assert "PRG-F022" in str(refused.update.reason if refused.update else "")
+    world.lakefs.actions_enabled = True
+    world.clock.advance(DEAD_SECONDS - 1)
+    still = await world.attempt(worker)
+    assert still is not None
+    assert still.error is not None, "one canary for all the attempts that fail meanwhile"
+    world.clock.advance(1)
+
+    report = await world.attempt(worker)
+
+    assert report is not None
+    assert report.error is None
+
+
+async def test_hooks_that_are_switched_off_are_noticed_before_anything_is_overwritten(
+    tmp_path: Path,
+) -> None:
+    """Without another look only a publication on a wrong parent would tell."""
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    trust = world.worker().world.lakefs.trust
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
+    world.lakefs.actions_enabled = False
+    world.clock.advance(TRUSTED_SECONDS)
     assert await trust.proven(REPOSITORY, world.input) is FenceState.DEAD
+
+
+async def test_a_fence_that_was_seen_not_to_run_is_distrusted_until_the_process_ends(
+    tmp_path: Path,
+) -> None:
+    """A canary cannot give back what a publication on a wrong parent has disproved."""
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    await world.start()
+    worker = world.worker()
+    trust = worker.world.lakefs.trust
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
+    trust.distrust(REPOSITORY)
+    world.clock.advance(TRUSTED_SECONDS)
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.DISTRUSTED
     assert world.workers[0].calls[MERGE] == 2
+    report = await world.attempt(worker)
+    assert report is not None
+    reason = str(report.update.reason if report.update else "")
+    assert "PRG-F023" in reason
+    assert "`perago fence verify repo main`" in reason
+    assert "restart" in reason
 
 
 async def test_distrust_is_not_undone_by_a_canary_under_way(tmp_path: Path) -> None:
@@ -103,7 +156,7 @@ async def test_distrust_is_not_undone_by_a_canary_under_way(tmp_path: Path) -> N
         await asyncio.sleep(0)
     trust.distrust(REPOSITORY)
     handle.resume()
-    assert await running is FenceState.DEAD
+    assert await running is FenceState.DISTRUSTED
 
 
 async def test_a_canary_leaves_no_branches(tmp_path: Path) -> None:
