@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -53,19 +54,64 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:
         case "sleep" | "sleep with programs running" as how:
             _start_programs(how)
             time.sleep(params.number)  # noqa: TID251 - a body may well sleep
+        case told if told.startswith("tell "):
+            _tell(told.removeprefix("tell "), metrics)
         case "talk":
             sys.stdout.write("printed\nwithout an end")
             logging.getLogger("team").warning("logged %d", params.number)
             current_attempt().progress("half way", rows=params.number)
             metrics.histogram("rows", params.number)
-        case "forge":
-            forged = frames.Returned("of somebody else", {"number": 99})
-            os.write(int(sys.argv[1]), frames.encode(forged))
         case "environment":
             return Answer(number=sum("hunter2secret" in value for value in os.environ.values()))
         case _:
-            _end_the_process(params.what)
+            _forge_or_end(params.what)
     return Answer(number=UNSENDABLE.get(params.what, params.number))
+
+
+class Unprintable:
+    """A value of an author's class whose text cannot be made."""
+
+    def __str__(self) -> str:
+        """Fail, as a broken class does."""
+        raise LookupError("no text")
+
+
+def _tell(what: str, metrics: MetricRecorder) -> None:
+    """Hand over what the type hints forbid: authors do, and no checker stops them."""
+    odd: Any = {"shard": 3, 7: None}
+    match what:
+        case "sample of nan":
+            metrics.histogram("rows", float("nan"))
+            metrics.gauge("rows", float("-inf"))
+        case "sample of no number":
+            metrics.gauge("rows", cast("float", "many"))
+        case "labels that are numbers":
+            metrics.gauge("rows", 1, labels=odd)
+        case "labels that are no mapping":
+            metrics.gauge("rows", 1, labels=cast("dict[str, str]", [1, 2]))
+        case "labels that raise":
+            metrics.gauge("rows", 1, labels=cast("dict[str, str]", {"a": Unprintable()}))
+        case "a huge label":
+            metrics.gauge("rows", 1, labels={"a": "x" * 20_000_000})
+        case _:
+            _tell_progress(what)
+
+
+def _tell_progress(what: str) -> None:
+    match what:
+        case "progress that is no text":
+            current_attempt().progress(cast("str", 5), rows=3, model=(1, 2))
+        case "progress that raises":
+            current_attempt().progress("half way", model=Unprintable())
+        case "huge progress":
+            logging.getLogger("team").warning("\x00" * 3_000_000)
+            current_attempt().progress("x" * 20_000_000)
+        case "a record made by hand":
+            made = logging.makeLogRecord({"levelno": 30.5, "name": 5, "msg": "by hand"})
+            logging.getLogger("team").handle(made)
+        case _:
+            logging.getLogger("team").warning("name \udcff")
+            current_attempt().progress("name \udcff", name="\udcff")
 
 
 def _start_programs(how: str) -> None:
@@ -74,7 +120,10 @@ def _start_programs(how: str) -> None:
         subprocess.Popen(["sleep", "600"], start_new_session=apart)  # noqa: S607 - as below
 
 
-def _end_the_process(what: str) -> None:
+def _forge_or_end(what: str) -> None:
+    if what == "forge":
+        forged = frames.Returned("of somebody else", {"number": 99})
+        os.write(int(sys.argv[1]), frames.encode(forged))
     if what == "crash with a program running":
         program = subprocess.Popen(["sleep", "600"])  # noqa: S607 - found by PATH
         sys.stderr.write(f"it left process {program.pid}\n")

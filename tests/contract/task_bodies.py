@@ -42,14 +42,28 @@ async def process_body(
 
 
 @asynccontextmanager
-async def _thread_body() -> AsyncGenerator[ThreadBody]:
-    yield ThreadBody({OBEY.name: OBEY})
+async def thread_body(observer: BodyObserver | None = None) -> AsyncGenerator[ThreadBody]:
+    """Threads that run the suite's tasks."""
+    yield ThreadBody({OBEY.name: OBEY}, observer=observer)
 
 
 BODIES: Mapping[str, Callable[[], AbstractAsyncContextManager[TaskBody]]] = {
-    "thread": _thread_body,
+    "thread": thread_body,
     "process": process_body,
 }
+TELEMETRY = (
+    "sample of nan",
+    "sample of no number",
+    "labels that are numbers",
+    "labels that are no mapping",
+    "labels that raise",
+    "a huge label",
+    "progress that is no text",
+    "progress that raises",
+    "huge progress",
+    "a record made by hand",
+    "half a character",
+)
 
 
 def call_of(

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.contract.task_bodies import BODIES, call_of
+from tests.contract.task_bodies import BODIES, TELEMETRY, call_of
 
 from perago.ports.task_body import BodyRaised, BodyReturned, BodyStopped, TaskBody
 
@@ -56,4 +56,10 @@ async def test_Y5_unsendable_result_is_a_failure(
     assert reason in raised.reason
     assert raised.reason.endswith(f"{code}]")
     assert not raised.terminal
+    assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})
+
+
+@pytest.mark.parametrize("what", TELEMETRY)
+async def test_Y6_telemetry_never_ends_a_body(body: TaskBody, what: str) -> None:
+    assert await body.run(call_of(f"tell {what}", 7)) == BodyReturned({"number": 7})
     assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})

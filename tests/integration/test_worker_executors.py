@@ -204,7 +204,7 @@ async def test_what_a_body_says_carries_its_execution_and_is_known_before_its_en
         await body.run(call_of("talk", 3, execution_id="e7"))
         assert ("e7", ("stdout", "printed")) in recorder.said
         assert ("e7", (logging.WARNING, "team", "logged 3")) in recorder.said
-        assert ("e7", ("half way", {"rows": "3"})) in recorder.said
+        assert ("e7", ("half way", {"rows": 3})) in recorder.said
         labels = {"task_name": "body.suite"}
         assert ("e7", ("histogram", "app.rows", 3.0, labels)) in recorder.said
 

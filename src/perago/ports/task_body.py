@@ -63,6 +63,8 @@ class TaskBody(Protocol):
     Y4 limit_ends_the_body: a body beyond its limit becomes BodyStopped.
     Y5 unsendable_result_is_a_failure: a result that JSON cannot say or that is larger than
        Conductor takes becomes BodyRaised, and the next body runs.
+    Y6 telemetry_never_ends_a_body: whatever a body hands over as a sample, a label, a log record
+       or a line of progress, it returns as it would have without, and the next body runs.
     """
 
     async def run(self, call: BodyCall) -> BodyOutcome:

@@ -4,6 +4,7 @@ Knows names and labels; where samples go is decided by the class that implements
 """
 
 import logging
+import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
@@ -14,6 +15,8 @@ from typing import Self
 
 logger = logging.getLogger(__name__)
 
+# Ten thousand series may be kept for as long as a worker lives, so that no text may be endless.
+LABEL_CHARACTERS_MAX = 1000
 RESERVED_LABELS = frozenset({"task_id", "workflow_instance_id", "execution_id", "worker_id"})
 
 
@@ -94,8 +97,17 @@ def _merged(
     return merged
 
 
+def sendable_text(value: object) -> str:
+    """Any value as a text that JSON and UTF-8 can carry; half a character becomes `?`."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")
+
+
 class MetricRecorder(ABC):
-    """The recorder a metrics-enabled body receives as its `metrics` parameter."""
+    """The recorder a metrics-enabled body receives as its `metrics` parameter.
+
+    A sample never fails the body that records it, wherever the body runs. Labels become texts; a
+    sample that has no finite number, or cannot be sent, is dropped with a warning in the log.
+    """
 
     @property
     @abstractmethod
@@ -178,5 +190,24 @@ class MetricRecorder(ABC):
         if context is None:
             message = "MetricRecorder context is not bound"
             raise RuntimeError(message)
-        full_name = application_metric_name(name)
-        self.record(kind, full_name, value, merge_metric_labels(full_name, context, labels))
+        full_name = application_metric_name("?")
+        try:
+            full_name = application_metric_name(sendable_text(name))
+            number = float(value)
+            if math.isfinite(number):
+                merged = merge_metric_labels(full_name, context, _texts(labels))
+                self.record(kind, full_name, number, merged)
+                return
+            found = str(number)
+        except Exception as error:  # noqa: BLE001 - whatever a body hands over, and its own classes
+            found = type(error).__name__
+        text = "metric sample dropped: %s; expected a finite number and labels as texts, found %s"
+        logger.warning(text, full_name, found)
+
+
+def _texts(labels: Mapping[str, str] | None) -> dict[str, str]:
+    """Labels as texts, though an author may count with numbers: `{"shard": 3}`."""
+    return {
+        sendable_text(name)[:LABEL_CHARACTERS_MAX]: sendable_text(value)[:LABEL_CHARACTERS_MAX]
+        for name, value in (labels or {}).items()
+    }

@@ -1,18 +1,23 @@
 """Counters, gauges and histograms of one process, and their text form for Prometheus.
 
-Samples of executors arrive over their channel, so there is one registry and no file. Who records
-what is not known here.
+Samples of executors arrive over their channel, so there is one registry and no file. Authors
+choose names and labels, and Prometheus refuses a whole page for one bad line; so names are made
+acceptable here. Who records what is not known here.
 """
 
+import logging
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TypeAlias, final
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
 BYTE_BUCKETS = tuple(float(4**power) for power in range(5, 20))
 SERIES_MAX = 10_000
+HISTOGRAM_PARTS = ("", "_bucket", "_sum", "_count")
+LOGGER = logging.getLogger("perago.worker")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_]")
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -39,32 +44,41 @@ class Distribution:
 
 @final
 class Metrics:
-    """The registry; a metric comes to be with its first sample."""
+    """The registry; a metric comes to be with its first sample, under its name for Prometheus.
+
+    `a.b` and `a_b` are one name there, for metrics and for labels. The first metric of a name has
+    it; of two labels of one sample that have one name, the first in order counts.
+    """
 
     def __init__(self) -> None:
         self.counters: dict[str, dict[Labels, float]] = {}
         self.gauges: dict[str, dict[Labels, float]] = {}
         self.histograms: dict[str, dict[Labels, Distribution]] = {}
         self._series = 0
+        self._families: dict[str, str] = {}
+        self._refused: set[str] = set()
 
     def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
         """Add to a counter."""
-        series = self.counters.setdefault(name, {})
-        key = _key(labels)
+        if (family := self._family(name, "counter")) is None:
+            return
+        series, key = self.counters.setdefault(family, {}), _key(labels)
         if key in series or self._has_room():
             series[key] = series.get(key, 0.0) + by
 
     def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Set a gauge."""
-        series = self.gauges.setdefault(name, {})
-        key = _key(labels)
+        if (family := self._family(name, "gauge")) is None:
+            return
+        series, key = self.gauges.setdefault(family, {}), _key(labels)
         if key in series or self._has_room():
             series[key] = value
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add one sample to a histogram."""
-        series = self.histograms.setdefault(name, {})
-        key = _key(labels)
+        if (family := self._family(name, "histogram")) is None:
+            return
+        series, key = self.histograms.setdefault(family, {}), _key(labels)
         if key not in series:
             if not self._has_room():
                 return
@@ -76,6 +90,22 @@ class Metrics:
         """The exposition format of Prometheus."""
         return "".join(f"{line}\n" for line in self._lines())
 
+    def _family(self, name: str, kind: str) -> str | None:
+        """The name that Prometheus is told; None when another metric has it, or part of it."""
+        family = _flat(name)
+        owner = f"{kind} {family}"
+        parts = HISTOGRAM_PARTS if kind == "histogram" else ("",)
+        lines = [family + part for part in parts]
+        if self._families.get(family) == owner:
+            return family
+        if len(self._families) < SERIES_MAX and self._families.keys().isdisjoint(lines):
+            self._families.update(dict.fromkeys(lines, owner))
+            return family
+        if owner not in self._refused and len(self._refused) < SERIES_MAX:
+            self._refused.add(owner)
+            LOGGER.warning("metric %s (a %s) is dropped: another metric has the name", name, kind)
+        return None
+
     def _has_room(self) -> bool:
         """A label that never repeats must not take all memory."""
         self._series += 1
@@ -84,13 +114,13 @@ class Metrics:
     def _lines(self) -> Iterator[str]:
         for kind, families in (("counter", self.counters), ("gauge", self.gauges)):
             for name, series in sorted(families.items()):
-                yield f"# TYPE {_flat(name)} {kind}"
+                yield f"# TYPE {name} {kind}"
                 for labels, value in series.items():
-                    yield f"{_flat(name)}{_braced(labels)} {value:g}"
+                    yield f"{name}{_braced(labels)} {_number(value)}"
         for name, distributions in sorted(self.histograms.items()):
-            yield f"# TYPE {_flat(name)} histogram"
+            yield f"# TYPE {name} histogram"
             for labels, each in distributions.items():
-                yield from _histogram_lines(_flat(name), labels, each)
+                yield from _histogram_lines(name, labels, each)
 
 
 def _histogram_lines(name: str, labels: Labels, each: Distribution) -> Iterator[str]:
@@ -99,22 +129,42 @@ def _histogram_lines(name: str, labels: Labels, each: Distribution) -> Iterator[
         below += count
         edge = "+Inf" if bound == float("inf") else f"{bound:g}"
         yield f"{name}_bucket{_braced((*labels, ('le', edge)))} {below}"
-    yield f"{name}_sum{_braced(labels)} {each.total:g}"
+    yield f"{name}_sum{_braced(labels)} {_number(each.total)}"
     yield f"{name}_count{_braced(labels)} {each.number}"
 
 
 def _key(labels: Mapping[str, str]) -> Labels:
-    return tuple(sorted(labels.items()))
+    flat: dict[str, str] = {}
+    for name, value in sorted(labels.items()):
+        flat.setdefault(_label(name), value)
+    return tuple(sorted(flat.items()))
 
 
+def _number(value: float) -> str:
+    """All digits that count: with six of them a counter above a million stands still."""
+    return f"{value:.15g}"
+
+
+@lru_cache(maxsize=SERIES_MAX)
 def _flat(name: str) -> str:
-    return _UNSAFE.sub("_", name)
+    """Letters, digits and `_`, and no digit first."""
+    flat = _UNSAFE.sub("_", name)
+    return flat if flat and not flat[0].isdigit() else f"_{flat}"
+
+
+@lru_cache(maxsize=SERIES_MAX)
+def _label(name: str) -> str:
+    """As `_flat`; names that Prometheus keeps for itself become others."""
+    flat = _flat(name)
+    if flat == "le":
+        return "exported_le"  # the edge of a bucket; Prometheus itself renames so what it meets
+    return f"_{flat.lstrip('_')}" if flat.startswith("__") else flat
 
 
 def _braced(labels: Labels) -> str:
     if not labels:
         return ""
-    inside = ",".join(f'{_flat(name)}="{_quoted(value)}"' for name, value in labels)
+    inside = ",".join(f'{name}="{_quoted(value)}"' for name, value in labels)
     return f"{{{inside}}}"
 
 

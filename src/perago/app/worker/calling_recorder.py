@@ -34,4 +34,4 @@ class CallingRecorder(MetricRecorder):
 
     def record(self, kind: MetricKind, name: str, value: float, labels: Mapping[str, str]) -> None:
         """Hand over one sample."""
-        self._take(kind.value, name, float(value), labels)
+        self._take(kind.value, name, value, labels)

@@ -34,6 +34,8 @@ from perago.domain.attempt import ExecutionId
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped
 
 READ_BYTES = 64 * 1024
+# As JSON a character has at most six bytes, so that a record fits into a message whatever it says.
+LOGGED_CHARACTERS_MAX = 1_000_000
 ARGUMENTS = "channel parent-pid module..."
 
 
@@ -89,8 +91,10 @@ class ChannelLog(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Send one record; what cannot be sent is handled as logging does."""
         try:
-            text = self.format(record)
-            self._channel.send(frames.Logged(record.levelno, record.name, text))
+            text = self.format(record)[:LOGGED_CHARACTERS_MAX]
+            # A record may be made by hand; the parent takes a number and a text only.
+            level, name = int(record.levelno), str(record.name)
+            self._channel.send(frames.Logged(level, name, text))
         except Exception:  # noqa: BLE001 - a log line never ends a body
             self.handleError(record)
 
@@ -112,7 +116,7 @@ class ChannelObserver(NobodyObserves):
     def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
         """Send one line of progress."""
         del call  # the parent knows it
-        self._channel.send(frames.Progressed(message, {key: str(facts[key]) for key in facts}))
+        self._channel.send(frames.Progressed(message, facts))
 
 
 @final

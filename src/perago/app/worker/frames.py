@@ -5,6 +5,7 @@ socket and no process.
 """
 
 import json
+import logging
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -114,6 +115,7 @@ class Progressed:
 Frame: TypeAlias = (
     RunBody | Ready | ImportFailed | Returned | Raised | Cancelled | Logged | Sampled | Progressed
 )
+_TELEMETRY = frozenset({"logged", "sampled", "progressed"})
 _TOLD = (ImportFailed, Raised, Logged, Sampled, Progressed)
 _FRAMES: TypeAdapter[Frame] = TypeAdapter(Annotated[Frame, Field(discriminator="kind")])
 
@@ -137,8 +139,18 @@ def decode(body: bytes) -> Frame:
     try:
         return _FRAMES.validate_json(body)
     except ValidationError as error:
+        if _kind_of(error) in _TELEMETRY:
+            # Only the line or the sample is lost. Ending the executor would fail its attempt.
+            text = "dropped a log record, a sample or a line of progress that was not well-formed"
+            return Logged(logging.WARNING, __name__, text)
         places = ", ".join(".".join(map(str, each["loc"])) for each in error.errors()[:3])
         raise FrameError(f"not a message of ours: {places or error.title}") from error
+
+
+def _kind_of(error: ValidationError) -> object:
+    """The kind of message that was meant: the first place of what is wrong names it."""
+    place = error.errors(include_url=False, include_input=False)[0]["loc"]
+    return place[0] if place else None
 
 
 def frame_length(header: bytes) -> int:

@@ -3,13 +3,15 @@
 Whatever the function raises becomes a value; only a cancellation from outside passes through.
 """
 
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from perago.app.authoring.current_attempt import CancelSignal, CurrentAttempt, running
 from perago.app.authoring.failure import error_is_terminal, failure_reason
 from perago.app.authoring.invocation import invoke_body
-from perago.app.authoring.metric_recorder import TaskAttemptMetricContext
+from perago.app.authoring.metric_recorder import TaskAttemptMetricContext, sendable_text
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
 from perago.app.worker.author_traceback import author_traceback
@@ -59,7 +61,9 @@ def run_body(
 
 def _current_attempt(call: BodyCall, around: BodySurroundings) -> CurrentAttempt:
     def report(message: str, facts: Mapping[str, object]) -> None:
-        around.observer.progressed(call, message, facts)
+        with suppress(Exception):  # what a body says of its progress never fails it
+            said = {sendable_text(name): _sendable(facts[name]) for name in facts}
+            around.observer.progressed(call, sendable_text(message), said)
 
     return CurrentAttempt(
         task_name=call.task_name,
@@ -72,6 +76,15 @@ def _current_attempt(call: BodyCall, around: BodySurroundings) -> CurrentAttempt
         cancel=around.cancel,
         report=report,
     )
+
+
+def _sendable(value: object) -> object:
+    """What JSON can say stays as it is, and everything else becomes a text."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    return sendable_text(value)
 
 
 def _metric_context(call: BodyCall, worker_id: str) -> TaskAttemptMetricContext:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from perago.app.telemetry import attempt_metrics
 from perago.app.telemetry import metrics as module
 from perago.app.telemetry.metrics import Metrics
@@ -36,9 +38,83 @@ def test_a_label_that_never_repeats_ends_with_the_largest_number_of_series() -> 
     metrics = Metrics()
     for number in range(module.SERIES_MAX + 5):
         metrics.gauge("app.x", {"user": str(number)}, 1)
-    assert len(metrics.gauges["app.x"]) == module.SERIES_MAX
+    assert len(metrics.gauges["app_x"]) == module.SERIES_MAX
     metrics.gauge("app.x", {"user": "0"}, 7)
-    assert metrics.gauges["app.x"][(("user", "0"),)] == 7
+    assert metrics.gauges["app_x"][(("user", "0"),)] == 7
+
+
+NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
+VALUE = r'"(?:[^"\\\n]|\\["\\n])*"'
+LINE = re.compile(rf"({NAME})(?:\{{((?:{NAME}={VALUE},?)*)\}})? [-+.\deInfNa]+")
+LABEL = re.compile(rf"({NAME})=({VALUE})")
+
+
+def accepted(text: str) -> list[str]:
+    """The lines of a page, after the checks for which Prometheus refuses one whole."""
+    series: set[tuple[str, tuple[tuple[str, str], ...]]] = set()
+    families: list[str] = []
+    lines = text.removesuffix("\n").split("\n")
+    for line in lines:
+        if line.startswith("# TYPE "):
+            families.append(line.split()[2])
+            continue
+        found = LINE.fullmatch(line)
+        assert found is not None, line
+        labels = LABEL.findall(found[2] or "")
+        names = [name for name, _ in labels]
+        assert len(set(names)) == len(names), line
+        assert not any(name.startswith("__") for name in names), line
+        key = (found[1], tuple(sorted(labels)))
+        assert key not in series, line
+        series.add(key)
+    assert len(set(families)) == len(families), families
+    return lines
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"9th": "x"},
+        {"": "x"},
+        {"a.b": "1", "a_b": "2"},
+        {"le": "7"},
+        {"__name__": "other"},
+        {"ü": "x", "é": "y"},
+        {"a": 'text with } and \\ and \r and "'},
+    ],
+    ids=str,
+)
+def test_no_label_of_an_author_spoils_the_page(labels: dict[str, str]) -> None:
+    metrics = Metrics()
+    for kind in (metrics.gauge, metrics.count, metrics.observe):
+        kind(f"app.{kind.__name__}", labels, 1)
+    lines = accepted(metrics.text())
+    assert len([line for line in lines if line.startswith("# TYPE")]) == 3
+
+
+def test_of_labels_with_one_name_the_first_in_order_counts() -> None:
+    metrics = Metrics()
+    metrics.gauge("app.x", {"a_b": "2", "a.b": "1"}, 5)
+    assert 'app_x{a_b="1"} 5' in accepted(metrics.text())
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("app.a_b", "count"), ("app.a.b", "gauge"), ("app.a.b_sum", "gauge"), ("app.9 th", "gauge")],
+)
+def test_no_name_of_an_author_spoils_the_page(name: str, kind: str) -> None:
+    metrics = Metrics()
+    metrics.observe("app.a.b", {}, 1)
+    metrics.observe("app.a_b", {}, 1)
+    getattr(metrics, kind)(name, {}, 1)
+    lines = accepted(metrics.text())
+    assert "app_a_b_count 2" in lines
+
+
+def test_a_large_counter_shows_every_step() -> None:
+    metrics = Metrics()
+    metrics.count("app.bytes", {}, 1_234_567)
+    assert "app_bytes 1234567" in accepted(metrics.text())
 
 
 def test_operators_read_of_every_metric() -> None:
