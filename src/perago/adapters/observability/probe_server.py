@@ -1,10 +1,18 @@
 """Answers probes and metrics over HTTP on one address: four paths, GET only, no body read.
 
 What is true is asked of functions; nothing is known of workers. One request a connection.
+
+A web page that a developer has open may have its own name point at this address (DNS rebinding),
+and its script could then read the metrics. The browser sends that name as Host, so only names are
+answered that nobody can register: addresses, names without a dot, names below `.svc`, `.local`,
+`.internal` and `.localhost`, this machine's own name, and the name that is listened on. A kubelet
+and Prometheus' pod discovery send the pod's address.
 """
 
 import asyncio
 import contextlib
+import ipaddress
+import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +20,14 @@ from http import HTTPStatus
 
 REQUEST_SECONDS_MAX = 5.0
 REQUEST_BYTES_MAX = 8192
+PRIVATE_ENDS = (".svc", ".local", ".internal", ".localhost")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+NOT_PRIVATE = (
+    "the Host of this request is not a private name of this worker: ask by IP address or by"
+    " localhost, or put the name into PERAGO_PROBE_ADDRESS\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +41,14 @@ class ProbeAnswers:
 @asynccontextmanager
 async def probe_server(host: str, port: int, answers: ProbeAnswers) -> AsyncGenerator[int]:
     """Serve for the block; the port that was taken."""
+    own_names = frozenset({host.lower(), socket.gethostname().lower()})
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, TimeoutError, asyncio.LimitOverrunError):
             async with asyncio.timeout(REQUEST_SECONDS_MAX):
                 with contextlib.suppress(asyncio.IncompleteReadError):
                     head = await reader.readuntil(b"\r\n\r\n")
-                    writer.write(_answer(head.decode("latin-1"), answers))
+                    writer.write(_answer(head.decode("latin-1"), answers, own_names))
                     await writer.drain()
         writer.close()
 
@@ -44,11 +60,13 @@ async def probe_server(host: str, port: int, answers: ProbeAnswers) -> AsyncGene
         await server.wait_closed()
 
 
-def _answer(head: str, answers: ProbeAnswers) -> bytes:
+def _answer(head: str, answers: ProbeAnswers, own_names: frozenset[str]) -> bytes:
     method, _, rest = head.partition(" ")
     path = rest.partition(" ")[0].partition("?")[0]
     if method not in {"GET", "HEAD"}:
         return _response(HTTPStatus.METHOD_NOT_ALLOWED, "GET only\n")
+    if not all(_is_private(name, own_names) for name in _hosts(head)):
+        return _response(HTTPStatus.MISDIRECTED_REQUEST, NOT_PRIVATE)
     if path == "/metrics":
         return _response(HTTPStatus.OK, answers.metrics(), METRICS_TYPE)
     probe = answers.probes.get(path)
@@ -59,8 +77,32 @@ def _answer(head: str, answers: ProbeAnswers) -> bytes:
     return _response(HTTPStatus.SERVICE_UNAVAILABLE, "not ok\n")
 
 
+def _hosts(head: str) -> list[str]:
+    """Every Host that was sent, without its port; none from clients of HTTP/1.0, and no browser."""
+    found: list[str] = []
+    for line in head.split("\r\n")[1:]:
+        field, _, value = line.partition(":")
+        if field.strip().lower() == "host":
+            name = value.strip().lower()
+            ends_with_port = name.rpartition(":")[2].isdigit() and not name.endswith("]")
+            name = name.rpartition(":")[0] if ends_with_port else name
+            found.append(name.strip("[]").removesuffix("."))
+    return found
+
+
+def _is_private(name: str, own_names: frozenset[str]) -> bool:
+    """Whether no stranger can own this name."""
+    if name in own_names or "." not in name or name.endswith(PRIVATE_ENDS):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
 def _response(status: HTTPStatus, text: str, content_type: str = "text/plain") -> bytes:
-    body = text.encode()
+    body = text.encode("utf-8", "replace")
     head = (
         f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n"
         f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
