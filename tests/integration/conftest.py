@@ -1,13 +1,15 @@
 """Connections to the session's real servers, and a certificate for servers of a test's own."""
 
 import subprocess
-from collections.abc import AsyncIterator
+import tempfile
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.integration.worker_scene import WorkerScene, worker_scene
+from tests.unprivileged import ReadablePython, readable_python
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.connection_settings import ConductorSettings
@@ -38,6 +40,22 @@ async def scene(
     """Two real servers and a folder for workers."""
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def python() -> Generator[ReadablePython]:
+    """An interpreter that users without rights can run."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield readable_python(Path(folder))
+
+
+@pytest.fixture
+def shared_folder() -> Generator[Path]:
+    """A folder for everybody; the folders of pytest are their owner's."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o1777)
+        yield folder
 
 
 @pytest.fixture(scope="session")

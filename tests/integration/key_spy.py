@@ -62,6 +62,18 @@ def files_below(*roots: str) -> bytes:
     return b"".join(path.read_bytes() for path in files)
 
 
+def key_files() -> list[Path]:
+    """The files that keep keys for the worker."""
+    return [Path(each) for each in os.environ["SPY_FILES"].split()]
+
+
+def capabilities() -> str:
+    """What this process may do besides what its user may, and whether it can get more."""
+    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    wanted = ("CapEff:", "CapPrm:", "CapAmb:", "NoNewPrivs:")
+    return " ".join(each.split()[1] for each in status if each.startswith(wanted))
+
+
 def look_everywhere() -> dict[str, object]:
     """Every place with what it holds."""
     parent = os.getppid()
@@ -77,6 +89,10 @@ def look_everywhere() -> dict[str, object]:
         "arguments of the parent": keys_in(Path(f"/proc/{parent}/cmdline").read_bytes),
         "memory of the parent": keys_in(lambda: memory_of(parent)),
         "descriptors of the parent": keys_in(lambda: repr(descriptors_of(parent)).encode()),
+        "files with keys": keys_in(lambda: b"".join(map(Path.read_bytes, key_files()))),
+        "capabilities": capabilities(),
+        "groups": os.getgroups(),
+        "home": [os.environ["HOME"], os.access(os.environ["HOME"], os.W_OK)],
         "files of the worker": keys_in(lambda: files_below(*written)),
     }
 

@@ -9,9 +9,9 @@ import os
 import signal
 import sys
 import textwrap
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,8 @@ class WorkerScene:
     repository: RepositoryId
     start_commit: CommitId
     folder: Path
+    executable: str = sys.executable
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
 
     async def declare(
         self,
@@ -247,6 +249,7 @@ class WorkerScene:
             "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs.secret_access_key,
             "PERAGO_WORKSPACE_ROOT": str(root / "workspaces"),
             "PERAGO_LOG_ROOT": str(root / "logs"),
+            **self.variables,
             **more,
         }
 
@@ -258,7 +261,7 @@ class WorkerScene:
         root.mkdir(exist_ok=True)
         with (root / "stderr").open("a", encoding="utf-8") as screen:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
+                self.executable,
                 *("-m", "perago", "start", *(each.name for each in modules), *options),
                 cwd=self.folder,
                 env=self.environment(root, **more),

@@ -25,7 +25,8 @@ from perago.app.settings.worker_identity import worker_id_prefix_of
 from perago.app.telemetry.exported_signals import ExportedSignals
 from perago.app.telemetry.listeners import write
 from perago.app.worker.executor_environment import secrets_in
-from perago.app.worker.process_guards import close_memory_to_others
+from perago.app.worker.executor_user import executor_user_of, prepare_executor_user
+from perago.app.worker.process_guards import close_memory_to_others, give_no_rights_to_others
 from perago.app.worker.worker import Worker, WorkerEnd, WorkerPhase
 from perago.app.worker.worker_name import worker_incarnation
 from perago.app.worker_assembly import Assembled, StartOrder, assemble
@@ -50,6 +51,9 @@ def start_worker(order: StartOrder) -> int:
     """Run a worker until it has ended; the exit code of the process."""
     close_memory_to_others()  # before the first executor, which runs code that is not ours
     settings = order.settings
+    if (user := executor_user_of(settings)) is not None:
+        give_no_rights_to_others()
+        prepare_executor_user(user, settings.workspace_root)
     container = Container(connections=connections_of(settings))
     prefix = settings.worker_id or worker_id_prefix_of(settings.worker_id_prefix, order.targets[0])
     worker_id = worker_incarnation(prefix, container.identities().new_execution_id())

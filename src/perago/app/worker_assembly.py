@@ -24,6 +24,7 @@ from perago.app.worker.bodies import Bodies
 from perago.app.worker.circuit_breaker import CircuitBreaker
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.executor_environment import executor_environment
+from perago.app.worker.executor_user import HandedOverBody, executor_user_of
 from perago.app.worker.gates import DiskGate, DiskSpace, ServiceGate
 from perago.app.worker.join_task import JOIN, JOIN_TASK, JoiningBody
 from perago.app.worker.orphans import Orphans
@@ -37,6 +38,7 @@ from perago.app.worker_upkeep import Upkeep
 from perago.domain.attempt_fence import FenceWidth
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import RepositoryId
+from perago.ports.task_body import TaskBody
 from perago.ports.telemetry import Telemetry
 
 PROBE_REPOSITORY = RepositoryId("perago-probe")
@@ -75,16 +77,20 @@ def assemble(
     """Make every part; called in the worker's loop."""
     metrics, seen = Metrics(), SeenRepositories()
     samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
-    bodies = _bodies(order, container, worker_id, secrets, samples)
+    program = _program(order, secrets)
+    bodies = _bodies(order, container, worker_id, program, samples)
+    runs: TaskBody = bodies
+    if program.user is not None:
+        runs = HandedOverBody(bodies, program.user, container.concurrency())
     # Attempts without a workspace never ask for lakeFS, which may not even be configured.
     has_lakefs = any(task.has_workspace for task in order.tasks)
     tasks = {task.name: task for task in order.tasks}
     if has_lakefs:
-        body = JoiningBody(bodies, container.lakefs().commits)
+        body = JoiningBody(runs, container.lakefs().commits)
         world: World = container.world(body=body)
         tasks.setdefault(JOIN, JOIN_TASK)
     else:
-        world = container.world(body=bodies, lakefs=None)
+        world = container.world(body=runs, lakefs=None)
     gates = _gates(order, world)
     upkeep = Upkeep(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
@@ -166,16 +172,24 @@ def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledTyp
     return PolledType(task.name, order.domain or domain_of(task.name, order.environment), needed)
 
 
+def _program(order: StartOrder, secrets: set[str]) -> ExecutorProgram:
+    environment = executor_environment(order.environment, secrets)
+    return ExecutorProgram(order.targets, environment, executor_user_of(order.settings))
+
+
 def _bodies(
-    order: StartOrder, container: Container, worker_id: str, secrets: set[str], samples: Samples
+    order: StartOrder,
+    container: Container,
+    worker_id: str,
+    program: ExecutorProgram,
+    samples: Samples,
 ) -> Bodies:
     observer = BodyObservers([BodyLog(), BodyMetrics(samples)])
     if order.settings.execution_mode == "thread":
         tasks = {task.name: task for task in order.tasks}
         return ThreadBody(tasks, observer=observer, worker_id=worker_id, slots=order.slots)
-    environment = executor_environment(order.environment, secrets)
     settings = ProcessBodySettings(
-        ExecutorProgram(order.targets, environment),
+        program,
         slots=order.slots,
         worker_id=worker_id,
         observer=observer,

@@ -67,6 +67,14 @@ class Settings(InheritedSettings):
             "How long a body may run when its task says nothing; 0: no limit",
         ),
     ] = 0
+    executor_user: Annotated[
+        str | None,
+        Variable(
+            "PERAGO_EXECUTOR_USER",
+            Text,
+            "Name or number of the user that task code runs as; unset: the worker's own",
+        ),
+    ] = None
     cache_dir: Annotated[
         Path | None,
         Variable(

@@ -18,6 +18,7 @@ from typing import final
 
 from perago.app.worker import frames
 from perago.app.worker.captured_output import CapturedOutput
+from perago.app.worker.executor_user import ExecutorUser
 from perago.app.worker.first_of import first_of
 
 PROGRAM = "perago.app.worker.executor_process"
@@ -37,10 +38,14 @@ class ExecutorImportError(ExecutorStartError):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorProgram:
-    """What to start: the task modules and the environment without credentials."""
+    """What to start: the task modules, the environment without credentials, and as whom.
+
+    Without a user it is the worker's own, with its groups.
+    """
 
     modules: Sequence[str]
     environment: Mapping[str, str]
+    user: ExecutorUser | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +194,7 @@ class Executor:
 
 async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -> Executor:
     """Start an executor; it is ready when this returns, ExecutorStartError says why it is not."""
+    user = program.user
     with contextlib.ExitStack() as unused:
         ours, theirs = socket.socketpair()
         unused.callback(ours.close)
@@ -198,15 +204,20 @@ async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -
         for stream in ("stdout", "stderr"):
             output.append(CapturedOutput(partial(listener.line, stream)))
             unused.callback(output[-1].close)
+            if user is not None:  # so that a body can open /dev/stdout by its name
+                os.fchown(output[-1].write_end, user.uid, user.gid)
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             *("-m", PROGRAM, str(theirs.fileno()), str(os.getpid()), *program.modules),
-            env=dict(program.environment),
+            env=program.environment if user is None else user.environment(program.environment),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output[0].write_end,
             stderr=output[1].write_end,
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
+            user=None if user is None else user.uid,
+            group=None if user is None else user.gid,
+            extra_groups=None if user is None else [],
         )
         # Only now are they the executor's. A machine that can start no process (too many of them,
         # no memory, no open file left) is asked again and again, and each try must leave nothing.

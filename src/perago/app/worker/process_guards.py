@@ -9,6 +9,9 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 
 def die_with_parent() -> None:
@@ -25,6 +28,16 @@ def close_memory_to_others() -> None:
     _prctl(PR_SET_DUMPABLE, 0)
 
 
+def give_no_rights_to_others() -> None:
+    """Let no program that is started from here have more rights than its user has.
+
+    A worker with ambient capabilities would pass them on to its executors, and a body could start
+    a program that runs as root whoever starts it, like sudo.
+    """
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+
+
 def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, value)
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

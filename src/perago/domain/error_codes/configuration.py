@@ -91,4 +91,12 @@ CONFIGURATION_CODES = (
         " a mounted volume (an emptyDir of Kubernetes) may be above a root, because there only the"
         " owner of a directory can rename it, or nobody else is.",
     ),
+    ErrorCode(
+        "PRG-C014",
+        "Task code cannot run as the user that PERAGO_EXECUTOR_USER names.",
+        "Do what the message says, or unset PERAGO_EXECUTOR_USER.",
+        "The worker must be root, or have the capabilities CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER,"
+        " CAP_KILL, CAP_SETGID and CAP_SETUID. The user must be another one than the worker's and"
+        " not root, must be able to run the worker's Python, and to enter PERAGO_WORKSPACE_ROOT.",
+    ),
 )
