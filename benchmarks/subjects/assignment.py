@@ -30,15 +30,23 @@ class Assignment:
         self.branch = variables.get("BENCH_BRANCH", "bench-staging")
 
 
-def tell(step: str, seconds: float, *, part: float = 1.0, requests: int | None = None) -> None:
+def tell(
+    step: str,
+    seconds: float,
+    *,
+    part: float = 1.0,
+    requests: int | None = None,
+    cpu: float | None = None,
+) -> None:
     """Answer; a `part` below 1 says that the time ran out and how far it came."""
-    answer = {"step": step, "seconds": seconds, "part": part, "requests": requests}
+    answer = {"step": step, "seconds": seconds, "part": part, "requests": requests, "cpu": cpu}
     print(json.dumps(answer), flush=True)
 
 
 def answered_requests() -> int:
     """How many API requests the server has answered, by its own count."""
-    with urllib.request.urlopen(f"{os.environ['BENCH_SERVER']}/metrics") as answer:  # noqa: S310
+    url = f"{os.environ['BENCH_SERVER']}/metrics"
+    with urllib.request.urlopen(url) as answer:  # noqa: S310
         return sum(int(count) for count in _COUNTED.findall(answer.read().decode()))
 
 

@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import os
+import resource
 import sys
 import time
+from pathlib import Path
 
 from benchmarks.subjects.assignment import Assignment, answered_requests, tell
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
@@ -27,11 +29,14 @@ class Measured:
     def __init__(self, told: Assignment) -> None:
         self._told = told
         self._concurrency = AsyncioConcurrency()
+        authority = os.environ.get("SSL_CERT_FILE")
+        ca_file = None if authority is None else Path(authority)
         self._lakefs = open_lakefs(
             LakeFSConfiguration(
                 endpoint_url=told.endpoint,
                 access_key_id=told.access_key_id,
                 secret_access_key=told.secret_access_key,
+                ca_file=ca_file,
             )
         )
         self._transport = HttpTransport(
@@ -39,6 +44,7 @@ class Measured:
                 endpoint_url=told.endpoint,
                 access_key_id=told.access_key_id,
                 secret_access_key=told.secret_access_key,
+                ca_file=ca_file,
                 route=RouteChoice(told.route),
             ),
             self._concurrency,
@@ -62,11 +68,12 @@ class Measured:
         directory = self._told.directory / step
         directory.mkdir()
         source = WorkspaceSource(RepositoryId(self._told.repository), CommitId(commit), "ws")
-        before = answered_requests()
+        before, used = answered_requests(), _processor_seconds()
         started = time.perf_counter()
         materialised = await self._pipeline.materialise(source, directory)
         seconds = time.perf_counter() - started
-        tell(step, seconds, requests=answered_requests() - before)
+        cpu = _processor_seconds() - used
+        tell(step, seconds, requests=answered_requests() - before, cpu=cpu)
         # Contents are kept while a body runs; there is none here.
         self._cache.contents.settle()
         return materialised
@@ -78,7 +85,7 @@ class Measured:
             path.write_bytes(os.urandom(path.stat().st_size))
         source = materialised.source
         branch = BranchName(self._told.branch)
-        before = answered_requests()
+        before, used = answered_requests(), _processor_seconds()
         started = time.perf_counter()
         plan = await self._pipeline.plan(materialised)
         await self._lakefs.branches.create(source.repository, branch, source.commit)
@@ -87,13 +94,20 @@ class Measured:
         await self._pipeline.verify(materialised, plan, area)
         await self._lakefs.commits.commit(CommitRequest(source.repository, branch, "try", {}))
         seconds = time.perf_counter() - started
-        tell("stage", seconds, requests=answered_requests() - before)
+        cpu = _processor_seconds() - used
+        tell("stage", seconds, requests=answered_requests() - before, cpu=cpu)
 
     async def close(self) -> None:
         """Let threads and connections go."""
         self._transport.close()
         self._concurrency.close()
         await self._lakefs.close()
+
+
+def _processor_seconds() -> float:
+    """Processor time of this process, all its threads together."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 async def main() -> None:

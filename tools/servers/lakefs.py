@@ -44,22 +44,28 @@ class LakefsServer:
 
 @contextmanager
 def lakefs_server(
-    *, flavour: Flavour = "local", settings: Mapping[str, object] | None = None
+    *,
+    flavour: Flavour = "local",
+    settings: Mapping[str, object] | None = None,
+    certificate: Path | None = None,
 ) -> Generator[LakefsServer]:
-    """Run a lakeFS of its own; `settings` are dotted options: {"actions.enabled": False}."""
+    """Run a lakeFS of its own; `settings` are dotted options: {"actions.enabled": False}.
+
+    With a certificate (a PEM file that holds its key as well) it speaks TLS.
+    """
+    scheme = "http" if certificate is None else "https"
     program = lakefs_programs() / "lakefs"
     access_key_id = "AKIA" + secrets.token_hex(8).upper()
     secret_access_key = secrets.token_hex(20)
-
     with ExitStack() as stack:
-        blockstore: dict[str, object] = {"blockstore.type": "local"}
-        if flavour == "s3":
-            blockstore = stack.enter_context(_s3_blockstore())
+        local: dict[str, object] = {"blockstore.type": "local"}
+        blockstore = local if flavour == "local" else stack.enter_context(_s3_blockstore())
 
         def plan(port: int, directory: Path) -> Launch:
             options = {
                 **_options(directory),
                 **blockstore,
+                **_tls(certificate),
                 "listen_address": f"{HOST}:{port}",
                 "installation.access_key_id": access_key_id,
                 "installation.secret_access_key": secret_access_key,
@@ -72,14 +78,14 @@ def lakefs_server(
                 # lakeFS also reads ~/.lakefs.yaml; a person's own settings stay out of tests.
                 environment={"HOME": str(directory)},
                 is_ready=lambda: answers(
-                    f"http://{HOST}:{port}/api/v1/user",
+                    f"{scheme}://{HOST}:{port}/api/v1/user",
                     basic_auth=(access_key_id, secret_access_key),
                 ),
             )
 
         started = stack.enter_context(running(f"lakefs-{flavour}", plan))
         yield LakefsServer(
-            endpoint=f"http://{HOST}:{started.port}",
+            endpoint=f"{scheme}://{HOST}:{started.port}",
             access_key_id=access_key_id,
             secret_access_key=secret_access_key,
             namespace_root="local://" if flavour == "local" else f"s3://{BUCKET}/",
@@ -87,6 +93,13 @@ def lakefs_server(
             log=started.log,
             data=started.directory,
         )
+
+
+def _tls(certificate: Path | None) -> dict[str, object]:
+    if certificate is None:
+        return {}
+    pem = str(certificate)
+    return {"tls.enabled": True, "tls.cert_file": pem, "tls.key_file": pem}
 
 
 def _options(directory: Path) -> dict[str, object]:
