@@ -68,7 +68,7 @@ ONE = Outcome("COMPLETED", PUBLISHED, (DONE,), 1)
 ANEW = Outcome("COMPLETED", PUBLISHED, (DIED, DONE), 2)
 RESUMED = Outcome("COMPLETED", PUBLISHED, (DIED, DONE), 1)
 TRIED_AGAIN = Outcome("COMPLETED", PUBLISHED, (FAILED, DONE), 2)
-REFUSED = Outcome("FAILED", ("foreign",), (FAILED,) * (RETRIES + 1), 1)
+REFUSED = Outcome("FAILED", ("foreign",), ("FAILED_WITH_TERMINAL_ERROR recorded",), 1)
 DROPPED = Outcome("COMPLETED", PUBLISHED, (DONE,), 1, lost=1)
 
 

@@ -13,10 +13,14 @@ class PeragoError(Exception):
     terminal = False
     """Whether no retry can help, so that Conductor must not try again."""
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, code: str | None = None, terminal: bool | None = None
+    ) -> None:
         super().__init__(message)
         if code is not None:
             self.code = code
+        if terminal is not None:
+            self.terminal = terminal
 
 
 class PublishFenceError(PeragoError, RuntimeError):
@@ -116,6 +120,7 @@ class DamagedResultError(PeragoError, RuntimeError):
     """The metadata of a decision does not hold a whole result."""
 
     code = "PRG-I012"
+    terminal = True
 
     def __init__(self, found: str) -> None:
         super().__init__(

@@ -22,6 +22,8 @@ class NotPublished:
 
     code: str
     reason: str
+    is_of_the_commit: bool = False
+    """Whether the reason lies in what is to be published, so that sending it again cannot help."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,10 @@ def build_workspace_publication_plan(
     """Decide by the level's policy; a refusal is raised as `PublishFenceError`."""
     decision = POLICIES[level.policy](facts)
     if isinstance(decision, Refusal):
-        raise PublishFenceError(decision.reason, code=decision.code)
+        # Under `settled` the decision stands and its head is gone: no retry can publish it. The
+        # documents' policies compute again, and say FAILED.
+        terminal = level.policy is Policy.SETTLED
+        raise PublishFenceError(decision.reason, code=decision.code, terminal=terminal)
     supersedes = _supersedes(level.policy, decision)
     return WorkspacePublicationPlan(
         policy=level.policy,

@@ -64,6 +64,8 @@ class PolicyRefusal:
 
     code: str
     reason: str
+    terminal: bool = False
+    """Whether it lies in the input commit, which every retry has again."""
 
     def on(self, repository: str, branch: str) -> str:
         """The reason with a command that works as it stands."""
@@ -119,4 +121,5 @@ def choose_level(
 def _refuse(fence: FenceState, *, decision_found: bool) -> PolicyRefusal:
     code, fault, remedy = _FENCE_FAULT[fence]
     because = "an earlier attempt decided under settled, but " if decision_found else ""
-    return PolicyRefusal(code, f"{because}{fault}; {remedy}")
+    terminal = fence in {FenceState.ABSENT, FenceState.ALTERED}
+    return PolicyRefusal(code, f"{because}{fault}; {remedy}", terminal)

@@ -16,7 +16,6 @@ from perago.domain.publication_facts import Isolation, PublicationFacts
 from perago.domain.references import CommitRecord
 
 FIRST_PARENT_COMMITS_MAX = 10_000
-REMEDY = "start a new workflow from the current head"
 
 
 def decide(facts: PublicationFacts) -> Decision:
@@ -77,15 +76,23 @@ def _refuse(facts: PublicationFacts) -> Refusal:
     elif facts.isolation is Isolation.PREFIX:
         more = "something under the prefix or reserved changed since the input"
     else:
-        more = f"somebody else published; {REMEDY}"
-    return Refusal(code, f"{facts.refusal_reason()}; {more}", facts.workspace.ref, head)
+        more = "somebody else published"
+    remedy = start_anew(facts.workspace.repository, branch)
+    text = f"{facts.refusal_reason()}; {more}; {remedy}"
+    return Refusal(code, text, facts.workspace.ref, head)
 
 
 def _who_of_us(facts: PublicationFacts) -> str:
     """Say which publication of this task stands on the input, and what helps."""
     if find_publication(facts) is not None:
-        return f"this execution published before, and is a no-op now; {REMEDY}"
+        return "this execution published before, and is a no-op now"
     policy = facts.walk.head.metadata.get(POLICY, "unknown")
     if policy == "settled":
-        return f"another execution of this task published it; {REMEDY}"
-    return f"published by policy {policy}, retry under {policy} or start from the current head"
+        return "another execution of this task published it"
+    return f"published by policy {policy} (retry under {policy})"
+
+
+def start_anew(repository: str, branch: str) -> str:
+    """The way out; the command shows the commit that the new workflow's input has to name."""
+    place = f"lakefs://{repository}/{branch}"
+    return f"start a new workflow from the current head: `lakectl branch show {place}`"

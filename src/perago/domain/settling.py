@@ -80,9 +80,11 @@ def after_merge(answer: MergeAnswer) -> AfterMerge:
         case RefusedByHook(text):
             return NotPublished("PRG-F010", f"a pre-merge hook refused the publication: {text}")
         case BrokenActions(text):
-            return NotPublished("PRG-F011", f"a file under _lakefs_actions/ is broken: {text}")
+            reason = f"a file under _lakefs_actions/ is broken: {text}"
+            return NotPublished("PRG-F011", reason, is_of_the_commit=True)
         case NoChanges(text):
-            return NotPublished("PRG-F012", f"the staged commit was merged before: {text}")
+            reason = f"the staged commit was merged before: {text}"
+            return NotPublished("PRG-F012", reason, is_of_the_commit=True)
         case DirtyTarget(text):
             return NotPublished("PRG-F013", f"the target has uncommitted objects: {text}")
         case MergeRefused(text):

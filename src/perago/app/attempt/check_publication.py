@@ -9,6 +9,7 @@ from perago.domain.errors import FenceNotTrustedError
 from perago.domain.publication_effects import Relocate
 from perago.domain.publication_facts import Isolation
 from perago.domain.publication_plan import WorkspacePublicationPlan
+from perago.domain.publication_policy import Policy
 from perago.domain.references import CommitId, CommitRecord
 from perago.ports.errors import UnavailableError
 
@@ -36,7 +37,7 @@ async def check_publication(
     if record.parents != (plan.base,):
         world.lakefs.trust.distrust(plan.repository)
         text = f"fence did not run: {ref} stands on {record.parents}, expected {plan.base}"
-        raise FenceNotTrustedError(text, code="PRG-F023")
+        raise _failed(plan, text, "PRG-F023")
     if scope.ground.isolation is Isolation.PREFIX:
         await check_tree(world, plan, prepared, record)
 
@@ -53,7 +54,14 @@ async def check_tree(
     )
     names = ", ".join(change.path for change in page.changes) + (", ..." if page.more else "")
     text = f"{published.commit} differs from {prepared}, which was to be published, in: {names}"
-    raise FenceNotTrustedError(text, code="PRG-F024")
+    raise _failed(plan, text, "PRG-F024")
+
+
+def _failed(plan: WorkspacePublicationPlan, text: str, code: str) -> FenceNotTrustedError:
+    """Under `settled` terminal: a retry would find the publication by its key, and hide this."""
+    command = f"`perago fence verify {plan.repository} {plan.branch}`"
+    text = f"{text}; it stands: look at the branch, and run {command}"
+    return FenceNotTrustedError(text, code=code, terminal=plan.policy is Policy.SETTLED)
 
 
 async def _read_surely(world: World, plan: WorkspacePublicationPlan, ref: CommitId) -> CommitRecord:

@@ -20,7 +20,12 @@ from perago.domain.commit_metadata import (
     RESULT_PARTS,
     STAGING_BRANCH,
 )
-from perago.domain.errors import OUTCOME_UNKNOWN, OutcomeUnknownAtDeadlineError, PublishFenceError
+from perago.domain.errors import (
+    OUTCOME_UNKNOWN,
+    OutcomeUnknownAtDeadlineError,
+    PublicationRefusedError,
+    PublishFenceError,
+)
 from perago.domain.logical_execution import decision_tag
 from perago.domain.references import (
     BranchName,
@@ -103,14 +108,32 @@ async def read_decision(world: World, scope: Scope, commit: CommitId) -> Settled
         found = record.metadata.get(name, "nothing")
         if found != value:
             text = f"decision {commit} does not belong here: {name} expected {value}, found {found}"
-            raise PublishFenceError(f"{text}; `perago forget` removes it", code="PRG-F006")
-    branch = record.metadata.get(STAGING_BRANCH, "")
-    refuse_foreign_branch(scope.dispatch.attempt, commit, branch)
-    await world.concurrency.together(
-        refuse_unless_on_input(world, place, commit),
-        refuse_foreign_changes(world, place, commit, scope.ground.prefix),
-    )
+            raise PublishFenceError(
+                f"{text}; {_remove_command(scope)}", code="PRG-F006", terminal=True
+            )
+    await _believe(world, scope, record)
     return await decision_of(world, scope, record, input_ref=place.ref)
+
+
+async def _believe(world: World, scope: Scope, record: CommitRecord) -> None:
+    """Raise, without a retry, unless an attempt of this task may have staged this commit."""
+    place, commit = scope.ground.workspace, record.commit
+    branch = record.metadata.get(STAGING_BRANCH, "")
+    try:
+        refuse_foreign_branch(scope.dispatch.attempt, commit, branch)
+        await world.concurrency.together(
+            refuse_unless_on_input(world, place, commit),
+            refuse_foreign_changes(world, place, commit, scope.ground.prefix),
+        )
+    except PublicationRefusedError as error:
+        text = f"{error}; {_remove_command(scope)}"
+        raise PublicationRefusedError(text, code=error.code, terminal=True) from error
+
+
+def _remove_command(scope: Scope) -> str:
+    attempt = scope.dispatch.attempt
+    command = f"perago forget {attempt.workflow_id} {attempt.reference_name}"
+    return f"`{command}` removes the decision"
 
 
 async def decision_of(

@@ -76,7 +76,7 @@ async def find_ground(
     if isolation is Isolation.PREFIX and level is not Level.SETTLED:
         text = f'isolation="prefix" needs policy settled, the level in force is {level}'
         command = f"perago fence install {workspace.repository} {workspace.branch}"
-        raise FenceNotTrustedError(f"{text}; run `{command}`")
+        raise FenceNotTrustedError(f"{text}; run `{command}`", terminal=True)
     world.progress.phase(Phase.POLICY, _facts(level, fence, key))
     seconds = merge_timeout_seconds(dispatch.budget)
     if isolation is Isolation.PREFIX and seconds < PREFIX_BUDGET_SECONDS_MIN:
@@ -102,7 +102,7 @@ def _level(
     choice = choose_level(dispatch.publication, fence, decision_found=decided is not None)
     if isinstance(choice, PolicyRefusal):
         reason = choice.on(workspace.repository, workspace.branch)
-        raise FenceNotTrustedError(reason, code=choice.code)
+        raise FenceNotTrustedError(reason, code=choice.code, terminal=choice.terminal)
     return choice
 
 

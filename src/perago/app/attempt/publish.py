@@ -25,6 +25,7 @@ from perago.domain.publication_plan import (
 )
 from perago.domain.publication_policy import Policy
 from perago.domain.references import NO_METADATA, CommitId, FirstParentWalk, StagedReference
+from perago.domain.settled import start_anew
 from perago.domain.settling import ROUNDS_MAX, LookAgain, Unanswered
 from perago.ports.errors import WorldError
 from perago.ports.progress import Phase
@@ -144,8 +145,11 @@ async def _act(
             return Publication(ref, type(plan.effect).__name__)
         case LookAgain():
             return after
-        case NotPublished(code, reason):
-            raise PublicationRefusedError(reason, code=code)
+        case NotPublished(code, reason, is_of_the_commit):
+            # Under `settled` a retry sends the decided commit again; else it makes a new one.
+            terminal = is_of_the_commit and plan.policy is Policy.SETTLED
+            more = f"; {start_anew(plan.repository, plan.branch)}" if terminal else ""
+            raise PublicationRefusedError(f"{reason}{more}", code=code, terminal=terminal)
         case _:
             assert_never(after)
 

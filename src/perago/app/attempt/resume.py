@@ -70,7 +70,7 @@ async def find_decision_on_other_input(world: World, scope: Scope) -> Finished |
     if others:
         text = (
             f"an earlier attempt decided {others[0]} on another input, this one has {place.ref}; "
-            "start a new workflow from the current head"
+            f"{settled.start_anew(place.repository, place.branch)}"
         )
         raise DecidedOnOtherInputError(text)
     return None

@@ -71,9 +71,12 @@ def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None
     if isinstance(error, StaleAttemptError):
         return None
     result = result_for_exception(error, max_length=dispatch.settings.failure_reason_max_length)
+    attempt, reason = dispatch.attempt, result.reason_for_incompletion or ""
+    # Errors of the domain do not know whose attempt met them; here their command can be completed.
+    task = f"{attempt.workflow_id} {attempt.reference_name}"
     return TerminalUpdate(
         attempt=dispatch.attempt,
         worker_id=dispatch.settings.worker_id,
         status=AttemptStatus(result.status),
-        reason=result.reason_for_incompletion,
+        reason=reason.replace("WORKFLOW REFERENCE", task),
     )

@@ -2,7 +2,10 @@
 
 from perago.domain.error_codes.row import ErrorCode
 
-_RESTART = "Start a new workflow from the current head of the branch."
+_RESTART = (
+    "Start a new workflow from the current head of the branch; lakectl branch show"
+    " lakefs://REPO/BRANCH prints it."
+)
 _INSTALL = "Run perago fence install REPO BRANCH, then perago fence verify REPO BRANCH."
 
 FENCE_CODES = (
@@ -26,7 +29,7 @@ FENCE_CODES = (
         "The target branch is not where this publication may land.",
         _RESTART,
         "The head is neither the input commit nor something the policy can explain. Nothing"
-        " was changed.",
+        " was changed. Under settled no retry can help, so the attempt ends for good.",
     ),
     ErrorCode(
         "PRG-F003",
@@ -39,19 +42,21 @@ FENCE_CODES = (
         "PRG-F004",
         "The branch moved too far from the input commit.",
         _RESTART,
-        "lineage looks at 1024 commits at most.",
+        "lineage looks at 1024 commits at most, settled at 10000 and ends for good.",
     ),
     ErrorCode(
         "PRG-F005",
         "The input commit is not in the history of the branch.",
         _RESTART,
-        "Somebody reset the branch, or the input names another branch's commit.",
+        "Somebody reset the branch, or the input names another branch's commit. Under settled the"
+        " attempt ends for good.",
     ),
     ErrorCode(
         "PRG-F006",
         "A decision tag does not belong to this execution.",
         "Run perago forget WORKFLOW REFERENCE if nobody needs the tag.",
-        "The decided commit carries another key or another input.",
+        "The decided commit carries another key or another input. Every retry would find it again,"
+        " so the attempt ends for good.",
     ),
     ErrorCode(
         "PRG-F007",
@@ -82,13 +87,15 @@ FENCE_CODES = (
         "PRG-F011",
         "A file under _lakefs_actions/ is broken.",
         "Fix or remove the file that the reason names, in the commit the workflow starts from.",
-        "lakeFS refuses merges, branches and tags from a commit whose hook files it cannot read.",
+        "lakeFS refuses merges, branches and tags from a commit whose hook files it cannot read."
+        " A merge that settled sent ends the attempt for good: every retry sends that commit.",
     ),
     ErrorCode(
         "PRG-F012",
         "The staged commit was merged before.",
         _RESTART,
-        "Somebody merged it and reverted that; merging again would change nothing.",
+        "Somebody merged it and reverted that; merging again would change nothing. Under settled"
+        " the attempt ends for good.",
     ),
     ErrorCode(
         "PRG-F013",
@@ -116,14 +123,14 @@ FENCE_CODES = (
         _INSTALL,
         "Policy settled, asked for or decided by an earlier attempt, needs the fence. Hook"
         " files are read from the source of a merge, so workflows started from older commits"
-        " must finish or restart.",
+        " must finish or restart. The attempt ends for good: a retry has the same input.",
     ),
     ErrorCode(
         "PRG-F021",
         "The fence file of the input commit is not one of ours.",
         _INSTALL,
         "A changed filter, event or script can disarm the fence silently, so only known bytes"
-        " are trusted.",
+        " are trusted. The attempt ends for good: a retry has the same input.",
     ),
     ErrorCode(
         "PRG-F022",
@@ -140,13 +147,15 @@ FENCE_CODES = (
         " worker.",
         "The publication stands, but its parent is not the expected head. The worker that saw it"
         " treats the repository as unfenced until it is restarted: a canary that works now says"
-        " nothing of the server that has skipped the fence before.",
+        " nothing of the server that has skipped the fence before. Under settled the attempt ends"
+        " for good, because a retry would adopt the publication and hide what happened.",
     ),
     ErrorCode(
         "PRG-F024",
         "What was published under the prefix differs from what was staged.",
         "Compare the two commits in the reason; somebody published below the same prefix.",
-        "Under prefix isolation the published prefix must be exactly what was checked.",
+        "Under prefix isolation the published prefix must be exactly what was checked. The attempt"
+        " ends for good: a retry would adopt the publication and hide the difference.",
     ),
     ErrorCode(
         "PRG-F025",

@@ -66,6 +66,7 @@ def _end(attempt: AttemptStory, strikes: list[str]) -> str:
         "FAILED superseded": "is refused",
         "NOT SENT superseded": "finds that another attempt has taken over, and ends nothing",
         "FAILED recorded": "refused: the target moved",
+        "FAILED_WITH_TERMINAL_ERROR recorded": "refused for good: the target moved",
     }
     end = ends.get(f"{attempt.status} {attempt.recorded}".strip(), attempt.status)
     return "; ".join(part for part in (told, resumed, end) if part)

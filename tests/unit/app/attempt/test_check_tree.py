@@ -33,7 +33,7 @@ async def test_a_tree_that_differs_says_in_what(tmp_path: Path) -> None:
     attempt = world.worker().world
 
     await check_tree(attempt, plan, published.commit, published)
-    with pytest.raises(FenceNotTrustedError, match=r"in: data/other\.txt$") as refused:
+    with pytest.raises(FenceNotTrustedError, match=r"in: data/other\.txt; it stands") as refused:
         await check_tree(attempt, plan, place, published)
 
     assert refused.value.code == "PRG-F024"

@@ -73,7 +73,7 @@ ROWS = [
     Row("envelope", FAILED, null_input=True, runs=0),
     Row("params", FAILED, params={"text": ["not a text"]}, runs=0),
     Row("place", FAILED, [Refuse("repositories.read", DOWN)], runs=0),
-    Row("policy", FAILED, policy=SETTLED, runs=0),
+    Row("policy", TERMINAL, policy=SETTLED, runs=0),
     Row("resume", FAILED, [Refuse("tags.read", DOWN)], SETTLED, runs=0),
     Row("download", FAILED, [Refuse("objects.download", DOWN)], runs=0),
     Row("pre guardrails", TERMINAL, spec=_guarded(pre=[require_file("absent")]), runs=0),

@@ -87,7 +87,7 @@ async def test_a_sibling_that_shares_the_prefix_is_elsewhere(tmp_path: Path) -> 
     ("path", "status"),
     [
         ("elsewhere/human.txt", AttemptStatus.COMPLETED),
-        ("data/human.txt", AttemptStatus.FAILED),
+        ("data/human.txt", AttemptStatus.FAILED_WITH_TERMINAL_ERROR),
     ],
 )
 async def test_a_no_op_keeps_its_input_while_nothing_changed_under_its_prefix(

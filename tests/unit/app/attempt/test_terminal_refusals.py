@@ -1,0 +1,180 @@
+"""What no retry can cure ends the attempt for good under `settled`, and says what can be done."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld
+
+from perago.adapters.memory.planned_faults import (
+    Answer,
+    CrashAfter,
+    Fault,
+    LoseRequest,
+    Meanwhile,
+    When,
+)
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.outcome import BrokenActions, NoChanges, RefusedByHook
+from perago.domain.publication_fence import FENCE_FILE
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.reserved_paths import FENCE_PATH
+
+SETTLED, LINEAGE = PolicySetting.SETTLED, PolicySetting.LINEAGE
+AUTO, HEAD_PARENT = PolicySetting.AUTO, PolicySetting.HEAD_PARENT
+MERGE = "branches.merge"
+OWN_MERGE = 3
+"""The canary of a fenced world merges twice before."""
+
+Trouble = Callable[[FaultWorld], Awaitable[Sequence[Fault]]]
+
+
+async def somebody_commits(world: FaultWorld) -> Sequence[Fault]:
+    world.human("data/theirs.txt")
+    return ()
+
+
+async def the_target_is_reset(world: FaultWorld) -> Sequence[Fault]:
+    world.repository.reset_hard(world.repository.head().parents[0])
+    world.human()
+    return ()
+
+
+async def the_tag_names_another_commit(world: FaultWorld) -> Sequence[Fault]:
+    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    (tag,) = world.repository.tags()
+    world.repository.delete_tag(tag)
+    world.repository.tag(tag, world.input)
+    world.clock.advance(61)
+    await world.operator.workflows.decide(world.workflow)
+    return ()
+
+
+async def the_decision_lost_its_result(world: FaultWorld) -> Sequence[Fault]:
+    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    (tag,) = world.repository.tags()
+    decided = world.lakefs.repository(world.repository.id).commit_of(tag).record
+    metadata = {key: text for key, text in decided.metadata.items() if key != "perago.result"}
+    world.repository.branch("other", world.input)
+    files: dict[str, bytes | None] = {"data/out.txt": b"out"}
+    damaged = world.repository.commit(files, "other", metadata=metadata)
+    world.repository.delete_tag(tag)
+    world.repository.tag(tag, damaged)
+    world.clock.advance(61)
+    await world.operator.workflows.decide(world.workflow)
+    return ()
+
+
+async def hooks_are_off(world: FaultWorld) -> Sequence[Fault]:
+    world.lakefs.actions_enabled = False
+    return ()
+
+
+async def the_fence_does_not_run(world: FaultWorld) -> Sequence[Fault]:
+    def switch_off_and_commit() -> None:
+        world.lakefs.actions_enabled = False
+        world.human()
+
+    return [Meanwhile(MERGE, When.BEFORE_EFFECT, switch_off_and_commit, OWN_MERGE)]
+
+
+async def the_target_is_dirty(world: FaultWorld) -> Sequence[Fault]:
+    world.repository.write("elsewhere/draft.txt", b"draft")
+    return ()
+
+
+async def nobody_answers_the_merge(_: FaultWorld) -> Sequence[Fault]:
+    return [LoseRequest(MERGE, nth) for nth in range(OWN_MERGE, 200)]
+
+
+def answered(value: object) -> Trouble:
+    async def trouble(_: FaultWorld) -> Sequence[Fault]:
+        return [Answer(MERGE, value, OWN_MERGE)]
+
+    return trouble
+
+
+@dataclass(frozen=True)
+class Row:
+    """A trouble, its code, and what the attempt ends as under each policy that can meet it."""
+
+    code: str
+    trouble: Trouble
+    terminal: tuple[PolicySetting, ...] = ()
+    failed: tuple[PolicySetting, ...] = ()
+
+
+ROWS = [
+    Row("PRG-F002", somebody_commits, (SETTLED, AUTO), (LINEAGE,)),
+    Row("PRG-F005", the_target_is_reset, (SETTLED, AUTO), (LINEAGE,)),
+    Row("PRG-F006", the_tag_names_another_commit, (SETTLED,)),
+    Row("PRG-I012", the_decision_lost_its_result, (SETTLED,)),
+    Row("PRG-F010", answered(RefusedByHook("no")), (), (SETTLED, HEAD_PARENT, LINEAGE)),
+    Row("PRG-F011", answered(BrokenActions("no")), (SETTLED,), (HEAD_PARENT, LINEAGE)),
+    Row("PRG-F012", answered(NoChanges("no")), (SETTLED,), (HEAD_PARENT, LINEAGE)),
+    Row("PRG-F013", the_target_is_dirty, (), (SETTLED, HEAD_PARENT, LINEAGE)),
+    Row("PRG-F022", hooks_are_off, (), (SETTLED, AUTO)),
+    Row("PRG-F023", the_fence_does_not_run, (SETTLED,), (HEAD_PARENT, LINEAGE)),
+    Row("PRG-U001", nobody_answers_the_merge, (), (SETTLED,)),
+]
+CASES = [
+    pytest.param(row, policy, status, id=f"{row.code} {policy} {status}")
+    for row in ROWS
+    for status, policies in (
+        (AttemptStatus.FAILED_WITH_TERMINAL_ERROR, row.terminal),
+        (AttemptStatus.FAILED, row.failed),
+    )
+    for policy in policies
+]
+
+
+async def _assert_ends(
+    world: FaultWorld, faults: Sequence[Fault], code: str, status: AttemptStatus
+) -> None:
+    report = await world.attempt(world.worker(faults))
+    assert report is not None
+    assert report.update is not None, report.error
+    reason = str(report.update.reason)
+    assert code in reason
+    assert report.update.status is status, reason
+    if status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR:
+        assert (await world.read()).status is WorkflowStatus.FAILED
+        assert re.search(r"`(perago|lakectl) [^`]+`", reason), reason
+        assert not re.search(r"\b(REPO|BRANCH|WORKFLOW|REFERENCE)\b", reason), reason
+
+
+@pytest.mark.parametrize(("row", "policy", "status"), CASES)
+async def test_a_refusal_ends_an_attempt_for_good_where_no_retry_can_cure_it(
+    tmp_path: Path, row: Row, policy: PolicySetting, status: AttemptStatus
+) -> None:
+    world = FaultWorld(tmp_path, policy)
+    await world.start()
+    await _assert_ends(world, await row.trouble(world), row.code, status)
+
+
+@pytest.mark.parametrize("policy", [SETTLED, AUTO], ids=str)
+@pytest.mark.parametrize("isolation", ["branch", "prefix"])
+async def test_an_input_whose_fence_is_not_ours_is_refused_for_good(
+    tmp_path: Path, policy: PolicySetting, isolation: str
+) -> None:
+    spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
+    world = FaultWorld(tmp_path, policy, fenced=False, spec=spec)
+    edited = FENCE_FILE.replace(b"error(", b"print(")
+    world.input = world.repository.commit({FENCE_PATH: edited}, unchecked=True)
+    await world.start()
+    await _assert_ends(world, (), "PRG-F021", AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("policy", "isolation"), [(SETTLED, "branch"), (SETTLED, "prefix"), (AUTO, "prefix")]
+)
+async def test_an_input_without_the_fence_that_is_needed_is_refused_for_good(
+    tmp_path: Path, policy: PolicySetting, isolation: str
+) -> None:
+    spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
+    world = FaultWorld(tmp_path, policy, fenced=False, spec=spec)
+    await world.start()
+    await _assert_ends(world, (), "PRG-F020", AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
