@@ -64,7 +64,8 @@ def _maker(
     for point in found:
         return cast("Callable[[Connection], Installation]", point.load())
     known = ", ".join(sorted({*own, *(_scheme(p.name, kind) for p in _points(kind))}))
-    text = f"no {kind} adapter for {scheme or 'an address without a scheme'}; known: {known}"
+    what = scheme if "://" in url else f"{url}, which has no scheme such as http://"
+    text = f"no {kind} adapter for {what}; known: {known}"
     raise RuntimeConfigError(text, code="PRG-C012")
 
 

@@ -16,6 +16,14 @@ HOME = "SPARK_HOME"
 _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
+def require_pyspark() -> None:
+    """Refuse to go on where pyspark cannot be imported."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SparkEnvironmentError(
+            expected="pyspark", found="none", remedy="pip install 'perago[spark]'"
+        )
+
+
 def pyspark_jars() -> Path:
     """The directory of jars that Spark starts with: of its home, or those that pyspark bundles.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from perago.adapters.spark.configuration import DEFAULT_MASTER, SparkConfiguration
 from perago.adapters.spark.hadoop_options import repository_options, session_options
-from perago.adapters.spark.installation import HOME, read_facts
+from perago.adapters.spark.installation import HOME, read_facts, require_pyspark
 from perago.adapters.spark.jars import PROTOCOL_JAR, found_jars
 from perago.adapters.spark.master import check_master
 from perago.adapters.spark.scratch_home import CLUSTER, scratch_home
@@ -35,6 +35,7 @@ def attempt_session(configuration: SparkConfiguration, place: SparkPlace) -> Any
 
 def process_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:  # noqa: ANN401
     """The session of this process, started when there is none."""
+    require_pyspark()
     with _starting:
         if configuration.master is not None and configuration.master.startswith(CONNECT):
             return _connected_session(configuration.master)

@@ -33,8 +33,10 @@ COMMANDS = (
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
     CommandRow("gc", "gc:gc", "Remove what crashed attempts left."),
     CommandRow("forget", "forget:forget", "Remove the decisions of a task."),
-    CommandRow("verify", "verify:verify", "Read every object of a commit and find damage."),
-    CommandRow("report", "report:app", "Count publications of a branch."),
+    CommandRow(
+        "verify", "verify:verify", "Read every object of a commit and find damage, on Spark."
+    ),
+    CommandRow("report", "report:app", "Count publications of a branch, on Spark."),
     CommandRow("spark", "spark:app", "Fetch the jars that Spark tasks need."),
     CommandRow("config", "config:app", "Show settings and where they come from."),
     CommandRow("explain", "explain:explain", "Explain an error code."),

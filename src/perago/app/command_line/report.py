@@ -17,7 +17,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Count publications of a branch.",
+    help="Count publications of a branch, on Spark.",
 )
 
 
@@ -33,7 +33,7 @@ def publications(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Count publications, retries, adoptions and replacements per task and day."""
+    """Count publications, retries, adoptions and replacements per task and day, on Spark."""
     from perago.app.spark_parts import job_target, spark_configuration  # noqa: PLC0415 - heavy
     from perago.app.spark_parts import publications as count  # noqa: PLC0415 - heavy
 

@@ -29,7 +29,7 @@ def verify(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every object of a commit, recompute size and checksum, and report damage."""
+    """Read every object of a commit on Spark, recompute size and checksum, and report damage."""
     from perago.app.spark_parts import job_target, spark_configuration  # noqa: PLC0415 - heavy
     from perago.app.spark_parts import verify as verify_commit  # noqa: PLC0415 - heavy
 

@@ -66,8 +66,10 @@ CONFIGURATION_CODES = (
     ErrorCode(
         "PRG-C010",
         "lakeFS is not configured, and a task or a command needs it.",
-        "Set the three LAKECTL_ variables, or PERAGO_LAKEFS=memory: to try things out.",
-        "Workspace-free tasks need no lakeFS.",
+        "Set PERAGO_LAKEFS to its address and LAKECTL_CREDENTIALS_ACCESS_KEY_ID and"
+        " LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY, or PERAGO_LAKEFS=memory: to try things out.",
+        "LAKECTL_SERVER_ENDPOINT_URL is another name of the address. Workspace-free tasks need no"
+        " lakeFS.",
     ),
     ErrorCode(
         "PRG-C011",

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Literal
 
 import typer
 from rich.console import Console
@@ -34,10 +34,11 @@ from perago.testing.dev.run_aside import run_aside, tell
 from perago.testing.dev.serving import serve_until_interrupted
 from perago.testing.dev.world import DevRequest, run_world
 from perago.testing.json_values import as_list, as_object
-from perago.testing.trial.command import read_params
+from perago.testing.trial.command import read_json_option
 from perago.testing.trial.file_tree import read_tree
 
 SETTLED, HEAD_PARENT = "settled", "head-parent"
+Policy = Literal["settled", "head-parent", "lineage", "auto"]
 
 
 @reports_errors_by_class
@@ -56,7 +57,7 @@ def dev(  # noqa: PLR0913 - one parameter an option
     fault: Annotated[
         list[str] | None, typer.Option(help="A fault, such as crash:before=merge,task=clean.")
     ] = None,
-    policy: Annotated[str, typer.Option(help="Publication policy.")] = SETTLED,
+    policy: Annotated[Policy, typer.Option(help="Publication policy.")] = "settled",
     compare: Annotated[
         bool, typer.Option("--compare", help="Show head-parent and settled side by side.")
     ] = False,
@@ -92,13 +93,14 @@ def _request(
     faults: Sequence[str],
     branches: Sequence[str],
 ) -> DevRequest:
+    if files is not None and not files.is_dir():
+        raise CommandUsageError(f"--files: {files} is no directory")
     try:
-        definition = cast("object", json.loads(workflow.read_text(encoding="utf-8")))
         return DevRequest(
-            definition=as_object(definition),
+            definition=_definition(workflow),
             tasks=load_tasks(targets),
             files={} if files is None else read_tree(files),
-            workflow_input=read_params(given),
+            workflow_input=read_json_option("--input", given),
             faults=[parse_fault(text) for text in faults],
             branches=branches,
         )
@@ -106,6 +108,16 @@ def _request(
         raise  # it has said what is wrong with a module, code and lines included
     except ValueError as error:
         raise CommandUsageError(str(error)) from error
+
+
+def _definition(workflow: Path) -> Mapping[str, object]:
+    found = as_object(json.loads(workflow.read_text(encoding="utf-8")))
+    if not found.get("name") or not as_list(found.get("tasks")):
+        text = "expected a workflow definition, an object with name and tasks"
+        raise CommandUsageError(
+            f"{workflow}: {text}; perago.testing.sequence writes one for tasks in a row"
+        )
+    return found
 
 
 def _run(

@@ -8,9 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.domain.attempt import AttemptStatus
 from perago.testing.definitions import reference_of
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
+from perago.testing.story import Story
 from perago.testing.story_document import attempt_document, story_document
 from perago.testing.story_text import story_lines
 
@@ -65,10 +67,25 @@ async def run_world(
             "title": run.name,
             "policy": policy,
             "status": str(await run.status()),
-            "broken": [*await env.check_invariants(), *pending],
+            "broken": [*await env.check_invariants(), *pending, *_undeclared(story, request.tasks)],
             "story": story_document(story),
             "lines": list(story_lines(story)),
         }
+
+
+def _undeclared(story: Story, tasks: Sequence[TaskDefinition]) -> list[str]:
+    """Tasks that stay scheduled for ever because no module that was given declares them."""
+    known = {task.name for task in tasks}
+    waiting = {
+        row.snapshot.task_type
+        for row in story.rows
+        if row.snapshot.status is AttemptStatus.SCHEDULED and row.snapshot.task_type not in known
+    }
+    declared = ", ".join(sorted(known))
+    return [
+        f"the workflow waits for the task {name}, and the modules declare {declared}"
+        for name in sorted(waiting)
+    ]
 
 
 def _glances(look: Callable[[], None]) -> Callable[[], None]:

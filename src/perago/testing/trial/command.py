@@ -7,6 +7,7 @@ import asyncio
 import json
 import tempfile
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, cast
 from urllib.parse import urlsplit
@@ -58,7 +59,8 @@ def run(  # noqa: PLR0913 - one parameter an option
     """Run one task once, without a server."""
     task = load_one_task(target, name)
     _check_places(task, workspace, repo, write=write)
-    given = read_params(params)
+    given = read_json_option("--params", params)
+    _warn_of_unknown_params(task, given)
     with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
         source = workspace
         if repo is not None:
@@ -76,30 +78,43 @@ def run(  # noqa: PLR0913 - one parameter an option
         raise typer.Exit(FAILED)
 
 
-def read_params(text: str) -> Mapping[str, object]:
-    """The parameters, from JSON or from the file that the text names."""
+def read_json_option(option: str, text: str) -> Mapping[str, object]:
+    """A JSON object from the text of an option, or from the file that the text names."""
+    wanted = f"{option} expects a JSON object such as '{{\"name\": 1}}', or a file with one"
     source = text
-    if not text.lstrip().startswith("{"):
+    if not text.lstrip().startswith(("{", "[", '"')):
         try:
             source = Path(text).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandUsageError(
-                f"--params: neither JSON nor a file that can be read: {error}"
-            ) from error
+            raise CommandUsageError(f"{wanted}: {error}") from error
     try:
         found: object = json.loads(source)
     except ValueError as error:
-        raise CommandUsageError(f"--params: {error}") from error
+        raise CommandUsageError(f"{wanted}: {error}") from error
     if not isinstance(found, dict):
-        raise CommandUsageError("--params: expected a JSON object")
+        raise CommandUsageError(f"{wanted}; found {type(found).__name__}")
     return cast("dict[str, object]", found)
+
+
+def _warn_of_unknown_params(task: TaskDefinition, given: Mapping[str, object]) -> None:
+    """An open task ignores what its model does not name: here that is a slip of the pen."""
+    if task.strict_params:
+        return  # the attempt refuses them
+    schema = task.params_model.model_json_schema(mode="validation")
+    known = {*schema.get("properties", {}), *task.params_model.model_fields}
+    for name in sorted(given.keys() - known):
+        near = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        warn(f"the task has no parameter {name}, which is ignored{hint}")
 
 
 def _check_places(
     task: TaskDefinition, workspace: Path | None, repo: str | None, *, write: bool
 ) -> None:
     if (workspace is not None) + (repo is not None) != int(task.has_workspace):
-        wanted = "one of --workspace and --repo" if task.has_workspace else "no workspace"
+        wanted = "one of --workspace and --repo, for example --workspace DIRECTORY"
+        if not task.has_workspace:
+            wanted = "no workspace: leave --workspace and --repo out"
         raise CommandUsageError(f"{task.name} takes {wanted}")
     if workspace is not None and not workspace.is_dir():
         raise CommandUsageError(f"--workspace: {workspace} is no directory")

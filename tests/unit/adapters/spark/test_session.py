@@ -1,5 +1,6 @@
 """What keeps a session from starting is found before a JVM is: one clear error each."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.installation import java_version
 from perago.adapters.spark.master import check_master
-from perago.adapters.spark.session import start_session
+from perago.adapters.spark.session import process_session, start_session
 from perago.domain.spark_errors import SparkEnvironmentError, SparkSessionError
 
 
@@ -61,3 +62,10 @@ def test_masters_that_spark_itself_asks(master: str) -> None:
 def test_a_master_without_a_port_is_unreachable() -> None:
     with pytest.raises(SparkSessionError, match=r"spark://host gave no .*PERAGO_SPARK_MASTER"):
         check_master("spark://host")
+
+
+def test_without_pyspark_the_way_to_get_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)  # as if it were not installed
+    with pytest.raises(SparkEnvironmentError, match=r"pip install 'perago\[spark\]'") as refused:
+        process_session(SparkConfiguration(), needs_s3a=False)
+    assert refused.value.code == "PRG-K001"

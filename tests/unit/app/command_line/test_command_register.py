@@ -120,3 +120,12 @@ def test_without_a_conductor_the_command_is_misconfigured(run: Run, module: Modu
     ran = run("register", module("unregistered"))
     assert (ran.code, ran.out) == (3, "")
     assert ran.err.startswith("error: CONDUCTOR_SERVER_URL is required")
+
+
+def test_an_address_without_a_scheme_is_told_so(
+    run: Run, module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERAGO_CONDUCTOR", "localhost:8080")
+    ran = run("register", module("no_scheme"))
+    assert ran.code == 3
+    assert "for localhost:8080, which has no scheme such as http://; known:" in ran.err

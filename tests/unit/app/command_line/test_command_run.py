@@ -73,6 +73,11 @@ def test_run_prints_json(run: Run, target: str) -> None:
         (["--repo", "s3://a/b"], "expected lakefs://repository/ref", 2),
         (["--workspace", "ws", "--params", "{"], "--params", 2),
         (["--workspace", "ws", "--params", "absent.json"], "absent.json", 2),
+        (
+            ["--workspace", "ws", "--params", "[1]"],
+            """such as '{"name": 1}', or a file with one; found list""",
+            2,
+        ),
         (["--workspace", "ws", "--params", '{"text": 1}'], "FAILED", 1),
     ],
     ids=str,
@@ -84,6 +89,16 @@ def test_run_refuses_with_a_reason(
     assert ran.code == code
     assert ("PRG-X003" in ran.err) == (code == 2)
     assert text in ran.out + ran.err
+
+
+def test_a_misspelt_parameter_is_ignored_as_an_attempt_ignores_it_and_told(
+    run: Run, target: str
+) -> None:
+    given = '{"text": "hi", "txet": "ho"}'
+    ran = run("run", target, "--workspace", "ws", "--params", given)
+    assert ran.code == 0
+    expected = "warning: the task has no parameter txet, which is ignored; did you mean text?\n"
+    assert expected in ran.err
 
 
 FAILING = """

@@ -1,0 +1,65 @@
+"""`perago dev` on bad input: what is wrong, by the name of the option, and never a traceback."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.unit.app.command_line.command_run import Module, Run
+
+from perago.testing import sequence
+
+
+@pytest.fixture
+def target(project: Path, module: Module) -> str:
+    step: dict[str, object] = {"name": "told", "taskReferenceName": "told", "type": "SIMPLE"}
+    step["inputParameters"] = {"params": {}}
+    flow = {**sequence("flow"), "tasks": [step]}
+    (project / "flow.json").write_text(json.dumps(flow))
+    return module("told")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[]", "expected a workflow definition, an object with name and tasks"),
+        ('{"tasks": [{}]}', "expected a workflow definition, an object with name and tasks"),
+        ('{"name": "x"}', "expected a workflow definition, an object with name and tasks"),
+        ("{", "Expecting property name"),
+    ],
+)
+def test_what_is_no_definition_is_refused(run: Run, target: str, text: str, said: str) -> None:
+    Path("flow.json").write_text(text)
+    ran = run("dev", "flow.json", target, "--once")
+    assert ran.code == 2
+    assert ran.err.startswith("error: ")
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--files", "nowhere"], "--files: nowhere is no directory"),
+        (["--input", "[1]"], "--input expects a JSON object such as"),
+        (["--input", "absent.json"], "--input expects a JSON object such as"),
+        (["--policy", "best"], "'best' is not one of 'settled', 'head-parent', 'lineage', 'auto'"),
+        (["--fault", "zomby"], "no fault is called 'zomby'; expected one of crash"),
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_meant_is_refused_by_its_name(
+    run: Run, target: str, options: list[str], said: str
+) -> None:
+    ran = run("dev", "flow.json", target, "--once", *options)
+    assert ran.code == 2
+    assert said in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_workflow_that_waits_for_another_modules_task_says_so(
+    run: Run, target: str, module: Module
+) -> None:
+    assert target == "told"
+    ran = run("dev", "flow.json", module("another"), "--once")
+    assert ran.code == 1
+    assert "the workflow waits for the task told, and the modules declare another" in ran.out
