@@ -22,6 +22,7 @@ from perago.domain.references import RepositoryId
 from perago.ports.errors import WorldError
 
 LOGGER = logging.getLogger("perago.worker")
+FAILURES_LOGGED_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,14 @@ class Upkeep:
         removed = [each.name for each in judged if each.removed]
         failed = [f"{each.name}: {each.error}" for each in judged if each.error]
         if removed or failed:
-            facts = {"repository": repository, "removed": removed, "failed": failed}
+            facts = {"repository": repository, "removed": removed, "failed": _first(failed)}
             write(LOGGER, logging.INFO, "garbage-collected a repository", facts)
+
+
+def _first(failed: list[str]) -> list[str]:
+    """As many as a log line may hold: a Conductor that is down fails every leftover."""
+    more = len(failed) - FAILURES_LOGGED_MAX
+    return [*failed[:FAILURES_LOGGED_MAX], *([f"and {more} more"] if more > 0 else [])]
 
 
 def _why(error: Exception) -> dict[str, object]:

@@ -88,8 +88,13 @@ class AttemptRecord:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowSnapshot:
-    """One workflow with all its task rows, read in a single answer."""
+    """One workflow with all its task rows, read in a single answer.
+
+    `ended_at` is the server's millisecond, to be read only while the status is terminal; 0 where
+    the server does not say.
+    """
 
     workflow_id: str
     status: WorkflowStatus
     tasks: tuple[AttemptSnapshot, ...]
+    ended_at: int = 0

@@ -95,6 +95,11 @@ metadata, tags.
 PAGE_FOOT = """
 "As left" repeats the cell to the left. The fence is the hook that `perago fence install` puts
 into a repository; it compares the expected head inside the server's own atomic step.
+
+Garbage collection takes none of this back. What a decision or a living attempt needs stays, and a
+question that was not answered keeps what it was asked for; [operations.md](operations.md) has the
+ages. The data of a decision that is not published yet lives on its staging branch: do not delete
+`perago-staging-*` branches by hand while a workflow may be retried.
 """
 
 

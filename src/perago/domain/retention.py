@@ -1,13 +1,15 @@
 """What garbage collection may remove: one decision for each kind of leftover.
 
-Told what Conductor and the owner's lock say, and an age; who lists and deletes is not known here.
-A time to live of zero lets everything go that nothing else holds.
+Judges by what Conductor and the owner's lock say, and by an age; who lists and deletes is not known
+here. A time to live of zero lets everything go that nothing else holds.
 """
 
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import TypeAlias
+
+from perago.domain.attempt import WorkflowSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +65,40 @@ class Keep:
 Retention: TypeAlias = Remove | Keep
 
 
+def standing_of(workflow: WorkflowSnapshot | None) -> WorkflowStanding:
+    """Whether a workflow lives, as Conductor answered."""
+    if workflow is None:
+        return WorkflowStanding.UNKNOWN
+    return WorkflowStanding.TERMINAL if workflow.status.is_terminal else WorkflowStanding.LIVE
+
+
+def standing_of_attempt(workflow: WorkflowSnapshot | None, task_id: str) -> AttemptStanding:
+    """Whether an attempt can still do anything, by the rows of its workflow."""
+    rows = () if workflow is None else workflow.tasks
+    mine = next((row for row in rows if row.task_id == task_id), None)
+    if mine is None:
+        return AttemptStanding.UNKNOWN
+    same = [row for row in rows if row.logical_task_key == mine.logical_task_key]
+    if mine.retried or any(row.seq > mine.seq for row in same):
+        return AttemptStanding.REPLACED
+    return AttemptStanding.TERMINAL if mine.status.is_terminal else AttemptStanding.LIVE
+
+
 @dataclass(frozen=True, slots=True)
 class StagingBranchFacts:
-    """What is known of one staging branch and its attempt."""
+    """What is known of one staging branch and its attempt.
 
-    age: timedelta
+    The age is that of the branch's own commit, else of its execution; None where neither tells.
+    Never that of the input it stands on, which may be years older than the branch.
+    """
+
+    age: timedelta | None
     attempt: AttemptStanding
     workflow: WorkflowStanding
     decision_points_at_it: bool = False
     outcome_unknown: bool = False
+    undecided: bool = False
+    """It has a staged commit of `settled`, and no decision points at it yet."""
 
 
 def judge_attempt_directory(owner: Owner, age: timedelta, times: RetentionTimes) -> Retention:
@@ -91,32 +118,46 @@ def judge_attempt_directory(owner: Owner, age: timedelta, times: RetentionTimes)
 def judge_staging_branch(facts: StagingBranchFacts, times: RetentionTimes) -> Retention:
     """Its attempt decides, unless a decision or an unknown outcome holds it.
 
-    workflow   held by           attempt live   terminal, replaced   unknown
-    live       nothing           keep           remove               by age
-    live       either            keep           keep                 keep
-    terminal   whatever          by age         remove               by age
-    unknown    nothing           by age         remove               by age
-    unknown    unknown outcome   by age         by age               by age
-    unknown    a decision        keep           keep                 keep
+    held by           workflow   attempt live   terminal, replaced   unknown
+    nothing           live       keep           remove               by age
+    nothing           terminal   by age         remove               by age
+    nothing           unknown    by age         remove               by age
+    unknown outcome   live       keep           keep                 keep
+    unknown outcome   terminal   by age         remove               by age
+    unknown outcome   unknown    by age         by age               by age
+    a decision        whatever   keep           keep                 keep
+    a staged commit   live       keep           by age               by age
+    a staged commit   not live   by age         by age               by age
 
+    A decision holds its branch whatever Conductor says: only the branch keeps the data of its
+    commit, and an operator's retry of an ended workflow publishes that commit days later.
+    A staged commit of `settled` without a decision holds its branch for a while, because its
+    attempt may stand still between the two requests, be replaced meanwhile, and go on to decide.
     A row can stay in progress for ever inside a terminated workflow, hence "by age" there.
     """
     live = facts.workflow is WorkflowStanding.LIVE
     gone = facts.workflow is WorkflowStanding.UNKNOWN
     if live and facts.attempt is AttemptStanding.LIVE:
         return Keep("its attempt is in progress")
-    if facts.decision_points_at_it and (live or gone):
+    if facts.decision_points_at_it:
         return Keep("a decision points at it and goes first")
     if facts.outcome_unknown and live:
         return Keep("the outcome of its publication is unknown and its workflow is not terminal")
     over = facts.attempt in {AttemptStanding.TERMINAL, AttemptStanding.REPLACED}
+    if over and facts.undecided:
+        why = f"its attempt is {facts.attempt} and may still decide on its staged commit"
+        return _by_age(facts.age, times.staging_branch, why)
     if over and not (facts.outcome_unknown and gone):
         return Remove(f"its attempt is {facts.attempt}")
     return _by_age(facts.age, times.staging_branch, "nobody is known to work on it")
 
 
 def judge_decision(workflow: WorkflowStanding, age: timedelta, times: RetentionTimes) -> Retention:
-    """A decision goes with its workflow, after the time to live."""
+    """A decision goes after its workflow; `age` counts from the workflow's end.
+
+    Not from the decision: a workflow may run for weeks, and an operator who looks at a failed one
+    the next morning must find what it decided.
+    """
     if workflow is WorkflowStanding.LIVE:
         return Keep("its workflow is not terminal")
     return _by_age(age, times.decision, f"its workflow is {workflow}")
@@ -135,17 +176,20 @@ def judge_attempt_mark(
     return verdict
 
 
-def judge_relocated_tag(age: timedelta, times: RetentionTimes) -> Retention:
+def judge_relocated_tag(age: timedelta | None, times: RetentionTimes) -> Retention:
     """A tag on a head that a relocation left behind."""
     return _by_age(age, times.relocated, "a relocation left it behind")
 
 
-def judge_canary_branch(age: timedelta, times: RetentionTimes) -> Retention:
+def judge_canary_branch(age: timedelta | None, times: RetentionTimes) -> Retention:
     """A scratch branch of a fence check that did not finish."""
     return _by_age(age, times.canary, "its check is over")
 
 
-def _by_age(age: timedelta, limit: timedelta, why: str) -> Retention:
-    if age >= limit:
+def _by_age(age: timedelta | None, limit: timedelta, why: str) -> Retention:
+    """An unknown age is reached by a limit of zero alone, which only an operator gives."""
+    if age is None and limit:
+        return Keep(f"{why}, and its name does not tell its age")
+    if age is None or age >= limit:
         return Remove(f"{why}, and it is older than {limit}")
     return Keep(f"{why}, but it is younger than {limit}")

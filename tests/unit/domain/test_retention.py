@@ -5,6 +5,12 @@ from itertools import product
 
 import pytest
 
+from perago.domain.attempt import (
+    AttemptSnapshot,
+    AttemptStatus,
+    WorkflowSnapshot,
+    WorkflowStatus,
+)
 from perago.domain.retention import (
     AttemptStanding,
     Keep,
@@ -20,6 +26,8 @@ from perago.domain.retention import (
     judge_decision,
     judge_relocated_tag,
     judge_staging_branch,
+    standing_of,
+    standing_of_attempt,
 )
 
 TIMES = RetentionTimes()
@@ -68,10 +76,11 @@ def test_an_attempt_directory_goes_with_its_owner(owner: Owner, verdict: str) ->
 
 
 HELD_BY = {
-    "nothing": (False, False),
-    "an unknown outcome": (False, True),
-    "a decision": (True, False),
-    "both": (True, True),
+    "nothing": (False, False, False),
+    "an unknown outcome": (False, True, False),
+    "a decision": (True, False, False),
+    "both": (True, True, False),
+    "a staged commit": (False, False, True),
 }
 LIVE, TERMINAL, UNKNOWN = WorkflowStanding
 STAGING = [
@@ -80,14 +89,17 @@ STAGING = [
     (LIVE, "an unknown outcome", KEEP, KEEP, KEEP, KEEP),
     (LIVE, "a decision", KEEP, KEEP, KEEP, KEEP),
     (LIVE, "both", KEEP, KEEP, KEEP, KEEP),
+    (LIVE, "a staged commit", KEEP, BY_AGE, BY_AGE, BY_AGE),
     (TERMINAL, "nothing", BY_AGE, REMOVE, REMOVE, BY_AGE),
     (TERMINAL, "an unknown outcome", BY_AGE, REMOVE, REMOVE, BY_AGE),
-    (TERMINAL, "a decision", BY_AGE, REMOVE, REMOVE, BY_AGE),
-    (TERMINAL, "both", BY_AGE, REMOVE, REMOVE, BY_AGE),
+    (TERMINAL, "a decision", KEEP, KEEP, KEEP, KEEP),
+    (TERMINAL, "both", KEEP, KEEP, KEEP, KEEP),
+    (TERMINAL, "a staged commit", BY_AGE, BY_AGE, BY_AGE, BY_AGE),
     (UNKNOWN, "nothing", BY_AGE, REMOVE, REMOVE, BY_AGE),
     (UNKNOWN, "an unknown outcome", BY_AGE, BY_AGE, BY_AGE, BY_AGE),
     (UNKNOWN, "a decision", KEEP, KEEP, KEEP, KEEP),
     (UNKNOWN, "both", KEEP, KEEP, KEEP, KEEP),
+    (UNKNOWN, "a staged commit", BY_AGE, BY_AGE, BY_AGE, BY_AGE),
 ]
 
 
@@ -96,12 +108,10 @@ def test_a_staging_branch_goes_with_its_attempt(
     row: tuple[WorkflowStanding, str, str, str, str, str],
 ) -> None:
     workflow, held_by, *verdicts = row
-    decision, outcome = HELD_BY[held_by]
+    held = HELD_BY[held_by]
     for attempt, verdict in zip(AttemptStanding, verdicts, strict=True):
         young, old = (
-            judge_staging_branch(
-                StagingBranchFacts(age, attempt, workflow, decision, outcome), TIMES
-            )
+            judge_staging_branch(StagingBranchFacts(age, attempt, workflow, *held), TIMES)
             for age in (DAY - SECOND, DAY)
         )
         assert word_over_time(young, old) == verdict, attempt
@@ -144,19 +154,67 @@ def test_some_leftovers_go_by_age_alone(judge: object, limit: timedelta) -> None
     assert isinstance(judge(limit, TIMES), Remove)
 
 
-def test_a_time_to_live_of_zero_keeps_nothing_by_age() -> None:
-    none = timedelta(0)
+@pytest.mark.parametrize("none", [timedelta(0), None], ids=["just made", "age not known"])
+def test_a_time_to_live_of_zero_keeps_nothing_by_age(none: timedelta | None) -> None:
     orphan = StagingBranchFacts(none, AttemptStanding.UNKNOWN, UNKNOWN)
     assert [
         word(verdict)
         for verdict in (
-            judge_attempt_directory(Owner.UNKNOWN, none, NOW),
+            judge_attempt_directory(Owner.UNKNOWN, timedelta(0), NOW),
             judge_staging_branch(orphan, NOW),
-            judge_decision(TERMINAL, none, NOW),
+            judge_decision(TERMINAL, timedelta(0), NOW),
             judge_relocated_tag(none, NOW),
             judge_canary_branch(none, NOW),
         )
     ] == [REMOVE] * 5
+
+
+def test_what_does_not_tell_its_age_stays() -> None:
+    why = "and its name does not tell its age"
+    orphan = StagingBranchFacts(None, AttemptStanding.UNKNOWN, UNKNOWN)
+    assert [
+        judge_staging_branch(orphan, TIMES),
+        judge_relocated_tag(None, TIMES),
+        judge_canary_branch(None, TIMES),
+    ] == [
+        Keep(f"nobody is known to work on it, {why}"),
+        Keep(f"a relocation left it behind, {why}"),
+        Keep(f"its check is over, {why}"),
+    ]
+
+
+def row(task_id: str, seq: int, status: AttemptStatus, *, retried: bool = False) -> AttemptSnapshot:
+    return AttemptSnapshot("w", task_id, "edit", "edit", status, seq=seq, retried=retried)
+
+
+RUNS, FAILS = AttemptStatus.IN_PROGRESS, AttemptStatus.FAILED
+
+
+@pytest.mark.parametrize(
+    ("rows", "standing"),
+    [
+        ([row("t", 1, RUNS)], AttemptStanding.LIVE),
+        ([row("t", 1, FAILS)], AttemptStanding.TERMINAL),
+        ([row("t", 1, FAILS, retried=True)], AttemptStanding.REPLACED),
+        ([row("t", 1, RUNS), row("u", 2, RUNS)], AttemptStanding.REPLACED),
+        ([row("u", 2, RUNS)], AttemptStanding.UNKNOWN),
+        ([], AttemptStanding.UNKNOWN),
+    ],
+    ids=["in progress", "ended", "retried", "beside its retry", "row is gone", "no rows"],
+)
+def test_an_attempt_stands_as_the_rows_of_its_workflow_say(
+    rows: list[AttemptSnapshot], standing: AttemptStanding
+) -> None:
+    workflow = WorkflowSnapshot("w", WorkflowStatus.RUNNING, tuple(rows))
+    assert standing_of_attempt(workflow, "t") is standing
+    assert standing_of_attempt(None, "t") is AttemptStanding.UNKNOWN
+
+
+@pytest.mark.parametrize("status", WorkflowStatus, ids=str)
+def test_a_workflow_stands_as_its_status_says(status: WorkflowStatus) -> None:
+    live = status in {WorkflowStatus.RUNNING, WorkflowStatus.PAUSED}
+    assert standing_of(WorkflowSnapshot("w", status, ())) is (LIVE if live else TERMINAL)
+    assert standing_of(None) is UNKNOWN
 
 
 def staging(
@@ -185,6 +243,10 @@ WEEK = "7 days, 0:00:00"
          Keep("the outcome of its publication is unknown and its workflow is not terminal")),
         (staging(AttemptStanding.UNKNOWN),
          Keep(f"nobody is known to work on it, {YOUNG} 1 day, 0:00:00")),
+        (judge_staging_branch(
+            StagingBranchFacts(HOUR, AttemptStanding.REPLACED, LIVE, undecided=True), TIMES),
+         Keep("its attempt is replaced and may still decide on its staged commit,"
+              f" {YOUNG} 1 day, 0:00:00")),
         (judge_decision(LIVE, YEAR, TIMES), Keep("its workflow is not terminal")),
         (judge_decision(TERMINAL, HOUR, TIMES), Keep(f"its workflow is terminal, {YOUNG} {WEEK}")),
         (judge_decision(UNKNOWN, YEAR, TIMES), Remove(f"its workflow is unknown, {OLD} {WEEK}")),
@@ -198,7 +260,8 @@ WEEK = "7 days, 0:00:00"
     ],
     ids=[
         "living owner", "gone owner", "unknown owner", "attempt in progress", "attempt replaced",
-        "attempt terminal", "decision", "unknown outcome", "unknown attempt", "live workflow",
+        "attempt terminal", "decision", "unknown outcome", "unknown attempt", "staged commit",
+        "live workflow",
         "young decision", "old decision", "mark after decisions", "mark of a live workflow",
         "relocation", "canary",
     ],
@@ -215,4 +278,4 @@ def test_what_conductor_and_the_lock_say_is_told_in_words() -> None:
 
 def test_nothing_holds_a_staging_branch_that_was_not_said_to() -> None:
     plain = StagingBranchFacts(HOUR, AttemptStanding.TERMINAL, LIVE)
-    assert (plain.decision_points_at_it, plain.outcome_unknown) == (False, False)
+    assert (plain.decision_points_at_it, plain.outcome_unknown, plain.undecided) == (False,) * 3

@@ -73,6 +73,7 @@ def workflow_snapshot(answer: object) -> WorkflowSnapshot:
         workflow_id=required_text(workflow, "workflowId"),
         status=status_of(WorkflowStatus, workflow),
         tasks=tuple(attempt_snapshot(row) for row in json_list(workflow.get("tasks"), "tasks")),
+        ended_at=_number(workflow, "endTime"),
     )
 
 

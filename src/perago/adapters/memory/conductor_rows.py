@@ -115,6 +115,7 @@ class WorkflowRun:
     task_to_domain: Mapping[str, str]
     parent: tuple[str, str] | None = None
     status: WorkflowStatus = WorkflowStatus.RUNNING
+    ended_at: int = 0
     reason: str | None = None
     output_data: Mapping[str, object] = field(default_factory=dict[str, object])
     variables: dict[str, object] = field(default_factory=dict[str, object])
@@ -144,7 +145,7 @@ class WorkflowRun:
     def snapshot(self) -> WorkflowSnapshot:
         """Status and rows in one answer."""
         rows = tuple(row.snapshot() for row in self.rows.values())
-        return WorkflowSnapshot(self.workflow_id, self.status, rows)
+        return WorkflowSnapshot(self.workflow_id, self.status, rows, self.ended_at)
 
     def record(self) -> WorkflowRecord:
         """The workflow as an operator sees it."""

@@ -31,6 +31,7 @@ def end_workflow(
 ) -> None:
     """End a workflow with all that is open below it."""
     run.status = status
+    run.ended_at = state.now_ms
     run.reason = reason
     for row in run.open_rows():
         row.status = AttemptStatus.CANCELED

@@ -1,14 +1,17 @@
 """Removing what an attempt left: staging first, local second; never changes a result."""
 
 from collections.abc import Awaitable
+from contextlib import suppress
 
 from perago.app.attempt.dispatch import Traces
 from perago.app.attempt.world import World
 from perago.domain.private_names import is_private_branch
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.ports.errors import BranchExistsError
 from perago.ports.progress import Phase
 
 STAGING_FAILED = "failed to clean staging workspace"
+STAGING_LOST = "the branch of a decision is gone and could not be put back"
 LOCAL_FAILED = "failed to clean attempt-local workspace"
 
 
@@ -18,6 +21,8 @@ async def clean_up(world: World, traces: Traces) -> None:
         return
     if traces.staging is not None and traces.staging_may_go:
         await delete_staging(world, *traces.staging)
+    elif traces.staging is not None and traces.proposed is not None:
+        await _keep_staging(world, *traces.staging, traces.proposed)
     for repository, branch in () if traces.outcome_unknown else traces.scratch:
         await delete_staging(world, repository, branch)
     if traces.materialised is not None:
@@ -36,6 +41,24 @@ async def delete_staging(world: World, repository: RepositoryId, branch: BranchN
         world.progress.phase(Phase.WARNED, {**kept, **facts})
         return
     await _only_tell(world, world.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
+
+
+async def _keep_staging(
+    world: World, repository: RepositoryId, branch: BranchName, decision: CommitId
+) -> None:
+    """Leave the branch of a decision behind, and put it back if garbage collection took it.
+
+    An attempt that stood still between its commit and its decision may have been replaced and
+    collected meanwhile: nothing said then that anybody needed the branch. It goes on, decides, and
+    learns here that its decision points at a commit that no branch keeps.
+    """
+
+    async def put_back() -> None:
+        with suppress(BranchExistsError):  # as a rule it is there
+            await world.lakefs.branches.create(repository, branch, decision)
+
+    facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
+    await _only_tell(world, put_back(), STAGING_LOST, facts)
 
 
 async def _only_tell(

@@ -51,13 +51,14 @@ class SettledDecision:
 async def decide(world: World, scope: Scope, mine: SettledDecision) -> SettledDecision:
     """Propose mine; whatever the tag says afterwards is the decision."""
     scope.traces.staging_may_go = False
+    scope.traces.proposed = mine.staged.commit
     commit = await _agree(world, scope, mine.staged.commit)
     scope.traces.decided = True
     if commit == mine.staged.commit:
         world.progress.phase(Phase.DECIDED, {"commit": commit, "mine": True})
         return mine
     await delete_staging(world, mine.staged.repository, mine.staged.branch)
-    scope.traces.staging = None
+    scope.traces.staging = scope.traces.proposed = None
     decision = await read_decision(world, scope, commit)
     scope.traces.staging = (decision.staged.repository, decision.staged.branch)
     world.progress.phase(Phase.DECIDED, {"commit": commit, "mine": False})

@@ -15,7 +15,7 @@ from perago.domain.logical_execution import LogicalExecutionKey
 from perago.domain.publication_facts import Isolation
 from perago.domain.publication_policy import Level, PolicySetting
 from perago.domain.publish_budget import PublishBudget, merge_timeout_seconds
-from perago.domain.references import BranchName, RepositoryId, WorkspaceReference
+from perago.domain.references import BranchName, CommitId, RepositoryId, WorkspaceReference
 from perago.domain.staging_branch_name import staging_branch_name
 from perago.ports.workspace_pipeline import Materialised
 
@@ -105,5 +105,7 @@ class Traces:
         default_factory=list[tuple[RepositoryId, BranchName]]
     )
     staging_may_go: bool = True
+    proposed: CommitId | None = None
+    """The staged commit that this attempt made, or may have made, the decision."""
     decided: bool = False
     outcome_unknown: bool = False

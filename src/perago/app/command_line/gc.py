@@ -19,7 +19,7 @@ from perago.app.command_line.reporting import (
 )
 from perago.app.gc.local_pass import LocalPass, sweep_directories
 from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
-from perago.app.gc.retention_settings import retention_times
+from perago.app.gc.retention_settings import one_age, retention_times
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import Settings, load_settings
@@ -58,8 +58,7 @@ def gc(
     settings = load_settings()
     times = retention_times(settings)
     if older_than is not None:
-        age = parse_time_to_live(older_than, "--older-than")
-        times = RetentionTimes(age, age, age, age, age)
+        times = one_age(parse_time_to_live(older_than, "--older-than"))
     done = asyncio.run(_collect(settings, repositories or [], times, dry_run=dry_run))
     failed = [each for judged in done.repositories.values() for each in judged if each.error]
     if as_json:

@@ -1,30 +1,42 @@
-"""One pass over a repository: decisions, marks, staging branches, relocated heads, canaries.
+"""One pass over a repository: decisions, staging branches, marks, relocated heads, canaries.
 
-Lists, asks Conductor, lets the domain judge, deletes. One failure never stops the pass; a pass
-is bounded. When a pass runs is decided elsewhere.
+Lists, asks Conductor once for each workflow, lets the domain judge, deletes. One failure never
+stops the pass; a pass is bounded. When a pass runs is decided elsewhere.
+
+Two rules hold everywhere. A question that was not answered keeps what it was asked for. What
+forbids a deletion is read right before it, because attempts, operators and other passes go on
+while this one runs.
 """
 
+import re
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import final
 
-from perago.app.gc.staging_owner import staging_owner
-from perago.app.gc.standings import Standings
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH
+from perago.app.gc.listings import all_branches, all_tags
+from perago.app.gc.staging_owner import is_own_commit, owner_by_commit, owner_by_name
+from perago.domain.attempt import WorkflowSnapshot
+from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY, STAGING_BRANCH
+from perago.domain.errors import OUTCOME_UNKNOWN
 from perago.domain.logical_execution import (
     ATTEMPT_MARK_PREFIX,
     DECISION_TAG_PREFIX,
-    attempt_marks_of,
-    attempt_marks_of_task,
+    LogicalExecutionKey,
+    decision_tag,
     parse_attempt_mark,
+    workflow_of_tag,
+    workflow_segment,
 )
 from perago.domain.private_names import (
     CANARY_BRANCH_PREFIX,
     RELOCATED_TAG_PREFIX,
+    execution_time,
     staging_of,
 )
-from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId, TagName
+from perago.domain.references import BranchName, CommitRecord, RepositoryId, TagName
 from perago.domain.retention import (
     AttemptStanding,
     Keep,
@@ -38,17 +50,27 @@ from perago.domain.retention import (
     judge_decision,
     judge_relocated_tag,
     judge_staging_branch,
+    standing_of,
+    standing_of_attempt,
 )
 from perago.domain.staging_branch_name import STAGING_BRANCH_PREFIX
 from perago.ports.branches import Branches
 from perago.ports.clock import Clock
 from perago.ports.commits import Commits
-from perago.ports.errors import RepositoryMissingError, WorldError
+from perago.ports.errors import (
+    BranchExistsError,
+    BranchMissingError,
+    RepositoryMissingError,
+    UnavailableError,
+    WorldError,
+)
 from perago.ports.tags import TagRecord, Tags
 from perago.ports.task_queue import TaskQueue
 
-PAGES_MAX = 1000
-CANARY_MESSAGE = "perago canary"
+# A Conductor that is down answers none of thousands of questions, and each may take a time-out.
+UNANSWERED_IN_A_ROW_MAX = 3
+NOT_OURS = "its name is none that Perago gives"
+_HASH = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +95,35 @@ class Judged:
     error: str | None = None
 
 
+@dataclass(slots=True)
+class _Leftovers:
+    """What one workflow left, as the listings name it."""
+
+    decisions: list[TagRecord] = field(default_factory=list[TagRecord])
+    branches: list[BranchName] = field(default_factory=list[BranchName])
+    marks: list[TagRecord] = field(default_factory=list[TagRecord])
+
+    def named(self) -> list[tuple[str, str]]:
+        """Every leftover by kind and name."""
+        return [
+            *(("decision", tag.name) for tag in self.decisions),
+            *(("staging branch", branch) for branch in self.branches),
+            *(("attempt mark", tag.name) for tag in self.marks),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    """A workflow as the names of its leftovers spell it, and what Conductor says of it."""
+
+    segment: str
+    workflow: WorkflowSnapshot | None
+
+    @property
+    def standing(self) -> WorkflowStanding:
+        return standing_of(self.workflow)
+
+
 @final
 @dataclass(slots=True)
 class RemotePass:
@@ -83,151 +134,299 @@ class RemotePass:
     times: RetentionTimes
     dry_run: bool = False
     judged: list[Judged] = field(default_factory=list[Judged])
-    _held: dict[BranchName, str] = field(default_factory=dict[BranchName, str])
+    _listed: set[str] = field(default_factory=set[str])
+    _gone: set[str] = field(default_factory=set[str])
+    _asked: dict[str, WorkflowSnapshot | None] = field(
+        default_factory=dict[str, WorkflowSnapshot | None]
+    )
+    _unanswered: int = 0
 
     async def run(self) -> list[Judged]:
-        """Decisions, then what they held: branches and marks; then the rest.
+        """Workflow by workflow, then what belongs to none.
 
         What cannot be listed is told and left; only a repository that is not there is raised.
         """
-        for kinds, work in (
-            ("decisions, staging branches and attempt marks", self._held_by_decisions),
+        left: defaultdict[str, _Leftovers] = defaultdict(_Leftovers)
+        unattributed: list[BranchName] = []
+        listings: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
+            ("decisions", lambda: self._list_decisions(left)),
+            ("staging branches", lambda: self._list_branches(left, unattributed)),
+            ("attempt marks", lambda: self._list_marks(left)),
             ("relocated tags", self._relocated),
             ("canary branches", self._canaries),
-        ):
+        )
+        for kinds, work in listings:
             try:
                 await work()
             except RepositoryMissingError:
                 raise
             except WorldError as error:
-                self.judged.append(Judged(kinds, "*", removed=False, reason="", error=str(error)))
+                self._failed(kinds, "*", error)
+        for segment in sorted(left):
+            await self._workflow(segment, left[segment])
+        for branch in unattributed:
+            await self._unattributed(branch)
         return self.judged
 
-    async def _held_by_decisions(self) -> None:
-        """In this order: whoever does not know every decision knows nothing of the others."""
-        standings = Standings(self.tools.queue)
-        kept = await self._decisions(standings)
-        await self._branches(standings)
-        await self._marks(standings, kept)
-
-    async def _decisions(self, standings: Standings) -> set[str]:
-        """Judge decisions; how the marks of those begin that stay."""
-        kept: set[str] = set()
+    async def _list_decisions(self, left: defaultdict[str, _Leftovers]) -> None:
         async for tag in self._tags(DECISION_TAG_PREFIX):
-            record = await self._read(tag.commit)
-            key = record.metadata.get(LOGICAL_TASK_KEY, "") if record else ""
-            branch = BranchName(record.metadata.get(STAGING_BRANCH, "") if record else "")
+            self._listed.add(tag.name)
+            segment = workflow_of_tag(tag.name)
+            if segment is None:
+                self._kept("decision", tag.name, NOT_OURS)
+            else:
+                left[segment].decisions.append(tag)
 
-            async def judge(key: str = key, record: CommitRecord | None = record) -> Retention:
-                workflow = WorkflowStanding.UNKNOWN
-                if key:
-                    workflow = await standings.workflow(key.partition("/")[0])
-                return judge_decision(workflow, self._age(record), self.times)
+    async def _list_marks(self, left: defaultdict[str, _Leftovers]) -> None:
+        async for tag in self._tags(ATTEMPT_MARK_PREFIX):
+            segment = workflow_of_tag(tag.name)
+            if segment is None or parse_attempt_mark(tag.name) is None:
+                self._kept("attempt mark", tag.name, NOT_OURS)
+            else:
+                left[segment].marks.append(tag)
 
-            if not await self._settle("decision", tag.name, judge, self._tag_gone(tag.name)):
-                kept.add(_marks_of(key))
-                if branch:
-                    self._held[branch] = tag.name
-        return kept
-
-    async def _branches(self, standings: Standings) -> None:
+    async def _list_branches(
+        self, left: defaultdict[str, _Leftovers], unattributed: list[BranchName]
+    ) -> None:
         async for branch in self._names(STAGING_BRANCH_PREFIX):
+            owner = owner_by_name(branch)
+            if owner is None:
+                unattributed.append(branch)
+            else:
+                left[workflow_segment(owner.workflow_id)].branches.append(branch)
 
-            async def judge(branch: BranchName = branch) -> Retention:
-                head = await self.tools.branches.head(self.repository, branch)
-                return judge_staging_branch(await self._facts(standings, branch, head), self.times)
+    async def _workflow(self, segment: str, left: _Leftovers) -> None:
+        """Ask for a workflow, and judge what it left at once, while the answer is fresh.
 
-            await self._settle("staging branch", branch, judge, self._branch_gone(branch))
+        Decisions first: a branch is judged by the tag that points at it, and a mark never goes
+        before a decision of its workflow.
+        """
+        try:
+            owner = _Owner(segment, await self._workflow_of(segment, left))
+        except WorldError as error:
+            for kind, name in left.named():
+                self._failed(kind, name, error)
+            return
+        await self._decisions(owner, left)
+        for branch in left.branches:
+            await self._branch(branch, owner)
+        await self._marks(owner, left)
 
-    async def _facts(
-        self, standings: Standings, branch: BranchName, head: CommitRecord
-    ) -> StagingBranchFacts:
-        owner = staging_owner(branch, head)
-        attempt, workflow, unknown = AttemptStanding.UNKNOWN, WorkflowStanding.UNKNOWN, False
-        if owner is not None:
-            attempt = await standings.attempt(owner.workflow_id, owner.task_id)
-            workflow = await standings.workflow(owner.workflow_id)
-            if attempt in {AttemptStanding.TERMINAL, AttemptStanding.REPLACED}:
-                unknown = await standings.outcome_is_unknown(owner.workflow_id, owner.task_id)
-        return StagingBranchFacts(
-            age=self._age(head),
+    async def _workflow_of(self, segment: str, left: _Leftovers) -> WorkflowSnapshot | None:
+        """The workflow, also where the names hold a hash of its id: then a commit tells it."""
+        workflow = await self._ask(segment)
+        if workflow is None and left.decisions and _HASH.fullmatch(segment):
+            record = await self.tools.commits.read(self.repository, left.decisions[0].commit)
+            written = record.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
+            if workflow_segment(written) == segment:
+                return await self._ask(written)
+        return workflow
+
+    async def _ask(self, workflow_id: str) -> WorkflowSnapshot | None:
+        """Once for each workflow; a Conductor that does not answer is soon asked no more."""
+        if workflow_id in self._asked:
+            return self._asked[workflow_id]
+        if self._unanswered >= UNANSWERED_IN_A_ROW_MAX:
+            text = f"not asked: Conductor left {self._unanswered} questions in a row unanswered"
+            raise UnavailableError(text)
+        try:
+            self._asked[workflow_id] = await self.tools.queue.read_workflow(workflow_id)
+        except UnavailableError:
+            self._unanswered += 1
+            raise
+        self._unanswered = 0
+        return self._asked[workflow_id]
+
+    async def _decisions(self, owner: _Owner, left: _Leftovers) -> None:
+        if not left.decisions:
+            return
+        try:
+            verdict = judge_decision(owner.standing, await self._age(owner, left), self.times)
+        except WorldError as error:
+            for tag in left.decisions:
+                self._failed("decision", tag.name, error)
+            return
+        for tag in left.decisions:
+            await self._settle("decision", tag.name, verdict, self._tag_gone(tag.name))
+
+    async def _age(self, owner: _Owner, left: _Leftovers) -> timedelta:
+        """How long a workflow has been over.
+
+        Where Conductor does not say when it ended, that was not before the newest of its decisions
+        and marks. Commits are read only until one is young enough to keep them all.
+        """
+        if owner.standing is WorkflowStanding.LIVE:
+            return timedelta(0)
+        if owner.workflow is not None and owner.workflow.ended_at:
+            return self._since(owner.workflow.ended_at / 1000)
+        marks = [parse_attempt_mark(tag.name) for tag in left.marks]
+        ages = [self._since(mark.scheduled_time / 1000) for mark in marks if mark is not None]
+        for tag in left.decisions:
+            if ages and min(ages) < self.times.decision:
+                break
+            record = await self.tools.commits.read(self.repository, tag.commit)
+            ages.append(self._since(record.created_at))
+        return min(ages, default=timedelta(0))
+
+    async def _marks(self, owner: _Owner, left: _Leftovers) -> None:
+        """The marks of a workflow go together, and after its decisions."""
+        if not left.marks:
+            return
+        try:
+            age = await self._age(owner, _Leftovers(marks=left.marks))
+            verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=False)
+            if isinstance(verdict, Remove) and await self._has_decisions(owner):
+                verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=True)
+        except WorldError as error:
+            for tag in left.marks:
+                self._failed("attempt mark", tag.name, error)
+            return
+        for tag in left.marks:
+            await self._settle("attempt mark", tag.name, verdict, self._tag_gone(tag.name))
+
+    async def _has_decisions(self, owner: _Owner) -> bool:
+        """Whether a decision of the workflow is there now, or would be after a real pass."""
+        async for tag in self._tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
+            mine = workflow_of_tag(tag.name) == owner.segment
+            if mine and not (self.dry_run and tag.name in self._gone):
+                return True
+        return False
+
+    async def _branch(self, branch: BranchName, owner: _Owner) -> None:
+        """A branch whose name tells its owner; that of a living attempt is not even read."""
+        named = owner_by_name(branch)
+        task_id = named.task_id if named else ""
+        attempt = standing_of_attempt(owner.workflow, task_id)
+        if owner.standing is WorkflowStanding.LIVE and attempt is AttemptStanding.LIVE:
+            facts = StagingBranchFacts(None, attempt, owner.standing)
+            verdict = judge_staging_branch(facts, self.times)
+            await self._settle("staging branch", branch, verdict, self._branch_gone(branch))
+            return
+        try:
+            head = await self.tools.branches.head(self.repository, branch)
+            await self._judge_branch(branch, head, owner, task_id)
+        except BranchMissingError:
+            return  # its attempt or another pass removed it meanwhile
+        except WorldError as error:
+            self._failed("staging branch", branch, error)
+
+    async def _unattributed(self, branch: BranchName) -> None:
+        """A branch whose name tells no owner: its own commit may."""
+        try:
+            head = await self.tools.branches.head(self.repository, branch)
+            named = owner_by_commit(branch, head)
+            if named is None:
+                await self._judge_branch(branch, head, _Owner("", None), "")
+                return
+            workflow = await self._ask(named.workflow_id)
+            owner = _Owner(workflow_segment(named.workflow_id), workflow)
+            await self._judge_branch(branch, head, owner, named.task_id)
+        except BranchMissingError:
+            return
+        except WorldError as error:
+            self._failed("staging branch", branch, error)
+
+    async def _judge_branch(
+        self, branch: BranchName, head: CommitRecord, owner: _Owner, task_id: str
+    ) -> None:
+        attempt = standing_of_attempt(owner.workflow, task_id)
+        own = is_own_commit(branch, head)
+        key = head.metadata.get(LOGICAL_EXECUTION_KEY) if own else None
+        began = execution_time(staging_of(branch))
+        facts = StagingBranchFacts(
+            age=self._since(head.created_at) if own else self._since_moment(began),
             attempt=attempt,
-            workflow=workflow,
-            decision_points_at_it=staging_of(branch) in self._held,
-            outcome_unknown=unknown,
+            workflow=owner.standing,
+            outcome_unknown=await self._outcome_is_unknown(owner, attempt, task_id),
+            undecided=bool(key),
+        )
+        verdict = judge_staging_branch(facts, self.times)
+        if isinstance(verdict, Remove) and key and await self._is_decided(key):
+            facts = replace(facts, decision_points_at_it=True)
+            verdict = judge_staging_branch(facts, self.times)
+        await self._settle(
+            "staging branch", branch, verdict, lambda: self._delete_staging(branch, owner)
         )
 
-    async def _marks(self, standings: Standings, kept: set[str]) -> None:
-        """A mark names its task by a hash, so it is found from the tasks that this pass met.
+    async def _outcome_is_unknown(
+        self, owner: _Owner, attempt: AttemptStanding, task_id: str
+    ) -> bool:
+        """Whether the attempt ended without knowing if its publication happened."""
+        over = attempt in {AttemptStanding.TERMINAL, AttemptStanding.REPLACED}
+        if owner.workflow is None or owner.standing is not WorkflowStanding.LIVE or not over:
+            return False  # it holds nothing then, so it is not asked for
+        record = await self.tools.queue.read_attempt(owner.workflow.workflow_id, task_id)
+        return record is not None and (record.reason or "").startswith(OUTCOME_UNKNOWN)
 
-        A decision names its task itself: its marks stay with it whatever Conductor still knows.
-        One that cannot be read could be anybody's, so then every mark stays.
+    async def _is_decided(self, key: str) -> bool:
+        """Whether the key of a staged commit has its decision tag at this moment."""
+        tag = decision_tag(LogicalExecutionKey(key))
+        if self.dry_run and tag in self._gone:
+            return False  # a real pass would have removed it by now
+        return await self.tools.tags.read(self.repository, tag) is not None
+
+    async def _delete_staging(self, branch: BranchName, owner: _Owner) -> str | None:
+        """Delete a staging branch, and put it back if its attempt decided at the same moment.
+
+        An attempt that lost its lease may still commit and decide between the last look and the
+        deletion. Then its decision points at a commit that no branch keeps. So decisions that
+        were made during this pass are looked through after the deletion, answered or not.
         """
-        met = {
-            attempt_marks_of_task(row): workflow.workflow_id
-            for workflow in standings.known
-            for row in workflow.tasks
-        }
-        async for tag in self._tags(ATTEMPT_MARK_PREFIX):
-            mark = parse_attempt_mark(tag.name)
-            if mark is None:
-                continue
-            prefix = f"{tag.name.rsplit('-', 2)[0]}-"
-            held = prefix in kept or ATTEMPT_MARK_PREFIX in kept
+        try:
+            await self.tools.branches.delete(self.repository, branch)
+        except WorldError:
+            await self._put_back(branch, owner)
+            raise
+        return await self._put_back(branch, owner)
 
-            async def judge(
-                workflow_id: str = met.get(prefix, ""),
-                milliseconds: int = mark.scheduled_time,
-                *,
-                held: bool = held,
-            ) -> Retention:
-                workflow = WorkflowStanding.UNKNOWN
-                if workflow_id:
-                    workflow = await standings.workflow(workflow_id)
-                age = self._since(milliseconds / 1000)
-                return judge_attempt_mark(workflow, age, self.times, decisions_left=held)
-
-            await self._settle("attempt mark", tag.name, judge, self._tag_gone(tag.name))
+    async def _put_back(self, branch: BranchName, owner: _Owner) -> str | None:
+        if not owner.segment or branch != staging_of(branch):
+            return None
+        async for tag in self._tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
+            if tag.name in self._listed and tag.name not in self._gone:
+                continue  # it was there before the branch was judged, and did not hold it
+            record = await self.tools.commits.read(self.repository, tag.commit)
+            if record.metadata.get(STAGING_BRANCH) == branch:
+                with suppress(BranchExistsError):  # it never went, or another pass put it back
+                    await self.tools.branches.create(self.repository, branch, tag.commit)
+                return "its attempt decided while it was being removed; it was put back"
+        return None
 
     async def _relocated(self) -> None:
         async for tag in self._tags(RELOCATED_TAG_PREFIX):
-            record = await self._read(tag.commit)
-
-            async def judge(record: CommitRecord | None = record) -> Retention:
-                return judge_relocated_tag(self._age(record), self.times)
-
-            await self._settle("relocated tag", tag.name, judge, self._tag_gone(tag.name))
+            age = self._since_moment(execution_time(tag.name))
+            verdict = judge_relocated_tag(age, self.times)
+            await self._settle("relocated tag", tag.name, verdict, self._tag_gone(tag.name))
 
     async def _canaries(self) -> None:
+        """By the name alone: some have no commit of their own, and a check lasts seconds."""
         async for branch in self._names(CANARY_BRANCH_PREFIX):
-
-            async def judge(branch: BranchName = branch) -> Retention:
-                head = await self.tools.branches.head(self.repository, branch)
-                if head.message != CANARY_MESSAGE and self.times.canary:
-                    # It stands where it began, and nothing tells when that was.
-                    return Keep("nothing was committed on it yet")
-                return judge_canary_branch(self._age(head), self.times)
-
-            await self._settle("canary branch", branch, judge, self._branch_gone(branch))
+            verdict = judge_canary_branch(self._since_moment(execution_time(branch)), self.times)
+            await self._settle("canary branch", branch, verdict, self._branch_gone(branch))
 
     async def _settle(
-        self,
-        kind: str,
-        name: str,
-        judge: Callable[[], Awaitable[Retention]],
-        gone: Callable[[], Awaitable[None]],
-    ) -> bool:
-        """Judge and act; whether it went, or would go."""
+        self, kind: str, name: str, verdict: Retention, remove: Callable[[], Awaitable[str | None]]
+    ) -> None:
+        """Act on a verdict, and write it down; `remove` answers why it stays after all."""
+        if isinstance(verdict, Keep):
+            self._kept(kind, name, verdict.reason)
+            return
         try:
-            verdict = await judge()
-            if isinstance(verdict, Remove) and not self.dry_run:
-                await gone()
+            stays = None if self.dry_run else await remove()
         except WorldError as error:
-            self.judged.append(Judged(kind, name, removed=False, reason="", error=str(error)))
-            return False
-        removed = isinstance(verdict, Remove)
-        self.judged.append(Judged(kind, name, removed, verdict.reason))
-        return removed
+            self._failed(kind, name, error)
+            return
+        if stays is None:
+            self._gone.add(name)
+            self.judged.append(Judged(kind, name, removed=True, reason=verdict.reason))
+        else:
+            self._kept(kind, name, stays)
+
+    def _kept(self, kind: str, name: str, reason: str) -> None:
+        self.judged.append(Judged(kind, name, removed=False, reason=reason))
+
+    def _failed(self, kind: str, name: str, error: WorldError) -> None:
+        self.judged.append(Judged(kind, name, removed=False, reason="", error=str(error)))
 
     def _tag_gone(self, tag: TagName) -> Callable[[], Awaitable[None]]:
         return lambda: self.tools.tags.delete(self.repository, tag)
@@ -235,43 +434,14 @@ class RemotePass:
     def _branch_gone(self, branch: BranchName) -> Callable[[], Awaitable[None]]:
         return lambda: self.tools.branches.delete(self.repository, branch)
 
-    async def _tags(self, prefix: str) -> AsyncIterator[TagRecord]:
-        after = ""
-        for _ in range(PAGES_MAX):
-            page = await self.tools.tags.list_page(self.repository, prefix, after)
-            for tag in page.tags:
-                yield tag
-            if not page.more:
-                return
-            after = page.tags[-1].name
+    def _tags(self, prefix: str) -> AsyncIterator[TagRecord]:
+        return all_tags(self.tools.tags, self.repository, prefix)
 
-    async def _names(self, prefix: str) -> AsyncIterator[BranchName]:
-        after = ""
-        for _ in range(PAGES_MAX):
-            page = await self.tools.branches.list_page(self.repository, prefix, after)
-            for name in page.names:
-                yield name
-            if not page.more:
-                return
-            after = page.names[-1]
+    def _names(self, prefix: str) -> AsyncIterator[BranchName]:
+        return all_branches(self.tools.branches, self.repository, prefix)
 
-    async def _read(self, commit: CommitId) -> CommitRecord | None:
-        try:
-            return await self.tools.commits.read(self.repository, commit)
-        except WorldError:
-            return None
-
-    def _age(self, record: CommitRecord | None) -> timedelta:
-        return timedelta(0) if record is None else self._since(record.created_at)
+    def _since_moment(self, moment: datetime | None) -> timedelta | None:
+        return None if moment is None else self._since(moment.timestamp())
 
     def _since(self, seconds: float) -> timedelta:
         return max(self.tools.clock.now() - datetime.fromtimestamp(seconds, UTC), timedelta(0))
-
-
-def _marks_of(logical_task_key: str) -> str:
-    """How the marks of a task begin; of an unknown one, how all begin."""
-    workflow, _, rest = logical_task_key.partition("/")
-    reference, _, iteration = rest.rpartition("/")
-    if not (workflow and reference and iteration.isdecimal()):
-        return ATTEMPT_MARK_PREFIX
-    return attempt_marks_of(workflow, reference, int(iteration))

@@ -1,11 +1,12 @@
-"""How long each kind of leftover is kept, taken from the settings."""
+"""How long each kind of leftover is kept, taken from the settings or from one wish."""
 
 from datetime import timedelta
 
 from perago.app.settings.settings import Settings
 from perago.domain.retention import RetentionTimes
 
-CANARY_MAX = timedelta(hours=1)
+# A check of the fence takes seconds, and nothing but its age tells one under way from litter.
+CHECK_TAKES_MAX = timedelta(minutes=10)
 
 
 def retention_times(settings: Settings) -> RetentionTimes:
@@ -14,5 +15,9 @@ def retention_times(settings: Settings) -> RetentionTimes:
         attempt_directory=settings.workspace_gc_ttl,
         staging_branch=settings.gc_staging_ttl,
         decision=settings.gc_tag_ttl,
-        canary=min(CANARY_MAX, settings.gc_staging_ttl),
     )
+
+
+def one_age(age: timedelta) -> RetentionTimes:
+    """`--older-than`: one age for every kind, except that a check under way is not disturbed."""
+    return RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX))

@@ -141,3 +141,19 @@ async def test_Q25_retry_resolves_inputs_anew(conductor_world: ConductorWorld) -
     assert again.input_data == {"table": "b"}
     await fail(conductor_world, again)
     assert (await poll_one(conductor_world, task_type, workflow_id)).input_data == {"table": "a"}
+
+
+async def test_Q26_ended_workflow_tells_when(conductor_world: ConductorWorld) -> None:
+    workflow_id, task_type = await start_one_task(conductor_world, retryCount=0)
+    first = (await poll_one(conductor_world, task_type, workflow_id)).snapshot
+    await conductor_world.let_pass(0.05)
+    await conductor_world.workflows.terminate(workflow_id, "by hand")
+    ended = await snapshot_of(conductor_world, workflow_id)
+    assert ended.status.is_terminal
+    assert ended.ended_at > first.scheduled_time
+    await conductor_world.let_pass(0.05)
+    assert (await snapshot_of(conductor_world, workflow_id)).ended_at == ended.ended_at
+    await conductor_world.workflows.retry(workflow_id)
+    await conductor_world.let_pass(0.05)
+    await conductor_world.workflows.terminate(workflow_id, "again")
+    assert (await snapshot_of(conductor_world, workflow_id)).ended_at > ended.ended_at

@@ -122,6 +122,11 @@ def test_a_workflow_has_all_its_rows() -> None:
     )
 
 
+def test_a_workflow_that_ended_says_when() -> None:
+    answer = {"workflowId": "w", "status": "FAILED", "endTime": 1767225600123}
+    assert workflow_snapshot(answer).ended_at == 1767225600123
+
+
 def test_a_workflow_without_rows_is_one() -> None:
     answer = {"workflowId": "w", "status": "RUNNING"}
     assert workflow_snapshot(answer) == WorkflowSnapshot("w", WorkflowStatus.RUNNING, ())

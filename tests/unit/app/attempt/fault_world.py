@@ -87,6 +87,7 @@ class FaultWorld:
     body: Callable[[Path, int], None] | None = None
     params: object = field(default_factory=dict[str, object])
     result_text: str = ""
+    reference: str = TASK
     runs: int = 0
     workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
     reports: list[AttemptReport] = field(default_factory=list[AttemptReport])
@@ -128,7 +129,11 @@ class FaultWorld:
         definition |= {"retryCount": 10, "retryDelaySeconds": 0}
         definition |= {"responseTimeoutSeconds": self.response_seconds, "timeoutSeconds": 0}
         await self.operator.definitions.put(definition)
-        row: dict[str, object] = {"name": TASK, "taskReferenceName": TASK, "type": "SIMPLE"}
+        row: dict[str, object] = {
+            "name": TASK,
+            "taskReferenceName": self.reference,
+            "type": "SIMPLE",
+        }
         place = "${workflow.input.workspace}"
         row["inputParameters"] = {"workspace": place, "params": self.params}
         await self.operator.workflows.put_definition(

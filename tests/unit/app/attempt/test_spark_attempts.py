@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
-from tests.unit.app.gc.test_remote_pass import collect, litter
+from tests.unit.app.gc.gc_scene import collect, litter
 
 from perago.adapters.memory.planned_faults import ANY, CrashAfter, Fault, Meanwhile, When
 from perago.app.attempt.run_attempt import AttemptReport

@@ -8,7 +8,11 @@ from tests.unit.app.command_line.command_run import Run
 
 from perago.adapters.memory.installations import shared_memory
 from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.system.identities import SystemIdentities
+from perago.domain.private_names import canary_branches, execution_id_at
 
+OLD = canary_branches(execution_id_at(1_000_000_000_000, 1))[0]
+NEW = canary_branches(SystemIdentities().new_execution_id())[0]
 LEFT = {
     "execution_id": "e9",
     "owner_pid": 2**22 + 1,
@@ -56,17 +60,24 @@ def test_without_a_name_every_repository_is_looked_through(
     lakefs = shared_memory(f"memory:{project}")
     builders = [RepositoryBuilder(lakefs, name) for name in ("first", "second")]
     for builder in builders:
-        builder.branch("perago-canary-x")
+        builder.branch(OLD)
+        builder.branch(NEW)
     shown = run("gc", "--dry-run", "--older-than", "0s")
     assert shown.code == 0
     assert [line.partition(" (")[0] for line in shown.out.splitlines()] == [
-        "would remove: canary branch first/perago-canary-x",
-        "would remove: canary branch second/perago-canary-x",
+        f"would remove: canary branch first/{OLD}",
+        f"kept: canary branch first/{NEW}",
+        f"would remove: canary branch second/{OLD}",
+        f"kept: canary branch second/{NEW}",
         f"would remove: attempt directory {left}",
     ]
     assert run("gc", "--older-than", "0s").code == 0
-    assert [builder.branch_names() for builder in builders] == [{"main"}, {"main"}]
+    assert [builder.branch_names() for builder in builders] == [{"main", NEW}] * 2, (
+        "a check that may be under way is not disturbed, however short the age is"
+    )
     assert not left.exists()
+    for builder in builders:
+        builder.delete_branch(NEW)
     last = run("gc")
     assert (last.code, last.out) == (0, "")
     assert last.err == "nothing of Perago's in 2 repositories or on this disk\n"

@@ -1,57 +1,28 @@
 """A crash at any call leaves only litter that a pass finds, and no pass disturbs what runs."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
+from tests.unit.app.gc.gc_scene import AT_ONCE, collect, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.planned_faults import (
     ANY,
     CrashAfter,
     CrashBefore,
-    Fault,
     Meanwhile,
     Refuse,
     When,
 )
-from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
 from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import RepositoryId
-from perago.domain.retention import RetentionTimes
 from perago.ports.errors import RepositoryMissingError, UnavailableError
 
-NOW = timedelta(0)
 DOWN = UnavailableError("down for a moment")
-AT_ONCE = RetentionTimes(NOW, NOW, NOW, NOW, NOW)
 pytestmark = pytest.mark.scale
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
-
-
-async def collect(
-    world: FaultWorld,
-    *,
-    dry_run: bool = False,
-    times: RetentionTimes = AT_ONCE,
-    faults: Sequence[Fault] = (),
-    repository: str = "repo",
-) -> list[Judged]:
-    """One pass over the world's repository, by a worker of its own."""
-    ports = world.worker(faults).world
-    tools = GcTools(
-        ports.lakefs.branches, ports.lakefs.commits, ports.lakefs.tags, ports.queue, ports.clock
-    )
-    one_pass = RemotePass(tools, RepositoryId(repository), times, dry_run)
-    return await world.drive(one_pass.run())
-
-
-def litter(world: FaultWorld) -> list[str]:
-    """Every branch and tag of ours."""
-    names = [*world.repository.branch_names(), *world.repository.tags()]
-    return [name for name in names if name.startswith("perago-")]
 
 
 async def calls_of_a_healthy_attempt(world: FaultWorld) -> int:
@@ -77,7 +48,9 @@ async def test_a_death_after_any_call_leaves_only_what_a_pass_finds(
         removed = await collect(world)
         assert [each.error for each in removed if each.error] == []
         assert litter(world) == [], f"death after call {nth}"
-        assert {each.name for each in shown} <= {each.name for each in removed} | set(before)
+        assert {(each.kind, each.name) for each in shown if each.removed} == {
+            (each.kind, each.name) for each in removed if each.removed
+        }
         await assert_accepted(world, publications_max=2)
     assert littered > 0
 
@@ -98,17 +71,34 @@ async def test_a_pass_between_a_death_and_its_retry_disturbs_nothing(
         assert world.runs == runs or not decided, "a decision outlives a pass while its task runs"
 
 
+NOBODY = "8f0d2b1c-53f5-4d68-9b0f-3f4f4a8f2a11"
+OTHER = "9f0d2b1c-53f5-4d68-9b0f-3f4f4a8f2a11"
+DECISION = f"perago-settled-{NOBODY}-{'a' * 32}-{'b' * 32}"
+MARK = f"perago-attempt-{OTHER}-{'a' * 32}-{'b' * 32}-1767225600000"
+
+
 @pytest.mark.parametrize(
     ("fault", "left"),
     [
-        (Refuse("tags.list_page", DOWN), {"perago-staging-of-nobody"}),
+        (Refuse("tags.list_page", DOWN), {DECISION}),
         (Refuse("branches.list_page", DOWN), {"perago-staging-of-nobody"}),
+        (Refuse("tags.list_page", DOWN, nth=2), {MARK}),
         (Refuse("tags.list_page", DOWN, nth=3), {"perago-relocated-x"}),
         (Refuse("branches.list_page", DOWN, nth=2), {"perago-canary-x"}),
-        (Refuse("branches.delete", DOWN), {"perago-staging-of-nobody"}),
+        (Refuse("branches.head", DOWN), {"perago-staging-of-nobody"}),
+        (Refuse("branches.delete", DOWN), {"perago-canary-x"}),
         (Refuse("tags.delete", DOWN), {"perago-relocated-x"}),
     ],
-    ids=["decisions", "branches", "relocated", "canaries", "one branch", "one tag"],
+    ids=[
+        "decisions",
+        "branches",
+        "marks",
+        "relocated",
+        "canaries",
+        "one head",
+        "one branch",
+        "one tag",
+    ],
 )
 async def test_one_failure_never_stops_a_pass(
     tmp_path: Path, fault: Refuse, left: set[str]
@@ -117,7 +107,8 @@ async def test_one_failure_never_stops_a_pass(
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     for branch in ("perago-staging-of-nobody", "perago-canary-x"):
         world.repository.branch(branch)
-    world.repository.tag("perago-relocated-x", "main")
+    for tag in ("perago-relocated-x", DECISION, MARK):
+        world.repository.tag(tag, "main")
     judged = await collect(world, faults=[fault])
     assert set(litter(world)) == left
     (error,) = [each.error for each in judged if each.error]

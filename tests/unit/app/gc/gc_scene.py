@@ -1,0 +1,62 @@
+"""Passes of garbage collection over a fault world, and what they leave."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld
+
+from perago.adapters.memory.planned_faults import CrashAfter, Fault
+from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
+from perago.domain.references import RepositoryId
+from perago.domain.retention import RetentionTimes
+
+NOW = timedelta(0)
+AT_ONCE = RetentionTimes(NOW, NOW, NOW, NOW, NOW)
+HOUR = 3600
+DAY = 24 * HOUR
+
+
+async def collect(
+    world: FaultWorld,
+    *,
+    dry_run: bool = False,
+    times: RetentionTimes = AT_ONCE,
+    faults: Sequence[Fault] = (),
+    repository: str = "repo",
+) -> list[Judged]:
+    """One pass over the world's repository, by a worker of its own."""
+    ports = world.worker(faults).world
+    tools = GcTools(
+        ports.lakefs.branches, ports.lakefs.commits, ports.lakefs.tags, ports.queue, ports.clock
+    )
+    one_pass = RemotePass(tools, RepositoryId(repository), times, dry_run)
+    return await world.drive(one_pass.run())
+
+
+def litter(world: FaultWorld) -> list[str]:
+    """Every branch and tag of ours."""
+    names = [*world.repository.branch_names(), *world.repository.tags()]
+    return [name for name in names if name.startswith("perago-")]
+
+
+def staging_branches(world: FaultWorld) -> list[str]:
+    """Staging branches, scratch branches included."""
+    return sorted(name for name in litter(world) if name.startswith("perago-staging-"))
+
+
+def decisions(world: FaultWorld) -> list[str]:
+    """Decision tags."""
+    return sorted(name for name in litter(world) if name.startswith("perago-settled-"))
+
+
+async def lose_lease(world: FaultWorld) -> None:
+    """The response time-out of whoever worked passes, and Conductor hands the task out anew."""
+    world.clock.advance(RESPONSE_SECONDS + 1)
+    await world.operator.workflows.decide(world.workflow)
+
+
+async def decide_and_die(world: FaultWorld) -> None:
+    """The first attempt dies right after its decision."""
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    assert len(decisions(world)) == len(staging_branches(world)) == 1

@@ -1,0 +1,362 @@
+"""What a decision needs stays, whatever fails or happens while a pass runs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted
+from tests.unit.app.gc.gc_scene import (
+    AT_ONCE,
+    DAY,
+    HOUR,
+    collect,
+    decide_and_die,
+    decisions,
+    litter,
+    lose_lease,
+    staging_branches,
+)
+
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.planned_faults import (
+    ANY,
+    CrashAfter,
+    CrashBefore,
+    LoseRequest,
+    Meanwhile,
+    Refuse,
+    When,
+)
+from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, STAGING_BRANCH
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.references import TagName
+from perago.domain.retention import RetentionTimes
+from perago.ports.errors import UnavailableError
+from perago.ports.workflows import WorkflowRecord
+
+DEFAULT = RetentionTimes()
+DOWN = UnavailableError("down for a moment")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> FaultWorld:
+    return FaultWorld(tmp_path, PolicySetting.SETTLED)
+
+
+async def ended_as_failed(world: FaultWorld) -> WorkflowRecord:
+    """The operator ends the workflow while nobody works."""
+    await world.operator.workflows.terminate(world.workflow, "stop")
+    return await world.read()
+
+
+async def test_a_pass_that_loses_any_answer_keeps_what_a_living_decision_needs(
+    tmp_path: Path,
+) -> None:
+    healthy = FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED)
+    await decide_and_die(healthy)
+    await lose_lease(healthy)
+    await collect(healthy)
+    calls = healthy.workers[-1].calls[ANY]
+    assert calls > 5
+    for nth in range(1, calls + 1):
+        world = FaultWorld(tmp_path / str(nth), PolicySetting.SETTLED)
+        await decide_and_die(world)
+        await lose_lease(world)
+        needed = {*decisions(world), *staging_branches(world)}
+        await collect(world, faults=[Refuse(ANY, DOWN, nth)])
+        assert needed <= set(litter(world)), f"call {nth} was not answered"
+        await world.finish()
+        await assert_accepted(world)
+        assert world.runs == 1, "the decision was finished, not made again"
+
+
+async def test_a_replaced_attempt_that_decides_while_it_is_judged_keeps_its_branch(
+    tmp_path: Path,
+) -> None:
+    """It committed before the pass began, and its tag comes at any later moment."""
+    moments = [
+        Meanwhile(operation, when, lambda: None)
+        for operation in ("tags.list_page", "branches.head", "tags.read", "branches.delete")
+        for when in When
+    ]
+    for number, moment in enumerate(moments):
+        world = FaultWorld(tmp_path / str(number), PolicySetting.SETTLED)
+        await world.start()
+        await world.attempt(world.worker([CrashBefore("tags.create")]))
+        await lose_lease(world)
+        world.clock.advance(DAY)
+        (branch,) = staging_branches(world)
+        head = world.repository.head(branch)
+        tag = f"perago-settled-{head.metadata[LOGICAL_EXECUTION_KEY]}"
+
+        def decide(world: FaultWorld = world, tag: str = tag, commit: str = head.commit) -> None:
+            world.repository.tag(tag, commit)
+
+        await collect(world, times=DEFAULT, faults=[replace(moment, action=decide)])
+        assert decisions(world) == [tag], "the moment came"
+        assert staging_branches(world) == [branch], (moment.operation, moment.when)
+        assert world.repository.head(branch).commit == head.commit
+
+
+async def test_a_staged_commit_that_nobody_decided_on_keeps_its_branch_for_a_day(
+    world: FaultWorld,
+) -> None:
+    """Its attempt may stand still between commit and decision, and go on when it was replaced."""
+    await world.start()
+    await world.attempt(world.worker([CrashBefore("tags.create")]))
+    await lose_lease(world)
+    (branch,) = staging_branches(world)
+    await collect(world, times=DEFAULT)
+    assert staging_branches(world) == [branch]
+    world.clock.advance(DAY)
+    await collect(world, times=DEFAULT)
+    assert staging_branches(world) == []
+
+
+async def test_an_attempt_that_decides_after_its_branch_went_puts_it_back(
+    world: FaultWorld,
+) -> None:
+    """It stood still between commit and decision, longer than any age; then it goes on."""
+    await world.start()
+    gone: list[str] = []
+
+    def be_collected() -> None:
+        gone.extend(staging_branches(world))
+        world.conductor.terminate(world.workflow, "stop")
+        world.repository.delete_branch(*gone)
+
+    zombie = Meanwhile("tags.create", When.BEFORE_EFFECT, be_collected)
+    report = await world.attempt(world.worker([zombie]))
+    assert report is not None
+    assert report.update is None, "it learned that it is stale"
+    (tag,) = decisions(world)
+    assert staging_branches(world) == gone
+    assert world.repository.head(gone[0]).commit == world.repository.tags()[TagName(tag)]
+
+
+@pytest.mark.parametrize("when", list(When), ids=lambda when: str(when.value))
+async def test_a_branch_that_was_empty_when_it_was_judged_is_put_back_with_its_decision(
+    world: FaultWorld, when: When
+) -> None:
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.create", nth=3)]))  # two are canaries
+    await lose_lease(world)
+    (branch,) = staging_branches(world)
+    made: Mapping[str, str] = {STAGING_BRANCH: branch}
+    tag = f"perago-settled-{world.workflow}-{'a' * 32}-{'b' * 32}"
+
+    def commit_and_decide() -> None:
+        world.repository.tag(tag, world.repository.commit({}, branch, metadata=made))
+
+    moment = "branches.head" if when is When.AFTER_EFFECT else "branches.delete"
+    judged = await collect(
+        world, times=DEFAULT, faults=[Meanwhile(moment, when, commit_and_decide)]
+    )
+    assert staging_branches(world) == [branch]
+    assert world.repository.head(branch).commit == world.repository.tags()[TagName(tag)]
+    (told,) = [each for each in judged if each.name == branch]
+    assert (told.removed, told.error) == (False, None)
+    assert "put back" in told.reason
+
+
+async def test_a_decision_of_an_ended_workflow_keeps_its_branch_for_the_operators_retry(
+    world: FaultWorld,
+) -> None:
+    await decide_and_die(world)
+    needed = {*decisions(world), *staging_branches(world)}
+    await ended_as_failed(world)
+    world.clock.advance(6 * DAY)
+    await collect(world, times=DEFAULT)
+    assert needed <= set(litter(world))
+    await world.operator.workflows.retry(world.workflow)
+    await world.finish()
+    await assert_accepted(world)
+    assert world.runs == 1
+
+
+async def test_a_decision_and_its_branch_go_seven_days_after_the_end_of_their_workflow(
+    world: FaultWorld,
+) -> None:
+    """The workflow stood still for a month before it ended."""
+    await decide_and_die(world)
+    world.clock.advance(30 * DAY)
+    await ended_as_failed(world)
+    needed = {*decisions(world), *staging_branches(world)}
+    world.clock.advance(7 * DAY - 1)
+    await collect(world, times=DEFAULT)
+    assert needed <= set(litter(world))
+    world.clock.advance(1)
+    await collect(world, times=DEFAULT)
+    assert litter(world) == []
+
+
+async def test_a_decision_that_conductor_does_not_know_goes_after_its_own_age(
+    world: FaultWorld,
+) -> None:
+    await decide_and_die(world)
+    needed = {*decisions(world), *staging_branches(world)}
+    world.conductor = MemoryConductor(world.clock)  # an archive has taken the workflow
+    world.clock.advance(7 * DAY - HOUR)
+    await collect(world, times=DEFAULT)
+    assert needed <= set(litter(world))
+    world.clock.advance(HOUR)
+    await collect(world, times=DEFAULT)
+    assert litter(world) == []
+
+
+async def test_marks_of_a_living_workflow_stay_though_nothing_else_of_it_is_left(
+    world: FaultWorld,
+) -> None:
+    """A rerun would take the key of the attempt it replaces, and resume where it should compute."""
+    await world.start()
+    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await lose_lease(world)
+    await world.attempt(world.worker([CrashAfter("tags.create")]))  # its mark
+    (mark,) = [name for name in litter(world) if name.startswith("perago-attempt-")]
+    world.clock.advance(30 * DAY)
+    await collect(world, times=DEFAULT)
+    assert mark in litter(world)
+    await ended_as_failed(world)
+    world.clock.advance(7 * DAY)
+    await collect(world, times=DEFAULT)
+    assert mark not in litter(world)
+
+
+LONG = "publish_" * 16
+EMPTY_BRANCH = CrashAfter("branches.create", nth=3)  # two are the canary's
+
+
+@pytest.mark.parametrize("reference", [TASK, LONG], ids=["short name", "long name"])
+async def test_an_empty_branch_of_a_running_attempt_stays_however_old_its_input_is(
+    world: FaultWorld, reference: str
+) -> None:
+    world.reference = reference
+    world.clock.advance(30 * DAY)
+    await world.start()
+    await world.attempt(world.worker([EMPTY_BRANCH]))
+    (branch,) = staging_branches(world)
+    world.clock.advance(1)
+    await collect(world)
+    assert staging_branches(world) == [branch]
+
+
+@pytest.mark.parametrize("reference", [TASK, LONG], ids=["short name", "long name"])
+async def test_an_empty_branch_of_another_conductor_goes_by_the_age_of_its_execution(
+    world: FaultWorld, reference: str
+) -> None:
+    world.reference = reference
+    world.clock.advance(30 * DAY)
+    await world.start()
+    await world.attempt(world.worker([EMPTY_BRANCH]))
+    (branch,) = staging_branches(world)
+    world.conductor = MemoryConductor(world.clock, seed=7)
+    world.clock.advance(DAY - 10)
+    await collect(world, times=DEFAULT)
+    assert staging_branches(world) == [branch]
+    world.clock.advance(10)
+    await collect(world, times=DEFAULT)
+    assert litter(world) == []
+
+
+async def test_an_empty_branch_without_owner_and_time_stays_until_an_operator_says_now(
+    world: FaultWorld,
+) -> None:
+    """An execution id of an older release tells no time, and the input is no measure."""
+    world.repository.branch("perago-staging-w-r-seq-1-iteration-0-task-id-t-retry-0-exec-e1")
+    world.clock.advance(365 * DAY)
+    (kept,) = await collect(world, times=DEFAULT)
+    assert kept.reason == "nobody is known to work on it, and its name does not tell its age"
+    await collect(world, times=AT_ONCE)
+    assert litter(world) == []
+
+
+CANARY_LEFT: dict[str, Callable[[], CrashAfter]] = {
+    "target without a commit": lambda: CrashAfter("branches.create", nth=1),
+    "source without a commit": lambda: CrashAfter("branches.create", nth=2),
+    "source with its commit": lambda: CrashAfter("commits.commit", nth=1),
+    "target after its merge": lambda: CrashAfter("branches.merge", nth=2),
+}
+
+
+@pytest.mark.parametrize("left", CANARY_LEFT.values(), ids=CANARY_LEFT)
+async def test_whatever_a_check_of_the_fence_left_goes_after_an_hour(
+    world: FaultWorld, left: Callable[[], CrashAfter]
+) -> None:
+    world.clock.advance(30 * DAY)  # the commit that a canary begins at is old
+    await world.start()
+    await world.attempt(world.worker([left()]))
+    await ended_as_failed(world)
+    assert litter(world)
+    world.clock.advance(HOUR - 1)
+    await collect(world, times=DEFAULT)
+    assert litter(world)
+    world.clock.advance(1)
+    await collect(world, times=DEFAULT)
+    assert litter(world) == []
+
+
+async def test_a_relocated_head_is_kept_for_its_time_however_old_it_was(tmp_path: Path) -> None:
+    """The tag's age is that of the relocation, not of the commit it keeps."""
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.merge")]))
+    await lose_lease(world)
+    world.clock.advance(60 * DAY)
+    await world.finish()
+    kept = [name for name in litter(world) if name.startswith("perago-relocated-")]
+    assert len(kept) == 1
+    world.clock.advance(30 * DAY - HOUR)
+    await collect(world, times=DEFAULT)
+    assert [name for name in litter(world) if name.startswith("perago-relocated-")] == kept
+    world.clock.advance(HOUR)
+    await collect(world, times=DEFAULT)
+    assert litter(world) == []
+
+
+async def test_marks_stay_while_a_decision_of_their_workflow_cannot_go(world: FaultWorld) -> None:
+    await world.start()
+    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await lose_lease(world)
+    await world.attempt(world.worker([CrashAfter("tags.create", nth=2)]))
+    await ended_as_failed(world)
+    marks = [name for name in litter(world) if name.startswith("perago-attempt-")]
+    assert marks
+    await collect(world, faults=[Refuse("tags.delete", DOWN)])
+    assert len(decisions(world)) == 1
+    assert set(marks) <= set(litter(world))
+    await collect(world)
+    assert litter(world) == []
+
+
+async def test_a_conductor_that_is_down_is_asked_three_times_and_nothing_goes(
+    world: FaultWorld,
+) -> None:
+    names = [
+        f"perago-settled-{number:08x}-0000-4000-8000-{'0' * 12}-{'a' * 32}-{'b' * 32}"
+        for number in range(10)
+    ]
+    for name in names:
+        world.repository.tag(name, "main")
+    refused = [Refuse("queue.read_workflow", DOWN, nth) for nth in range(1, 11)]
+    judged = await collect(world, faults=refused)
+    assert world.workers[-1].calls["queue.read_workflow"] == 3
+    assert decisions(world) == names
+    assert [each.name for each in judged if each.error] == names
+
+
+async def test_an_attempt_with_an_unknown_outcome_keeps_its_branch_while_its_workflow_lives(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.LINEAGE, fenced=False)
+    await world.start()
+    report = await world.attempt(world.worker([LoseRequest("branches.merge")]))
+    assert report is not None
+    assert report.update is not None
+    assert (report.update.reason or "").startswith("publication outcome unknown")
+    (branch,) = staging_branches(world)
+    await collect(world, times=DEFAULT)
+    assert staging_branches(world) == [branch]
+    await ended_as_failed(world)
+    await collect(world, times=DEFAULT)
+    assert staging_branches(world) == []

@@ -1,0 +1,62 @@
+"""What one pass asks for, counted: a worker runs one an hour over the decisions of a week."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.gc.gc_scene import DAY, collect, decisions
+
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.planned_faults import ANY
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.publication_policy import PolicySetting
+from perago.domain.retention import RetentionTimes
+
+pytestmark = pytest.mark.scale
+WORKFLOWS, PER_WORKFLOW = 2000, 5
+DECISIONS = WORKFLOWS * PER_WORKFLOW
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> FaultWorld:
+    """2,000 ended workflows of five decisions each; their branches went with their attempts."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    for workflow in range(WORKFLOWS):
+        await world.start()
+        key = f"{world.workflow}/edit/0"
+        commit = world.repository.commit({}, metadata={LOGICAL_TASK_KEY: key})
+        for number in range(PER_WORKFLOW):
+            name = f"perago-settled-{world.workflow}-{workflow:032x}-{number:032x}"
+            world.repository.tag(name, commit)
+        await world.operator.workflows.terminate(world.workflow, "over")
+    return world
+
+
+async def test_one_pass_over_ten_thousand_kept_decisions_asks_once_for_each_workflow(
+    world: FaultWorld,
+) -> None:
+    judged = await collect(world, times=RetentionTimes())
+    calls = world.workers[-1].calls
+    assert len(judged) == len(decisions(world)) == DECISIONS
+    assert calls["queue.read_workflow"] == WORKFLOWS
+    assert calls["commits.read"] == 0
+    assert calls[ANY] <= 0.3 * DECISIONS
+    assert calls[ANY] <= WORKFLOWS + 15, "and the pages of five listings"
+
+
+async def test_workflows_that_conductor_forgot_cost_one_read_more_and_not_one_a_decision(
+    world: FaultWorld,
+) -> None:
+    world.conductor = MemoryConductor(world.clock)
+    await collect(world, times=RetentionTimes())
+    calls = world.workers[-1].calls
+    assert len(decisions(world)) == DECISIONS
+    assert calls["commits.read"] == WORKFLOWS
+
+
+async def test_what_goes_costs_one_deletion_each(world: FaultWorld) -> None:
+    world.clock.advance(8 * DAY)
+    await collect(world, times=RetentionTimes())
+    calls = world.workers[-1].calls
+    assert decisions(world) == []
+    assert calls[ANY] <= DECISIONS + WORKFLOWS + 15
