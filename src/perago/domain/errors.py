@@ -75,6 +75,15 @@ class DecidedOnOtherInputError(PublishFenceError):
     terminal = True
 
 
+class CompletionRefusedError(PeragoError, RuntimeError):
+    """Conductor has understood the success of an attempt and does not take it."""
+
+    code = "PRG-R004"
+
+    def __init__(self, refusal: str) -> None:
+        super().__init__(f"Conductor did not take the output: {refusal}")
+
+
 class InputPlaceError(PeragoError, ValueError):
     """The workspace input names something that is not a commit."""
 

@@ -7,9 +7,9 @@ from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.world import World
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.attempt_fence import Stale
-from perago.domain.errors import StaleAttemptError
+from perago.domain.errors import CompletionRefusedError, StaleAttemptError
 from perago.domain.publish_budget import completion_timeout_seconds, heartbeat_seconds
-from perago.ports.errors import MissingError, WorldError
+from perago.ports.errors import MissingError, RequestRefusedError, WorldError
 from perago.ports.lease import Lease
 from perago.ports.progress import Phase
 from perago.ports.task_queue import TerminalUpdate
@@ -51,17 +51,24 @@ async def complete(
     the first accepted update wins and later ones are ignored. Without `began`, the attempt begins
     now.
 
-    Raises StaleAttemptError, and has sent nothing then, when the row is not this attempt's.
+    Raises StaleAttemptError, and has sent nothing then, when the row is not this attempt's; and
+    CompletionRefusedError when the server has understood a success and does not take it, which
+    sending it again would not change.
     """
     await lease.end()
     began = world.clock.monotonic() if began is None else began
     deadline = completion_deadline(dispatch, now=world.clock.monotonic(), beat=lease.last_beat)
-    pause, sent = FIRST_PAUSE_SECONDS, False
+    pause, sent, recorded = FIRST_PAUSE_SECONDS, False, Recorded.UNKNOWN
     while True:
         left = max(deadline - world.clock.monotonic(), 1.0)
         is_short = world.clock.monotonic() - began < _unread_seconds(dispatch)
         if is_short or await _may_end(world, dispatch, sent=sent):
-            recorded, sent = await _send(world, update, left), True
+            try:
+                recorded, sent = await _send(world, update, left), True
+            except CompletionRefusedError:
+                if update.status is AttemptStatus.COMPLETED:
+                    raise
+                break  # there is nothing smaller to send than a reason: the row will time out
             if recorded is Recorded.ACCEPTED and (dispatch.task.has_workspace or not is_short):
                 recorded = await _look(world, update)
         else:  # an earlier try may have ended the row, with an answer that was lost
@@ -122,7 +129,10 @@ async def _send(world: World, update: TerminalUpdate, seconds: float) -> Recorde
         return Recorded.SUPERSEDED
     except WorldError as error:
         world.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
-        return await _look(world, update)
+        recorded = await _look(world, update)  # an earlier try may have landed
+        if recorded is Recorded.UNKNOWN and isinstance(error, RequestRefusedError):
+            raise CompletionRefusedError(str(error)) from error
+        return recorded
     return Recorded.ACCEPTED
 
 

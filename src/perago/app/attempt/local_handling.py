@@ -48,9 +48,14 @@ class LocalHandling:
         await warn_of_dropped_writes(self.world, self._materialised)
 
     async def changed(self) -> bool:
-        """Compare with what was downloaded; the directory must still be this execution's."""
+        """Compare with what was downloaded; the directory must still be this execution's.
+
+        Asked on both sides of the scan: a cleaner that removes files while they are compared
+        takes the marker too, and what it removed would look like deletions of the body.
+        """
         await self.world.directories.check(self._directory, self.dispatch.execution_id)
         plan = await self.world.lakefs.pipeline.plan(self._materialised)
+        await self.world.directories.check(self._directory, self.dispatch.execution_id)
         self._plan = plan
         counts = {"upload": len(plan.upload), "copy": len(plan.copy), "delete": len(plan.delete)}
         self.world.progress.phase(Phase.COMPARED, counts)

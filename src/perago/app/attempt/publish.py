@@ -117,10 +117,10 @@ async def _round(
     plan = build_workspace_publication_plan(scope.ground.level, facts, scope.identity)
     match plan.effect:
         case Adopt(record):
-            return Publication(record.commit, "adopt", record.metadata)
+            return Publication(record.commit, Adopt.__name__, record.metadata)
         case Keep(ref):
             await check_attempt(world, scope.dispatch)
-            return Publication(ref, "keep")
+            return Publication(ref, Keep.__name__)
         case _:
             prepared = await prepare(world, scope, plan)
             if isinstance(prepared, LookAgain):

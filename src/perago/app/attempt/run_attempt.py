@@ -31,7 +31,7 @@ from perago.app.attempt.task_output import (
 from perago.app.attempt.workspace_handling import WorkspaceHandling, handle_workspace
 from perago.app.attempt.world import World
 from perago.domain.attempt import AttemptStatus
-from perago.domain.errors import StaleAttemptError
+from perago.domain.errors import CompletionRefusedError, StaleAttemptError
 from perago.domain.publication_policy import Level
 from perago.ports.lease import Lease
 from perago.ports.progress import Phase
@@ -83,20 +83,34 @@ async def run_attempt(
         error = caught
         failed(caught)
         update = failed_update(dispatch, caught)
-    recorded = Recorded.SUPERSEDED
-    if update is None:
-        await lease.end()
-    else:
-        try:
-            recorded = await complete(world, dispatch, update, lease, began=began)
-        except StaleAttemptError as stale:  # the failure that came first is the one to tell
-            update, error = None, error or stale
+    report = await _end(
+        world, dispatch, AttemptReport(update, Recorded.SUPERSEDED, error), lease, began
+    )
+    update, recorded, error = report.update, report.recorded, report.error
     if traces.decided and recorded is Recorded.RECORDED and error is None:
         traces.staging_may_go = True
     await clean_up(world, traces)
     ended = {"status": update.status if update else "not sent", "recorded": recorded}
     world.progress.phase(Phase.ENDED, ended)
-    return AttemptReport(update, recorded, error)
+    return report
+
+
+async def _end(
+    world: World, dispatch: Dispatch, report: AttemptReport, lease: Lease, began: float
+) -> AttemptReport:
+    """Send the end if there is one to send; what became of it."""
+    if report.update is None:
+        await lease.end()
+        return report
+    try:
+        recorded = await complete(world, dispatch, report.update, lease, began=began)
+    except StaleAttemptError as stale:  # the failure that came first is the one to tell
+        return AttemptReport(None, Recorded.SUPERSEDED, report.error or stale)
+    except CompletionRefusedError as refused:  # the row waits for an end that can be taken
+        failure = failed_update(dispatch, refused)
+        failed = AttemptReport(failure, Recorded.UNKNOWN, refused)
+        return await _end(world, dispatch, failed, lease, began)
+    return AttemptReport(report.update, recorded, report.error)
 
 
 async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> Mapping[str, object]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perago.app.attempt.world import World
+from perago.domain.attempt import ExecutionId
 from perago.domain.job_litter import is_job_litter
 from perago.domain.prefix_projection import listing_prefix
 from perago.domain.references import BranchName, StagedReference, WorkspaceReference
@@ -23,6 +24,7 @@ class SparkFiles:
     workspace: WorkspaceReference
     prefix: str
     directory: Path
+    execution_id: ExecutionId
     _output: Materialised | None = field(default=None)
 
     async def fetch(self, *, writes: bool) -> tuple[str, str | None]:
@@ -38,7 +40,10 @@ class SparkFiles:
         assert self._output is not None, "fetched before"
         pipeline, output = self.world.lakefs.pipeline, self._output
         await self.world.concurrency.blocking(lambda: remove_litter(output.directory))
+        # On both sides of the scan, as for a local workspace: a cleaner takes the marker too.
+        await self.world.directories.check(self.directory, self.execution_id)
         plan = await pipeline.plan(output)
+        await self.world.directories.check(self.directory, self.execution_id)
         place = self.workspace
         area = StagingArea(StagedReference(place.repository, branch, place.ref), self.prefix)
         await pipeline.transfer(output, plan, area)

@@ -55,7 +55,9 @@ class SparkHandling:
         directory = await world.directories.create(marker)
         self.traces.directory = directory
         if world.spark_gateway is None:
-            self._files = SparkFiles(world, self.workspace, self._spec.prefix, directory)
+            self._files = SparkFiles(
+                world, self.workspace, self._spec.prefix, directory, dispatch.execution_id
+            )
 
     async def check(self, phase: str) -> None:
         """Judge a listing: of the input before the body, of the private branch after it."""

@@ -94,6 +94,14 @@ ATTEMPT_CODES = (
         " may have changed the model.",
     ),
     ErrorCode(
+        "PRG-R004",
+        "Conductor did not take the output of an attempt that succeeded.",
+        "Return less, or write the data into the workspace and return its path.",
+        "The server refused the update for good, as too large for example, so the attempt reports"
+        " FAILED instead of waiting for its response time-out. What it published stands: a retry"
+        " under settled finishes that, another policy replaces it.",
+    ),
+    ErrorCode(
         "PRG-B001",
         "The body raised TaskFailed.",
         "The reason is the author's; Conductor retries as the TaskDef says.",

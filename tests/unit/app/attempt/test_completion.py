@@ -114,6 +114,52 @@ async def test_an_end_that_is_always_refused_stays_unknown_and_keeps_the_decisio
     assert list((world.root / "1").rglob(".perago-attempt.json")) == []
 
 
+@pytest.mark.parametrize("policy", [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT], ids=str)
+async def test_a_success_that_conductor_does_not_take_is_reported_as_a_failure(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    """A refusal is an answer: to send the same again would hold the row until its time-out."""
+    world = FaultWorld(tmp_path, policy)
+    await world.start()
+    worker = world.worker([Refuse(COMPLETE, RequestRefusedError("413 too large"))])
+
+    report = await world.attempt(worker)
+
+    assert report is not None
+    assert report.recorded is Recorded.RECORDED
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED
+    assert "413 too large" in str(report.update.reason)
+    assert "PRG-R004" in str(report.update.reason)
+    assert world.workers[0].calls[COMPLETE] == 2
+    assert world.clock.monotonic() == 0
+    await world.finish()
+    assert len(world.publications()) == 1
+
+
+async def test_a_refusal_after_an_answer_that_was_lost_does_not_fail_what_was_taken(
+    tmp_path: Path,
+) -> None:
+    world = await _started(tmp_path)
+    silent = Refuse("queue.read_attempt", UnavailableError("away"))
+    again = Refuse(COMPLETE, RequestRefusedError("it has ended"), 2)
+    report = await world.attempt(world.worker([LoseAnswer(COMPLETE), silent, again]))
+    assert report is not None
+    assert report.error is None
+    assert report.recorded is Recorded.RECORDED
+
+
+async def test_a_failure_that_conductor_does_not_take_either_is_not_repeated(
+    tmp_path: Path,
+) -> None:
+    world = await _started(tmp_path)
+    refusals = [Refuse(COMPLETE, RequestRefusedError("no"), nth) for nth in range(1, 100)]
+    report = await world.attempt(world.worker(refusals))
+    assert report is not None
+    assert report.recorded is Recorded.UNKNOWN
+    assert world.workers[0].calls[COMPLETE] == 2
+
+
 async def test_an_end_that_is_refused_once_is_sent_again(tmp_path: Path) -> None:
     world = await _started(tmp_path)
     worker = world.worker([Refuse(COMPLETE, AccessDeniedError("token expired"))])

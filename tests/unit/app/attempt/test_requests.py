@@ -4,12 +4,15 @@ import json
 import re
 from collections import Counter
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.adapters.memory.planned_faults import ANY
+from perago.adapters.memory.planned_faults import ANY, CrashAfter
+from perago.domain.publication_effects import Effect
 from perago.domain.publication_policy import PolicySetting
+from perago.ports.progress import Phase
 
 ROOT = Path(__file__).parents[4]
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
@@ -98,6 +101,31 @@ async def test_an_attempt_of_a_second_asks_once_more_before_its_end(
         world.input = world.repository.head().commit
     assert counts[2] - counts[1] == Counter({"queue.read_workflow": 1, ANY: 1})
     assert counts[1] - counts[2] == Counter()
+
+
+async def _effect(world: FaultWorld) -> str:
+    """The effect that the metric of publications has as its label."""
+    worker = world.worker()
+    await world.attempt(worker)
+    (facts,) = (facts for phase, facts in worker.progress.events if phase is Phase.PUBLISHED)
+    return str(facts["effect"])
+
+
+async def test_the_effects_that_are_counted_have_their_documented_names(tmp_path: Path) -> None:
+    operations = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"publications_total` \| task_name, effect: (.*) \|", operations)
+    documented = set(re.findall(r"`(\w+)`", row))
+    assert documented == {effect.__name__ for effect in get_args(Effect)}
+    kept = FaultWorld(tmp_path / "kept", PolicySetting.SETTLED, changes=False)
+    merged = FaultWorld(tmp_path / "merged", PolicySetting.SETTLED)
+    adopted = FaultWorld(tmp_path / "adopted", PolicySetting.SETTLED)
+    for world in (kept, merged, adopted):
+        await world.start()
+    await adopted.attempt(adopted.worker([CrashAfter("branches.merge", 3)]))
+    adopted.clock.advance(61)
+    await adopted.operator.workflows.decide(adopted.workflow)
+    found = [await _effect(world) for world in (kept, merged, adopted)]
+    assert found == ["Keep", "MergeStaged", "Adopt"]
 
 
 def test_settled_costs_at_most_five_requests_more_than_plain_head_parent() -> None:
