@@ -2,25 +2,22 @@
 
 from dataclasses import dataclass, field
 
-from perago.domain.attempt import AttemptRecord
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.tags import MemoryTags
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.app.attempt.find_ground import seal_chain
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot
 from perago.domain.attempt_fence import Current, compare_wide
 from perago.domain.logical_execution import (
-    AttemptMark,
-    Epoch,
+    ExecutionInput,
     LogicalExecutionKey,
     attempt_mark_tag,
-    attempt_marks_of_task,
     execution_key,
-    find_epoch,
-    parse_attempt_mark,
+    retry_chain,
 )
-from perago.domain.references import (
-    BranchName,
-    CommitId,
-    RepositoryId,
-    TagName,
-    WorkspaceReference,
-)
+from perago.domain.references import BranchName, CommitRecord, RepositoryId, WorkspaceReference
 from perago.testing.contract.conductor_scene import (
     define_task,
     define_workflow,
@@ -35,34 +32,49 @@ INPUT = {"ref": "commit-a"}
 REF = {"ref": "${workflow.input.ref}"}
 
 
+def _repository() -> RepositoryBuilder:
+    return RepositoryBuilder(MemoryLakeFS(), "repository")
+
+
 @dataclass
 class Application:
-    """What runs an attempt: it fences, leaves its mark, and names its execution."""
+    """What runs an attempt: it fences, seals its chain, and names its execution."""
 
     world: ConductorWorld
-    tags: set[TagName] = field(default_factory=set[TagName])
+    repository: RepositoryBuilder = field(default_factory=_repository)
+    inputs: dict[str, CommitRecord] = field(default_factory=dict[str, CommitRecord])
 
     async def run(self, attempt: AttemptRecord) -> LogicalExecutionKey:
         """The key of a polled attempt."""
-        return (await self.run_with_epoch(attempt))[0]
-
-    async def run_with_epoch(self, attempt: AttemptRecord) -> tuple[LogicalExecutionKey, Epoch]:
-        """The key of a polled attempt, and the attempt its chain counts from."""
-        mine = attempt.snapshot
+        mine, given = attempt.snapshot, attempt.input_data
         workflow = await snapshot_of(self.world, mine.workflow_id)
         assert compare_wide(mine, workflow) == Current()
-        if mine.retry_count > 0:
-            self.tags.add(attempt_mark_tag(mine))
-        epoch = find_epoch(mine, workflow.tasks, self._marks(attempt))
-        workspace = WorkspaceReference(
-            RepositoryId("repository"), BranchName("main"), CommitId(str(attempt.input_data["ref"]))
+        record = self.input(str(given["ref"]))
+        chain = await seal_chain(
+            MemoryTags(self.repository.lakefs, WorkerHandle()),
+            VirtualClock(),
+            RepositoryId("repository"),
+            retry_chain(mine, workflow.tasks),
+            record,
         )
-        return execution_key(mine, epoch, workspace, "/"), epoch
+        place = WorkspaceReference(RepositoryId("repository"), BranchName("main"), record.commit)
+        return execution_key(mine, chain, ExecutionInput(place, "/", given.get("params")))
 
-    def _marks(self, attempt: AttemptRecord) -> list[AttemptMark]:
-        prefix = attempt_marks_of_task(attempt.snapshot)
-        named = (parse_attempt_mark(tag) for tag in self.tags if tag.startswith(prefix))
-        return [mark for mark in named if mark is not None]
+    def input(self, ref: str) -> CommitRecord:
+        """The commit that stands for a ref of a test."""
+        if ref not in self.inputs:
+            self.repository.commit({ref: b"an input"})
+            self.inputs[ref] = self.repository.head()
+        return self.inputs[ref]
+
+    def late_mark(self, attempt: AttemptSnapshot) -> None:
+        """A mark that was sent when the attempt was handed out lands now."""
+        self.repository.tag(attempt_mark_tag(attempt), self.repository.head().commit)
+
+
+def chain_of(key: LogicalExecutionKey) -> str:
+    """The part of a key that all inputs of one chain share."""
+    return key.rpartition("-")[0]
 
 
 @dataclass

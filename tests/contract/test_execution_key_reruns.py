@@ -1,6 +1,6 @@
 """The key rule of the specification, 7.1: what a rerun or a restart does to the key."""
 
-from tests.contract.execution_key_scene import Application, retried_once, start
+from tests.contract.execution_key_scene import Application, chain_of, retried_once, start
 
 from perago.domain.attempt_fence import Stale, compare_wide
 from perago.testing.contract.conductor_scene import (
@@ -87,16 +87,14 @@ async def test_a_rerun_from_a_retried_attempt_with_another_input_is_another_exec
 ) -> None:
     task = await start(application.world)
     second = await retried_once(task, application)
-    key, epoch = await application.run_with_epoch(second)
+    key = await application.run(second)
     await application.world.workflows.terminate(task.workflow_id, "by hand")
     await application.world.workflows.rerun(
         task.workflow_id, second.snapshot.task_id, {"ref": "commit-b"}
     )
     again = await task.poll()
     assert again.input_data["ref"] == "commit-b"
-    other, other_epoch = await application.run_with_epoch(again)
-    assert other != key
-    assert other_epoch != epoch
+    assert chain_of(await application.run(again)) != chain_of(key)
 
 
 async def test_a_rerun_of_an_attempt_that_nobody_ran_is_the_same_execution(
@@ -164,11 +162,50 @@ async def test_a_retry_on_another_input_is_the_same_chain_with_another_key(
         task.workflow_id, first.snapshot.task_id, {"ref": "commit-b"}
     )
     again = await task.poll()
-    key, epoch = await application.run_with_epoch(again)
+    key = await application.run(again)
     await fail(application.world, again)
     second = await task.poll()
     assert (again.input_data["ref"], second.input_data["ref"]) == ("commit-b", "commit-a")
-    other, other_epoch = await application.run_with_epoch(second)
-    assert other_epoch == epoch
+    other = await application.run(second)
     assert other != key
-    assert other.split("-")[0] == key.split("-")[0]
+    assert chain_of(other) == chain_of(key)
+
+
+async def test_a_retry_with_other_params_is_the_same_chain_with_another_key(
+    application: Application,
+) -> None:
+    """The operator reruns an attempt that no worker polled, and gives it params of his own."""
+    task = await start(application.world)
+    first = await task.poll()
+    key = await application.run(first)
+    await fail(application.world, first)
+    workflow = await snapshot_of(application.world, task.workflow_id)
+    waiting = max(workflow.tasks, key=lambda row: row.seq)
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    given = {**first.input_data, "params": {"knob": 7}}
+    await application.world.workflows.rerun(task.workflow_id, waiting.task_id, given)
+    again = await task.poll()
+    assert again.input_data["params"] == {"knob": 7}
+    other = await application.run(again)
+    assert other != key
+    assert chain_of(other) == chain_of(key)
+
+
+async def test_a_mark_that_lands_after_a_rerun_changes_no_key(application: Application) -> None:
+    """Its attempt was handed out and stood still until its row was rerun by a user."""
+    task = await start(application.world)
+    first = await task.poll()
+    await application.run(first)
+    await fail(application.world, first)
+    slow = await task.poll()
+    await application.world.workflows.terminate(task.workflow_id, "by hand")
+    await application.world.workflows.rerun(task.workflow_id, slow.snapshot.task_id)
+    again = await task.poll()
+    key = await application.run(again)
+
+    application.late_mark(slow.snapshot)
+
+    await fail(application.world, again)
+    third = await task.poll()
+    assert third.snapshot.retry_count == 2
+    assert await application.run(third) == key

@@ -96,6 +96,15 @@ PAGE_FOOT = """
 "As left" repeats the cell to the left. The fence is the hook that `perago fence install` puts
 into a repository; it compares the expected head inside the server's own atomic step.
 
+A logical execution is all retries of one scheduled task on one input: one commit, one branch, one
+prefix, the same params as Conductor delivered them. Conductor resolves input expressions again for
+every retry. Where they give another input, the retry is an execution of its own, and looks for
+what its predecessors published first: for the same params on the same branch that is its output,
+for others it fails for good (`PRG-F026`). What they decided and did not publish cannot be published
+beside it, except under `isolation="prefix"`, where it fails for good as well (`PRG-F008`). One
+window stays: a predecessor's merge that is on its way may land after such a retry has completed
+without a change. So let params not depend on the attempt, for example on its task id.
+
 Garbage collection takes none of this back. What a decision or a living attempt needs stays, and a
 question that was not answered keeps what it was asked for; [operations.md](operations.md) has the
 ages. The data of a decision that is not published yet lives on its staging branch: do not delete

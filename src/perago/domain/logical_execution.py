@@ -2,32 +2,66 @@
 
 A rerun or restart by a user starts a new execution. Knows rows and marks, not where they
 were read.
+
+Conductor's rows do not tell everything: a rerun of a retried row moves that row's scheduled time
+and leaves the row it retries as it was. So attempts leave marks, tags named after a row and its
+scheduled time. A row with a mark of an older time was rerun. A request that stays on the wire can
+put a mark of an older time long after it was sent. So what a row means is sealed by its own mark,
+which is put if absent: on the same commit as the mark of the first row of its chain, the row
+continues that chain; on any other commit, the row was rerun and begins a chain of its own. Marks
+that land later change neither.
 """
 
+import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import NewType
 
 from perago.domain.attempt import AttemptSnapshot
-from perago.domain.references import TagName, WorkspaceReference
+from perago.domain.references import CommitId, CommitRecord, TagName, WorkspaceReference
 
 LogicalExecutionKey = NewType("LogicalExecutionKey", str)
 
 DECISION_TAG_PREFIX = "perago-settled-"
 ATTEMPT_MARK_PREFIX = "perago-attempt-"
-CHAIN_ROWS_MAX = 1000
 # Ids that may stand in a tag as they are; Conductor's own are UUIDs. Any other id is hashed.
 _PLAIN_WORKFLOW_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptMark:
-    """A tag that says: an attempt with this scheduled time was seen working."""
+    """What a mark's name says: a row by the hash of its id, and the row's scheduled time.
+
+    In the mark that `perago reset-task` leaves, the hash of a chain stands in place of the row's.
+    """
 
     task_hash: str
     scheduled_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionInput:
+    """What a task works on, as far as it tells one execution from another.
+
+    The params are those that Conductor delivered, before the model fills in its defaults: a
+    deploy that adds a field must not change the key of a workflow that runs.
+    """
+
+    workspace: WorkspaceReference
+    prefix: str
+    params: object
+
+    @property
+    def hash(self) -> str:
+        """Of repository, branch, prefix, input commit and params.
+
+        Equal JSON gives equal text, in whatever order Conductor's store hands out its fields.
+        """
+        place = self.workspace
+        params = json.dumps(self.params, sort_keys=True, separators=(",", ":"))
+        return short_hash(place.repository, place.branch, self.prefix, place.ref, params)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,21 +72,53 @@ class Epoch:
     scheduled_time: int
 
 
-def find_epoch(
-    mine: AttemptSnapshot, rows: Iterable[AttemptSnapshot], marks: Collection[AttemptMark]
-) -> Epoch:
-    """Find the attempt my chain counts from.
+@dataclass(frozen=True, slots=True)
+class Unsealed:
+    """A row whose mark is missing, and the commit to put it on; nothing goes on without it."""
 
-    It is the first attempt of the chain, unless a user reran a later one. A rerun keeps task
-    id, retry count and `retriedTaskId` of a row and moves only its scheduled time, so the
-    newest row with a mark older than itself was rerun and starts a new execution.
+    row: AttemptSnapshot
+    commit: CommitId
+
+
+def find_epoch(
+    chain: Sequence[AttemptSnapshot], marks: Mapping[AttemptMark, CommitId], mine: CommitRecord
+) -> Epoch | Unsealed:
+    """Find the attempt a chain counts from, or the row that has to be sealed before.
+
+    It is the first attempt of the chain, unless a user reran a later one: then the newest row
+    that was rerun. `mine` is the input commit of the attempt that asks. A mark of the first row
+    stands on the input of whichever attempt came first to put it, so it says nothing about that
+    row: it only shows on which commit the marks of rows stand that continue its chain.
     """
-    chain = retry_chain(mine, rows)
-    for row in chain:
-        marked = (mark for mark in marks if mark.task_hash == short_hash(row.task_id))
-        if any(mark.scheduled_time < row.scheduled_time for mark in marked):
+    *retries, first = chain
+    for row in retries:
+        continues = marks.get(mark_of(first))
+        if continues is None:
+            return Unsealed(first, mine.commit)
+        sealed = marks.get(mark_of(row))
+        if sealed is None:
+            return Unsealed(row, _another(continues, mine) if _rerun(row, marks) else continues)
+        if sealed != continues:
             return Epoch(row.task_id, row.scheduled_time)
-    return Epoch(chain[-1].task_id, chain[-1].scheduled_time)
+    return Epoch(first.task_id, first.scheduled_time)
+
+
+def _rerun(row: AttemptSnapshot, marks: Iterable[AttemptMark]) -> bool:
+    """Whether a row was seen working under an older scheduled time."""
+    mine = mark_of(row)
+    return any(
+        mark.task_hash == mine.task_hash and mark.scheduled_time < mine.scheduled_time
+        for mark in marks
+    )
+
+
+def _another(commit: CommitId, mine: CommitRecord) -> CommitId:
+    """A commit other than this one, of those that an attempt knows without another request.
+
+    The input has a parent, because the commit that a repository begins with is empty and has no
+    fence. In a repository restored without one, a rerun of a retry counts as one more retry.
+    """
+    return next((each for each in (mine.commit, *mine.parents) if each != commit), commit)
 
 
 def retry_chain(
@@ -61,39 +127,51 @@ def retry_chain(
     """My row and the rows it retries, newest first; a row that is gone ends the chain.
 
     Mine is the row as it was polled: a zombie must not take its key from the rerun of its row.
+    Each row stands in it once, so a chain has an end however Conductor's rows refer to each other.
     """
     by_id: dict[str | None, AttemptSnapshot] = {row.task_id: row for row in rows}
+    by_id.pop(mine.task_id, None)
     chain = [mine]
-    for _ in range(CHAIN_ROWS_MAX):
-        before = by_id.get(chain[-1].retried_task_id)
-        if before is None:
-            break
+    while (before := by_id.pop(chain[-1].retried_task_id, None)) is not None:
         chain.append(before)
     return tuple(chain)
 
 
-def chain_hash(attempt: AttemptSnapshot, epoch: Epoch) -> str:
-    """Hash of (workflow, reference name, iteration, epoch task id, epoch scheduled time)."""
-    return short_hash(
+def chain_hash(
+    attempt: AttemptSnapshot, epoch: Epoch, marks: Iterable[AttemptMark] = frozenset()
+) -> str:
+    """Hash of (workflow, reference name, iteration, epoch task id, epoch scheduled time).
+
+    Each reset of a chain, told by a mark with its hash, leads on to the hash of another one.
+    """
+    chain = short_hash(
         attempt.workflow_id,
         attempt.reference_name,
         str(attempt.iteration),
         epoch.task_id,
         str(epoch.scheduled_time),
     )
+    marked = {mark.task_hash for mark in marks}
+    while chain in marked:
+        chain = short_hash("reset", chain)
+    return chain
 
 
 def execution_key(
-    attempt: AttemptSnapshot, epoch: Epoch, workspace: WorkspaceReference, prefix: str
+    attempt: AttemptSnapshot, chain: str, given: ExecutionInput
 ) -> LogicalExecutionKey:
-    """The key: the workflow, the chain and the input it runs on.
+    """The key: the workflow, the hash of the chain, and that of the input.
 
     The workflow stands in the clear because garbage collection has nothing else that tells it:
     a listing of tags then says which workflows to ask for, without reading a commit for each tag.
     """
-    place = short_hash(workspace.repository, workspace.branch, prefix, workspace.ref)
     workflow = workflow_segment(attempt.workflow_id)
-    return LogicalExecutionKey(f"{workflow}-{chain_hash(attempt, epoch)}-{place}")
+    return LogicalExecutionKey(f"{workflow}-{chain}-{given.hash}")
+
+
+def key_on_input(key: LogicalExecutionKey, given: ExecutionInput) -> LogicalExecutionKey:
+    """The key that the same chain has on another input."""
+    return LogicalExecutionKey(f"{key.rpartition('-')[0]}-{given.hash}")
 
 
 def decision_tag(key: LogicalExecutionKey) -> TagName:
@@ -104,6 +182,11 @@ def decision_tag(key: LogicalExecutionKey) -> TagName:
 def decision_tags_of_chain(key: LogicalExecutionKey) -> str:
     """Prefix of the decisions of the same chain on whatever input."""
     return f"{DECISION_TAG_PREFIX}{key.rpartition('-')[0]}-"
+
+
+def decision_key(tag: TagName) -> LogicalExecutionKey:
+    """The key in the name of a decision."""
+    return LogicalExecutionKey(tag.removeprefix(DECISION_TAG_PREFIX))
 
 
 def attempt_marks_of_task(attempt: AttemptSnapshot) -> str:
@@ -117,10 +200,24 @@ def attempt_marks_of(workflow_id: str, reference_name: str, iteration: int) -> s
     return f"{ATTEMPT_MARK_PREFIX}{workflow_segment(workflow_id)}-{task}-"
 
 
+def mark_of(attempt: AttemptSnapshot) -> AttemptMark:
+    """The mark of a row at its scheduled time."""
+    return AttemptMark(short_hash(attempt.task_id), attempt.scheduled_time)
+
+
 def attempt_mark_tag(attempt: AttemptSnapshot) -> TagName:
-    """The mark that an attempt with a retry count leaves before anything else."""
-    mine = f"{short_hash(attempt.task_id)}-{attempt.scheduled_time}"
-    return TagName(f"{attempt_marks_of_task(attempt)}{mine}")
+    """The tag that seals a row at its scheduled time."""
+    return _mark_tag(attempt, mark_of(attempt))
+
+
+def reset_mark_tag(attempt: AttemptSnapshot, chain: str, milliseconds: int) -> TagName:
+    """The tag that resets a chain; the time serves garbage collection only."""
+    return _mark_tag(attempt, AttemptMark(chain, milliseconds))
+
+
+def _mark_tag(attempt: AttemptSnapshot, mark: AttemptMark) -> TagName:
+    name = f"{attempt_marks_of_task(attempt)}{mark.task_hash}-{mark.scheduled_time}"
+    return TagName(name)
 
 
 def parse_attempt_mark(tag: TagName) -> AttemptMark | None:

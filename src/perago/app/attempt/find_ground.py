@@ -1,23 +1,30 @@
 """Before anything moves: which policy applies here, and was this execution decided already?"""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perago.app.attempt.dispatch import Dispatch, Ground
 from perago.app.attempt.world import World
 from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptSnapshot
 from perago.domain.attempt_fence import Stale, compare_wide
 from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
 from perago.domain.logical_execution import (
     AttemptMark,
     Epoch,
+    ExecutionInput,
     LogicalExecutionKey,
+    Unsealed,
     attempt_mark_tag,
     attempt_marks_of_task,
+    chain_hash,
     decision_tag,
+    decision_tags_of_chain,
     execution_key,
     find_epoch,
+    mark_of,
     parse_attempt_mark,
+    retry_chain,
 )
 from perago.domain.publication_facts import Isolation
 from perago.domain.publication_policy import (
@@ -28,29 +35,54 @@ from perago.domain.publication_policy import (
     choose_level,
 )
 from perago.domain.publish_budget import merge_timeout_seconds
-from perago.domain.references import CommitId, WorkspaceReference
+from perago.domain.references import (
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+    WorkspaceReference,
+)
+from perago.ports.clock import Clock
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
 from perago.ports.progress import Phase
+from perago.ports.tags import TagRecord, Tags
 
-MARK_PAGES_MAX = 100
+TAG_PAGES_MAX = 100
+"""100,000 marks or decisions of one task; a task has a few for each of its attempts."""
 MARK_TRIES_MAX = 5
 MARK_PAUSE_SECONDS = 0.1
 PREFIX_BUDGET_SECONDS_MIN = 15.0
 """Across processes the losers of 32 publishers at 20 ms waited up to 5.4 s."""
+NO_PREDECESSOR = (
+    "Conductor names no retriedTaskId for a retry, so every attempt is an execution of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier attempts decided: for this very key, and for other inputs of its chain."""
+
+    key: LogicalExecutionKey | None = None
+    decided: CommitId | None = None
+    others: tuple[TagRecord, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Footing:
-    """The ground, and the commit that an earlier attempt decided on, if there is one."""
+    """The ground, and what earlier attempts decided."""
 
     ground: Ground
-    decided: CommitId | None
+    earlier: Earlier
 
 
 async def find_ground(
-    world: World, dispatch: Dispatch, workspace: WorkspaceReference, spec: WorkspaceSpec
+    world: World,
+    dispatch: Dispatch,
+    workspace: WorkspaceReference,
+    spec: WorkspaceSpec,
+    params: object,
 ) -> Footing:
-    """Check the input, look at its fence and for an earlier decision, and choose the level.
+    """Check the input, look at its fence and for earlier decisions, and choose the level.
 
     Nothing is written before the input is known to be a commit, because a tag or a canary on a
     branch that somebody named by mistake would stay. Where the input has no fence file, no
@@ -60,30 +92,29 @@ async def find_ground(
     Raises FenceNotTrustedError when the setting relies on a fence that does not work.
     """
     lakefs = world.lakefs
-    _, fence = await world.concurrency.together(
+    record, fence = await world.concurrency.together(
         lakefs.places.check(workspace, world.concurrency, writes=True),
         lakefs.trust.file(workspace.repository, workspace.ref),
     )
-    key: LogicalExecutionKey | None = None
-    decided: CommitId | None = None
+    earlier = Earlier()
     if fence is not FenceState.ABSENT:
-        fence, (key, decided) = await world.concurrency.together(
-            _prove(world, workspace, fence),
-            _look_for_decision(world, dispatch, workspace, spec.prefix),
+        given = ExecutionInput(workspace, spec.prefix, params)
+        fence, earlier = await world.concurrency.together(
+            _prove(world, workspace, fence), _look_for_decisions(world, dispatch, given, record)
         )
-    level = _level(dispatch, workspace, fence, decided)
+    level = _level(dispatch, workspace, fence, earlier.decided)
     isolation = Isolation(spec.isolation)
     if isolation is Isolation.PREFIX and level is not Level.SETTLED:
         text = f'isolation="prefix" needs policy settled, the level in force is {level}'
         command = f"perago fence install {workspace.repository} {workspace.branch}"
         raise FenceNotTrustedError(f"{text}; run `{command}`", terminal=True)
-    world.progress.phase(Phase.POLICY, _facts(level, fence, key))
+    world.progress.phase(Phase.POLICY, _facts(level, fence, earlier.key))
     seconds = merge_timeout_seconds(dispatch.budget)
     if isolation is Isolation.PREFIX and seconds < PREFIX_BUDGET_SECONDS_MIN:
         text = 'the publish budget is short for isolation="prefix": losers of a race wait longer'
         facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
         world.progress.phase(Phase.WARNED, facts)
-    return Footing(Ground(workspace, spec.prefix, isolation, level, key), decided)
+    return Footing(Ground(workspace, spec.prefix, isolation, level, earlier.key), earlier)
 
 
 async def _prove(world: World, workspace: WorkspaceReference, fence: FenceState) -> FenceState:
@@ -112,57 +143,113 @@ def _facts(
     return {"level": level, "fence": fence, "execution_key": key}
 
 
-async def _look_for_decision(
-    world: World, dispatch: Dispatch, workspace: WorkspaceReference, prefix: str
-) -> tuple[LogicalExecutionKey | None, CommitId | None]:
-    """The key, and its decision.
+async def _look_for_decisions(
+    world: World, dispatch: Dispatch, given: ExecutionInput, record: CommitRecord
+) -> Earlier:
+    """The key, its decision, and the decisions of the same chain on other inputs.
 
-    A plain first attempt that cannot end under `settled` does not ask: nobody can have decided
-    for it before.
+    A plain first attempt that cannot end under `settled` does not ask: no attempt can have
+    decided for it before. A retry asks for all decisions of its chain, because its input
+    expressions may have resolved to something else than those of its predecessor.
     """
-    attempt = dispatch.attempt
+    attempt, tags = dispatch.attempt, world.lakefs.tags
+    repository = given.workspace.repository
     first = attempt.retry_count == 0 and attempt.poll_count <= 1
     if first and dispatch.publication in {PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE}:
-        return None, None
-    epoch = await _find_epoch(world, dispatch, workspace)
-    key = execution_key(attempt, epoch, workspace, prefix)
-    return key, await world.lakefs.tags.read(workspace.repository, decision_tag(key))
-
-
-async def _leave_mark(world: World, dispatch: Dispatch, workspace: WorkspaceReference) -> None:
-    """Put the mark of this attempt, until it is surely there: nothing may go on without it."""
-    mark = attempt_mark_tag(dispatch.attempt)
-    for number in range(1, MARK_TRIES_MAX + 1):
-        try:
-            await world.lakefs.tags.create(workspace.repository, mark, workspace.ref)
-        except TagExistsError:  # an earlier try, or an earlier dispatch of this very attempt
-            return
-        except (OutcomeUnknownError, UnavailableError):
-            if number == MARK_TRIES_MAX:
-                raise
-            await world.clock.sleep(MARK_PAUSE_SECONDS * number)
-        else:
-            return
-
-
-async def _find_epoch(world: World, dispatch: Dispatch, workspace: WorkspaceReference) -> Epoch:
-    """First attempts are their own epoch; later ones leave a mark and read the chain."""
-    attempt = dispatch.attempt
+        return Earlier()
+    chain = await _find_chain(world, attempt, repository, record)
+    key = execution_key(attempt, chain, given)
+    mine = decision_tag(key)
     if attempt.retry_count == 0:
-        return Epoch(attempt.task_id, attempt.scheduled_time)
+        return Earlier(key, await tags.read(repository, mine))
+    found = await _list_tags(tags, repository, decision_tags_of_chain(key))
+    decided = next((tag.commit for tag in found if tag.name == mine), None)
+    return Earlier(key, decided, tuple(tag for tag in found if tag.name != mine))
+
+
+async def _find_chain(
+    world: World, attempt: AttemptSnapshot, repository: RepositoryId, record: CommitRecord
+) -> str:
+    """The hash of the chain of retries that an attempt belongs to.
+
+    A plain first attempt is its own chain and pays nothing. One that was handed out before asks
+    whether its chain was reset since.
+    """
     tags = world.lakefs.tags
-    await _leave_mark(world, dispatch, workspace)
+    if attempt.retry_count == 0:
+        epoch = Epoch(attempt.task_id, attempt.scheduled_time)
+        known = attempt.poll_count > 1
+        marks = await _read_marks(tags, repository, attempt) if known else {}
+        return chain_hash(attempt, epoch, marks)
+    if attempt.retried_task_id is None and NO_PREDECESSOR not in world.warned:
+        world.warned.add(NO_PREDECESSOR)
+        world.progress.phase(Phase.WARNED, {"warning": NO_PREDECESSOR})
     workflow = await world.queue.read_workflow(attempt.workflow_id)
-    # A retry of an older chain must not take the rows of a rerun for its own.
+    # Compared before any mark is put: a zombie would put one for a row that is another
+    # execution's by now. One read serves both, so the rows are those of the comparison.
     verdict = compare_wide(attempt, workflow)
     if isinstance(verdict, Stale):
         raise StaleAttemptError(attempt.task_id, stale=verdict)
-    marks: set[AttemptMark] = set()
-    after = ""
-    for _ in range(MARK_PAGES_MAX):
-        page = await tags.list_page(workspace.repository, attempt_marks_of_task(attempt), after)
-        marks |= {mark for tag in page.tags if (mark := parse_attempt_mark(tag.name))}
+    chain = retry_chain(attempt, workflow.tasks if workflow else ())
+    return await seal_chain(tags, world.clock, repository, chain, record)
+
+
+async def seal_chain(
+    tags: Tags,
+    clock: Clock,
+    repository: RepositoryId,
+    chain: Sequence[AttemptSnapshot],
+    record: CommitRecord,
+) -> str:
+    """Put the marks that a chain of rows lacks, and return the hash of the chain they make.
+
+    Its newest row is that of the attempt that asks, `record` the attempt's input commit.
+    """
+    attempt = chain[0]
+    marks = await _read_marks(tags, repository, attempt)
+    found = find_epoch(chain, marks, record)
+    while isinstance(found, Unsealed):
+        tag = attempt_mark_tag(found.row)
+        marks[mark_of(found.row)] = await _put_mark(tags, clock, repository, tag, found.commit)
+        found = find_epoch(chain, marks, record)
+    return chain_hash(attempt, found, marks)
+
+
+async def _put_mark(
+    tags: Tags, clock: Clock, repository: RepositoryId, mark: TagName, commit: CommitId
+) -> CommitId:
+    """Put a mark until it is surely there; the commit it stands on, which the first one chose."""
+    for number in range(1, MARK_TRIES_MAX + 1):
+        try:
+            await tags.create(repository, mark, commit)
+        except TagExistsError:  # an earlier try of ours, or another attempt of this chain
+            sealed = await tags.read(repository, mark)
+            if sealed is not None:
+                return sealed
+        except (OutcomeUnknownError, UnavailableError):
+            if number == MARK_TRIES_MAX:
+                raise
+            await clock.sleep(MARK_PAUSE_SECONDS * number)
+        else:
+            return commit
+    text = f"tag {mark} is taken and cannot be read"
+    raise UnavailableError(text)
+
+
+async def _read_marks(
+    tags: Tags, repository: RepositoryId, attempt: AttemptSnapshot
+) -> dict[AttemptMark, CommitId]:
+    """All marks of an attempt's task, and the commits they stand on."""
+    found = await _list_tags(tags, repository, attempt_marks_of_task(attempt))
+    named = ((parse_attempt_mark(tag.name), tag.commit) for tag in found)
+    return {mark: commit for mark, commit in named if mark is not None}
+
+
+async def _list_tags(tags: Tags, repository: RepositoryId, prefix: str) -> list[TagRecord]:
+    found: list[TagRecord] = []
+    for _ in range(TAG_PAGES_MAX):
+        page = await tags.list_page(repository, prefix, found[-1].name if found else "")
+        found.extend(page.tags)
         if not page.more:
             break
-        after = page.tags[-1].name
-    return find_epoch(attempt, workflow.tasks if workflow else (), marks)
+    return found

@@ -5,7 +5,7 @@ go away, and the effect itself would notice.
 """
 
 from perago.domain.errors import InputPlaceError, PublicationRefusedError
-from perago.domain.references import BranchName, RepositoryId, WorkspaceReference
+from perago.domain.references import BranchName, CommitRecord, RepositoryId, WorkspaceReference
 from perago.ports.branches import Branches
 from perago.ports.commits import Commits
 from perago.ports.concurrency import Concurrency
@@ -24,8 +24,8 @@ class KnownPlaces:
 
     async def check(
         self, workspace: WorkspaceReference, concurrency: Concurrency, *, writes: bool
-    ) -> None:
-        """Raise with the place's name unless the input can be worked on.
+    ) -> CommitRecord:
+        """Raise with the place's name unless the input can be worked on; its commit.
 
         The three questions are asked side by side; the repository's answer counts first.
         """
@@ -42,6 +42,7 @@ class KnownPlaces:
             raise InputPlaceError(
                 f"workspace ref {workspace.ref} is not a commit id; it names {record.commit} now"
             )
+        return record
 
     async def _read_repository(self, repository: RepositoryId) -> RepositoryFacts:
         if repository not in self._facts:

@@ -1,6 +1,6 @@
 """Finishing what was decided before: no download, no body, the result comes from the decision."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perago.app.attempt.decide import SettledDecision, decision_of, read_decision
@@ -8,16 +8,21 @@ from perago.app.attempt.dispatch import Scope
 from perago.app.attempt.publish import Publication, publish
 from perago.app.attempt.world import World
 from perago.domain import settled
-from perago.domain.commit_metadata import (
-    INPUT_REF,
-    LOGICAL_EXECUTION_KEY,
-    STAGING_COMMIT,
-)
+from perago.domain.commit_metadata import INPUT_REF, PREFIX, STAGING_COMMIT, TARGET_BRANCH
 from perago.domain.errors import DecidedOnOtherInputError
-from perago.domain.logical_execution import decision_tag, decision_tags_of_chain
+from perago.domain.logical_execution import ExecutionInput, decision_key, key_on_input
 from perago.domain.publication_facts import Isolation, PublicationFacts
-from perago.domain.references import CommitId, FirstParentWalk, WorkspaceReference
+from perago.domain.publication_policy import Level
+from perago.domain.references import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    FirstParentWalk,
+    WorkspaceReference,
+)
+from perago.ports.errors import MissingError
 from perago.ports.progress import Phase
+from perago.ports.tags import TagRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,57 +55,97 @@ async def resume(world: World, scope: Scope, decided: CommitId) -> Finished:
     return await finish_decision(world, scope, decision)
 
 
-async def find_decision_on_other_input(world: World, scope: Scope) -> Finished | None:
-    """Under prefix isolation a retry may meet decisions of its own chain on other inputs.
+async def find_decision_on_other_input(
+    world: World, scope: Scope, params: object, others: Sequence[TagRecord]
+) -> Finished | None:
+    """A retry may meet decisions of its own chain on another input or for other params.
 
-    Published already: it is the output. None of them published: terminal, because neither they
-    nor this attempt may win now. A first attempt has no earlier ones.
+    of one of them the target has   same params, same branch   other params or branch   nothing
+    isolation="branch"              it is the output           terminal                 go on
+    isolation="prefix"              it is the output           terminal                 terminal
+
+    Under branch isolation each of them can be published on its own input only, so at most one
+    of them and of what this attempt will decide is. Under prefix isolation the head may have
+    moved below all of them, and two of them could be published.
     """
     ground = scope.ground
-    first = scope.dispatch.attempt.retry_count == 0
-    if first or ground.isolation is not Isolation.PREFIX or ground.key is None:
+    if ground.level is not Level.SETTLED:
         return None
-    place, mine = ground.workspace, decision_tag(ground.key)
-    page = await world.lakefs.tags.list_page(place.repository, decision_tags_of_chain(ground.key))
-    others = [tag.commit for tag in page.tags if tag.name != mine]
-    for decided in others:
-        finished = await _published_elsewhere(world, scope, decided)
-        if finished is not None:
-            return finished
-    if others:
+    anew = settled.start_anew(ground.workspace.repository, ground.workspace.branch)
+    refused: CommitId | None = None
+    for tag in others:
+        published = await _publication_of(world, scope, tag)
+        if published is None:
+            continue
+        theirs = ExecutionInput(published.place, published.prefix, params)
+        assert ground.key is not None, "settled always has a key"
+        same_params = key_on_input(ground.key, theirs) == decision_key(tag.name)
+        if same_params and published.place.branch == ground.workspace.branch:
+            return await _adopt(world, scope, tag.commit, published)
+        refused = published.record.commit
+    if refused is not None:
         text = (
-            f"an earlier attempt decided {others[0]} on another input, this one has {place.ref}; "
-            f"{settled.start_anew(place.repository, place.branch)}"
+            f"an earlier attempt published {refused} for other params or on another branch, and "
+            f"this one would publish a second time; {anew}"
+        )
+        raise DecidedOnOtherInputError(text, code="PRG-F026")
+    if others and ground.isolation is Isolation.PREFIX:
+        text = (
+            f"an earlier attempt decided {others[0].commit} for another input and may yet publish "
+            f"it; this one has {ground.workspace.ref}; {anew}"
         )
         raise DecidedOnOtherInputError(text)
     return None
 
 
-async def _published_elsewhere(world: World, scope: Scope, decided: CommitId) -> Finished | None:
-    place = scope.ground.workspace
-    record = await world.lakefs.commits.read(place.repository, decided)
-    other = CommitId(record.metadata.get(INPUT_REF, ""))
-    if not other:
-        return None  # not a staged commit of ours: it was never published
-    walk = await world.lakefs.commits.first_parents(
-        place.repository, place.branch, other, commits_max=settled.FIRST_PARENT_COMMITS_MAX
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """The commit on a target that published a decision, and where that decision belongs."""
+
+    record: CommitRecord
+    place: WorkspaceReference
+    prefix: str
+
+
+async def _publication_of(world: World, scope: Scope, tag: TagRecord) -> _Published | None:
+    """Look for the publication of a decision on the branch that its metadata names."""
+    repository = scope.ground.workspace.repository
+    decided = (await world.lakefs.commits.read(repository, tag.commit)).metadata
+    place = WorkspaceReference(
+        repository,
+        BranchName(decided.get(TARGET_BRANCH, "")),
+        CommitId(decided.get(INPUT_REF, "")),
     )
+    if not (place.branch and place.ref):
+        return None  # not a staged commit of ours: it was never published
+    try:
+        walk = await world.lakefs.commits.first_parents(
+            repository, place.branch, place.ref, commits_max=settled.FIRST_PARENT_COMMITS_MAX
+        )
+    except MissingError:
+        return None  # the branch or the input is gone, and the publication with it
     found = settled.find_publication(
         PublicationFacts(
-            workspace=WorkspaceReference(place.repository, place.branch, other),
+            workspace=place,
             walk=walk,
             staged=None,
             logical_task_key=scope.dispatch.attempt.logical_task_key,
-            execution_key=record.metadata.get(LOGICAL_EXECUTION_KEY),
-            isolation=Isolation.PREFIX,
+            execution_key=decision_key(tag.name),
+            isolation=Isolation.PREFIX,  # anywhere above the input: the head may have moved
         )
     )
-    if found is None:
-        return None
+    return None if found is None else _Published(found, place, decided.get(PREFIX, ""))
+
+
+async def _adopt(world: World, scope: Scope, decided: CommitId, published: _Published) -> Finished:
+    """The publication with the result of what was staged for it.
+
+    That need not be the decision: one may have been removed and made again since.
+    """
+    found = published.record
     staged = found.metadata.get(STAGING_COMMIT, decided)
-    if staged != decided:  # a decision was removed and made again: what was published counts
-        record = await world.lakefs.commits.read(place.repository, staged)
-    decision = await decision_of(world, scope, record, input_ref=other)
+    record = await world.lakefs.commits.read(scope.ground.workspace.repository, staged)
+    decision = await decision_of(world, scope, record, input_ref=published.place.ref)
     return Finished(found.commit, decision.result)
 
 

@@ -125,11 +125,12 @@ async def _produce_output(world: World, dispatch: Dispatch, traces: Traces) -> M
         result = await _body_between_guardrails(handling, given.params)
         await handling.drop_writes()
         return workspace_output(given, Finished(given.reference.ref, result))
-    footing = await find_ground(world, dispatch, given.reference, dispatch.task.workspace)
-    scope = Scope(dispatch, footing.ground, traces)
-    finished = await find_decision_on_other_input(world, scope)
-    if finished is None and footing.decided is not None:
-        finished = await resume(world, scope, footing.decided)
+    spec = dispatch.task.workspace
+    footing = await find_ground(world, dispatch, given.reference, spec, given.params)
+    scope, earlier = Scope(dispatch, footing.ground, traces), footing.earlier
+    finished = await find_decision_on_other_input(world, scope, given.params, earlier.others)
+    if finished is None and earlier.decided is not None:
+        finished = await resume(world, scope, earlier.decided)
     if finished is None:
         finished = await _produce_publication(world, scope, given.params)
     return workspace_output(given, finished)

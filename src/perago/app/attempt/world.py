@@ -44,7 +44,8 @@ class LakeFS:
 class World:
     """Everything outside the process, and this process's own directories and loops.
 
-    Without a gateway Spark works on local files.
+    Without a gateway Spark works on local files. `warned` holds the warnings that a worker gives
+    once in its life and not for every attempt that they hold for.
     """
 
     lakefs: LakeFS
@@ -57,6 +58,7 @@ class World:
     progress: Progress
     stop_order: StopOrder = field(default_factory=NoStopOrder)
     spark_gateway: SparkGateway | None = None
+    warned: set[str] = field(default_factory=set[str])
 
 
 @dataclass(frozen=True, slots=True)

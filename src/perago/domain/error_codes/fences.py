@@ -66,10 +66,10 @@ FENCE_CODES = (
     ),
     ErrorCode(
         "PRG-F008",
-        "An earlier attempt of this execution decided on another input.",
+        "An earlier attempt of this task decided for another input.",
         _RESTART,
-        "A retry whose input expressions resolve to another commit cannot tell which of the two"
-        " is meant. Terminal.",
+        "Under prefix isolation a decision for another commit or for other params can still be"
+        " published by a request on its way, beside that of this attempt. Terminal.",
     ),
     ErrorCode(
         "PRG-F009",
@@ -164,5 +164,13 @@ FENCE_CODES = (
         "It must stand on the input commit, change nothing outside the prefix and nothing"
         " reserved, and be on a staging branch of this task. Who may create tags, or write to a"
         " staging branch, can put any commit there; its metadata proves nothing.",
+    ),
+    ErrorCode(
+        "PRG-F026",
+        "An earlier attempt of this task published for other params or on another branch.",
+        _RESTART,
+        "Retries of one scheduled task publish once. What was published stands, but it is not"
+        " what this attempt was asked for: its params or its branch resolved to something else."
+        " Terminal.",
     ),
 )

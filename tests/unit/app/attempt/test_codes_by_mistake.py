@@ -164,18 +164,29 @@ async def others_commit_elsewhere_again_and_again(root: Path) -> str:
     return await told(world, others)
 
 
+async def told_for(world: FaultWorld, **changes: object) -> str:
+    """The reason of a retry whose input expressions resolve to something else."""
+    worker = world.worker()
+    record = await worker.poll(TASK)
+    assert record is not None
+    given = {**record.input_data, **changes}
+    report = await world.drive(worker.run(replace(record, input_data=given)))
+    assert report.error is not None
+    return failure_reason(report.error)
+
+
 @mistake("PRG-F008")
 async def a_retry_resolves_to_another_input(root: Path) -> str:
     spec = WorkspaceSpec(prefix="data", isolation="prefix")
     world = await retried(FaultWorld(root, SETTLED, spec=spec), CrashBefore(MERGE, FIRST_FENCED))
     later = world.human("elsewhere/later.txt")
-    worker = world.worker()
-    record = await worker.poll(TASK)
-    assert record is not None
-    given = {**record.input_data, "workspace": world.workspace(ref=later)}
-    report = await world.drive(worker.run(replace(record, input_data=given)))
-    assert report.error is not None
-    return failure_reason(report.error)
+    return await told_for(world, workspace=world.workspace(ref=later))
+
+
+@mistake("PRG-F026")
+async def a_retry_resolves_to_other_params(root: Path) -> str:
+    world = await retried(FaultWorld(root, SETTLED), CrashAfter(MERGE, FIRST_FENCED))
+    return await told_for(world, params={"text": "other"})
 
 
 @mistake("PRG-F009")

@@ -1,17 +1,46 @@
 """Which execution an attempt belongs to: when that is asked, and what it leaves in lakeFS."""
 
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld
+from pydantic import BaseModel
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import (
+    RESPONSE_SECONDS,
+    TASK,
+    FaultWorld,
+    Result,
+    assert_accepted,
+)
 
-from perago.adapters.memory.planned_faults import CrashAfter, Refuse
+from perago.adapters.memory.planned_faults import (
+    CrashAfter,
+    CrashBefore,
+    Fault,
+    Hold,
+    LoseAnswer,
+    LoseRequest,
+    Pause,
+    Refuse,
+    When,
+)
+from perago.adapters.memory.worker_handle import WorkerDied
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.domain.attempt import AttemptStatus
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.publication_policy import PolicySetting
-from perago.ports.errors import AccessDeniedError
+from perago.ports.errors import AccessDeniedError, UnavailableError
+from perago.ports.progress import Phase
 
 CREATE_TAG = "tags.create"
+MERGE = "branches.merge"
+PUBLISH = 3
+"""Of the merges of a process's first attempt: two are the canary's."""
 
 
 def _reason(report: AttemptReport | None) -> str:
@@ -64,3 +93,282 @@ async def test_a_branch_as_input_is_refused_before_anything_is_written(
     calls = world.workers[-1].calls
     assert calls["branches.create"] == 0, "no canary"
     assert calls["tags.create"] == 0, "no mark"
+
+
+async def _settled(tmp_path: Path, isolation: str = "branch") -> FaultWorld:
+    spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec)
+    await world.start()
+    return world
+
+
+async def _retry_with(world: FaultWorld, **changes: object) -> AttemptReport:
+    """The next attempt of the chain, whose input expressions resolved to something else."""
+    await _next_attempt(world)
+    worker = world.worker()
+    record = await worker.poll(TASK)
+    assert record is not None
+    assert record.snapshot.retry_count > 0
+    return await world.drive(worker.run(_given(record, **changes)))
+
+
+def _given(record: AttemptRecord, **changes: object) -> AttemptRecord:
+    return replace(record, input_data={**record.input_data, **changes})
+
+
+def _output(report: AttemptReport) -> object:
+    assert report.error is None, report.error
+    assert report.update is not None
+    return report.update.output["workspace"]
+
+
+def _marks(world: FaultWorld) -> list[str]:
+    return [tag for tag in world.repository.tags() if tag.startswith("perago-attempt-")]
+
+
+async def test_a_decision_for_other_params_is_not_finished(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+
+    report = await _retry_with(world, params={"text": "other"})
+
+    assert report.update is not None
+    assert report.update.output["result"] == {"run": 2, "text": ""}
+    assert world.repository.files()["data/out.txt"] == b"other 2"
+    assert len(world.publications()) == 1
+
+
+@pytest.mark.parametrize("isolation", ["branch", "prefix"])
+@pytest.mark.parametrize("moved", [False, True], ids=["same commit", "another commit"])
+async def test_a_publication_for_other_params_is_a_terminal_refusal(
+    tmp_path: Path, isolation: str, *, moved: bool
+) -> None:
+    world = await _settled(tmp_path, isolation)
+    await world.attempt(world.worker([CrashAfter(MERGE, PUBLISH)]))
+    ref = world.repository.head().commit if moved else world.input
+
+    report = await _retry_with(world, params={"text": "other"}, workspace=world.workspace(ref=ref))
+
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    assert "PRG-F026" in _reason(report)
+    assert "start a new workflow from the current head" in _reason(report)
+    assert world.runs == 1
+    assert len(world.publications()) == 1
+
+
+class LaterParams(BaseModel):
+    """The parameters of a later release: another default, and one field more."""
+
+    text: str = "newer"
+    more: int = 1
+
+
+async def test_a_release_that_changes_defaults_changes_no_execution(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+
+    @task(name=TASK, owner_email="data@example.com", workspace=world.spec)
+    def edit(workspace: Path, params: LaterParams) -> Result:
+        raise AssertionError((workspace, params))
+
+    world.task = vars(edit)["__perago_task__"]
+    workflow = await world.finish()
+
+    assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
+    assert world.runs == 1
+
+
+async def test_an_operators_params_for_a_waiting_attempt_are_computed(tmp_path: Path) -> None:
+    """No worker polled the attempt that he reruns, so it counts from the first one."""
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    await _next_attempt(world)
+    (*_, waiting) = (await world.read()).attempts
+    await world.operator.workflows.terminate(world.workflow, "other params")
+    given = {**waiting.input_data, "params": {"text": "other"}}
+    await world.operator.workflows.rerun(world.workflow, waiting.snapshot.task_id, given)
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert report.error is None, report.error
+    assert world.repository.files()["data/out.txt"] == b"other 2"
+
+
+@pytest.mark.parametrize("isolation", ["branch", "prefix"])
+async def test_an_input_that_is_the_abandoned_publication_is_the_output(
+    tmp_path: Path, isolation: str
+) -> None:
+    """The input expression names the current head, which the attempt before has moved."""
+    world = await _settled(tmp_path, isolation)
+    await world.attempt(world.worker([CrashAfter(MERGE, PUBLISH)]))
+    head = world.repository.head().commit
+
+    report = await _retry_with(world, workspace=world.workspace(ref=head))
+
+    assert _output(report) == world.workspace(ref=head)
+    assert report.update is not None
+    assert report.update.output["result"] == {"run": 1, "text": ""}
+    assert len(world.publications()) == 1
+    assert world.runs == 1
+
+
+async def test_a_no_op_is_not_accepted_on_top_of_an_abandoned_publication(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashAfter(MERGE, PUBLISH)]))
+    head = world.repository.head().commit
+    world.changes = False
+
+    report = await _retry_with(world, workspace=world.workspace(ref=head))
+
+    assert report.update is not None
+    assert report.update.output["result"] == {"run": 1, "text": ""}, "and not that of a no-op"
+
+
+async def test_a_decision_on_another_input_that_was_not_published_is_left(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    later = world.human()
+
+    report = await _retry_with(world, workspace=world.workspace(ref=later))
+
+    assert _output(report) == world.workspace(ref=world.repository.head().commit)
+    assert world.runs == 2
+    assert len(world.publications()) == 1
+
+
+async def test_a_publication_on_another_branch_is_a_terminal_refusal(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    world.repository.branch("dev")
+    await world.attempt(world.worker([CrashAfter(MERGE, PUBLISH)]))
+
+    report = await _retry_with(world, workspace=world.workspace(branch="dev"))
+
+    assert "PRG-F026" in _reason(report)
+    assert world.runs == 1
+
+
+async def _run_polled(world: FaultWorld, worker: AttemptWorker, record: AttemptRecord) -> None:
+    """Run one attempt of a process that dies on the way."""
+    with suppress(WorkerDied):
+        await world.drive(worker.run(record))
+
+
+async def test_a_decision_whose_branch_is_gone_was_not_published(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    world.repository.branch("dev")
+    worker = world.worker([CrashAfter(MERGE, PUBLISH)])
+    record = await worker.poll(TASK)
+    assert record is not None
+    dev = _given(record, workspace=world.workspace(branch="dev"))
+    await _run_polled(world, worker, dev)
+    world.repository.delete_branch("dev")
+
+    report = await _retry_with(world)
+
+    assert report.error is None, report.error
+    assert len(world.publications()) == 1
+
+
+async def _rerun_newest(world: FaultWorld) -> None:
+    """An operator ends the workflow and starts it again from its newest attempt."""
+    newest = (await world.read()).attempts[-1].snapshot
+    await world.operator.workflows.terminate(world.workflow, "once more")
+    world.clock.advance(1)
+    await world.operator.workflows.rerun(world.workflow, newest.task_id)
+
+
+async def test_an_attempt_that_is_stale_leaves_no_mark(tmp_path: Path) -> None:
+    """It stood still between its poll and its mark; meanwhile its row was rerun."""
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await _next_attempt(world)
+    worker = world.worker([Pause("queue.read_workflow", When.BEFORE_EFFECT)])
+    handle, record = world.workers[-1], await worker.poll(TASK)
+    assert record is not None
+    zombie = asyncio.ensure_future(worker.run(record))
+    while not (handle.paused or zombie.done()):  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    await _rerun_newest(world)
+    handle.resume()
+
+    report = await world.drive(zombie)
+
+    assert "is stale" in str(report.error)
+    assert _marks(world) == []
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["of the first row", "of its own row"])
+async def test_a_mark_that_lands_after_a_rerun_splits_no_chain(tmp_path: Path, nth: int) -> None:
+    """The row is rerun while its mark is on the wire; the rerun decides, then the mark lands."""
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await _next_attempt(world)
+    await world.attempt(world.worker([Hold(CREATE_TAG, nth), CrashBefore(CREATE_TAG, nth + 1)]))
+    late = world.workers[-1]
+    await _rerun_newest(world)
+    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    assert world.runs == 1
+    late.release()
+
+    workflow = await world.finish()
+
+    assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
+    assert world.runs == 1, "the next retry finishes what the rerun decided"
+    await assert_accepted(world)
+
+
+async def test_a_rerun_of_a_retry_that_was_seen_working_computes_anew(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await _next_attempt(world)
+    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    assert world.runs == 1
+    await _rerun_newest(world)
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert report.error is None, report.error
+    assert world.runs == 2
+    assert len(world.publications()) == 1
+
+
+MARK_TROUBLES: Sequence[Fault] = [
+    fault
+    for nth in (1, 2)
+    for fault in (
+        LoseAnswer(CREATE_TAG, nth),
+        LoseRequest(CREATE_TAG, nth),
+        Refuse(CREATE_TAG, UnavailableError("down"), nth),
+    )
+]
+
+
+@pytest.mark.parametrize("trouble", MARK_TROUBLES, ids=str)
+async def test_a_mark_without_an_answer_is_put_again(tmp_path: Path, trouble: Fault) -> None:
+    """The first tags of a retry are marks; without them a rerun looks like a retry."""
+    world = await _settled(tmp_path)
+    await world.attempt(world.worker([CrashAfter("commits.commit")]))
+    await _next_attempt(world)
+    report = await world.attempt(world.worker([trouble]))
+    assert report is not None
+    assert report.error is None, report.error
+    assert len(_marks(world)) == 2, "that of the first row, and its own"
+
+
+async def test_a_conductor_that_names_no_predecessor_is_told_once(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    worker = world.worker()
+    for _ in range(2):  # two workflows, each with a retry
+        await world.attempt(world.worker([CrashBefore("branches.create")]))
+        await _next_attempt(world)
+        record = await worker.poll(TASK)
+        assert record is not None
+        alone = replace(record, snapshot=replace(record.snapshot, retried_task_id=None))
+        await world.drive(worker.run(alone))
+        await world.start(world.workspace(ref=world.repository.head().commit))
+
+    warned = [facts["warning"] for phase, facts in worker.progress.events if phase is Phase.WARNED]
+    assert len([text for text in warned if "retriedTaskId" in str(text)]) == 1

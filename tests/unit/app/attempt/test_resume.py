@@ -19,9 +19,6 @@ from tests.unit.app.attempt.fault_world import (
 
 from perago.adapters.memory.planned_faults import (
     CrashAfter,
-    Fault,
-    LoseAnswer,
-    LoseRequest,
     Pause,
     Refuse,
     When,
@@ -161,27 +158,6 @@ async def test_a_discarded_proposal_loses_its_branch_at_once(tmp_path: Path) -> 
     assert workflow.status is WorkflowStatus.COMPLETED
     assert workflow.attempts[-1].output_data["result"] == {"run": 1, "text": ""}
     assert len(world.publications()) == 1
-
-
-@pytest.mark.parametrize(
-    "trouble",
-    [
-        LoseAnswer(CREATE_TAG),
-        LoseRequest(CREATE_TAG),
-        Refuse(CREATE_TAG, UnavailableError("down")),
-    ],
-    ids=str,
-)
-async def test_a_mark_without_an_answer_is_put_again(tmp_path: Path, trouble: Fault) -> None:
-    """The first tag of a retry is its mark; without it a rerun could not be told from a retry."""
-    world = await _started(tmp_path)
-    await world.attempt(world.worker([CrashAfter("commits.commit")]))
-    await _next_attempt(world)
-    report = await world.attempt(world.worker([trouble]))
-    assert report is not None
-    assert report.error is None, report.error
-    marks = [name for name in world.repository.tags() if name.startswith("perago-attempt-")]
-    assert len(marks) == 1
 
 
 async def test_a_publication_of_a_removed_decision_is_adopted_with_its_own_result(

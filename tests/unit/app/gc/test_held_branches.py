@@ -318,7 +318,7 @@ async def test_marks_stay_while_a_decision_of_their_workflow_cannot_go(world: Fa
     await world.start()
     await world.attempt(world.worker([CrashBefore("branches.create")]))
     await lose_lease(world)
-    await world.attempt(world.worker([CrashAfter("tags.create", nth=2)]))
+    await world.attempt(world.worker([CrashAfter("tags.create", nth=3)]))
     await ended_as_failed(world)
     marks = [name for name in litter(world) if name.startswith("perago-attempt-")]
     assert marks
