@@ -23,10 +23,14 @@ from perago.app.worker.slot_lease import SlotLease
 from perago.app.worker.stop_orders import Order, WaitingOrder
 from perago.domain.attempt import AttemptRecord
 from perago.domain.attempt_fence import Stale
+from perago.domain.authoring_errors import GuardrailViolation
+from perago.domain.errors import BodyFailedError
 from perago.domain.publish_budget import heartbeat_seconds
 from perago.domain.traceparent import traceparent_of
 from perago.ports.errors import WorldError
 
+# Errors that an attempt meets by itself only after lakeFS has handed out its workspace.
+SERVED = (BodyFailedError, GuardrailViolation)
 TASK_LOG_SECONDS_MAX = 10.0
 
 
@@ -42,6 +46,7 @@ class AttemptTools:
     budget: SlotBudget
     admitted: Callable[[Dispatch, SlotLease, Order], Awaitable[None]]
     failed: Callable[[Dispatch, Exception], None]
+    ended: Callable[[Dispatch, bool], None]
     broken: Callable[[BaseException], None]
 
 
@@ -104,6 +109,9 @@ class Attempts:
                 )
         finally:
             await slot.end()
+        # An attempt that was told to stop may have asked lakeFS for nothing.
+        served = report.error is None or isinstance(report.error, SERVED)
+        tools.ended(dispatch, served and not order.done())
         story.ended(report)
         if story.task_log_line:
             self._log_aside(dispatch.attempt.task_id, story.task_log_line)

@@ -8,10 +8,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import final
 
-from perago.app.worker.circuit_breaker import CircuitBreaker
+from perago.app.worker.circuit_breaker import Circuit, CircuitBreaker
 from perago.ports.errors import OutcomeUnknownError, UnavailableError, WorldError
 
 DISK_PAUSE_SECONDS = 5.0
+# A pause may end early, because another poller or an attempt found that the service works again.
+LOOK_AGAIN_SECONDS = 1.0
 DISK_BYTES_MIN = 512 * 1024**2
 DISK_FRACTION_MIN = 0.02
 
@@ -34,17 +36,35 @@ class DiskSpace:
 
 @final
 class ServiceGate:
-    """One service: open while its breaker is closed, else as long as a look succeeds."""
+    """One service: open while its breaker is closed, then for one attempt after a good look."""
 
     def __init__(self, breaker: CircuitBreaker, look: Callable[[], Awaitable[object]]) -> None:
         self.breaker = breaker
         self._look = look
 
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether the service answers, but has done nothing since it failed."""
+        return self.breaker.state is Circuit.HALF_OPEN
+
     async def pause(self) -> float:
-        """Seconds to wait before polling; 0 when the service answers."""
-        if self.breaker.closed:
+        """Seconds to wait before polling; 0 when the service works, or may be tried."""
+        if self.breaker.state in {Circuit.CLOSED, Circuit.HALF_OPEN}:
             return 0.0
-        left = self.breaker.seconds_left
+        return await self._wait_or_look()
+
+    async def outage(self) -> float:
+        """Seconds to wait with an attempt that is polled already; a trial waits for none."""
+        if self.breaker.state is not Circuit.OPEN:
+            return 0.0
+        return await self._wait_or_look()
+
+    def tried(self) -> None:
+        """An attempt that needs the service was polled."""
+        self.breaker.tried()
+
+    async def _wait_or_look(self) -> float:
+        left = min(self.breaker.seconds_left, LOOK_AGAIN_SECONDS)
         return left if left > 0 else await self.look()
 
     async def look(self) -> float:
@@ -55,7 +75,7 @@ class ServiceGate:
             return self.breaker.failed(str(error))
         except WorldError:
             pass  # an answer, if not a kind one
-        self.breaker.succeeded()
+        self.breaker.looked()
         return 0.0
 
 
@@ -67,6 +87,14 @@ class DiskGate:
         self._space = space
         self._warn = warn
         self._warned = False
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """A disk has room or has none."""
+        return False
+
+    def tried(self) -> None:
+        """Nothing is learned from it."""
 
     async def pause(self) -> float:
         """Seconds to wait before polling; 0 when there is room."""

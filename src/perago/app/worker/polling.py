@@ -46,8 +46,17 @@ class Polls(Protocol):
 class Gate(Protocol):
     """Something that may forbid polling for a while."""
 
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether a poll may ask for one attempt only."""
+        ...
+
     async def pause(self) -> float:
         """Seconds to wait; 0 to go on."""
+        ...
+
+    def tried(self) -> None:
+        """Something was polled."""
         ...
 
 
@@ -121,9 +130,14 @@ class Poller:
                 write(LOGGER, logging.WARNING, f"circuit open: {tools.breaker.name}", facts)
             self._busy = False
             return 0
+        if not tools.breaker.closed:
+            write(LOGGER, logging.INFO, f"circuit closed: {tools.breaker.name}", {})
         tools.breaker.succeeded()
         for record in records:
             tools.take(record)
+        if records:
+            for gate in self._type.gates:
+                gate.tried()
         self._note(bool(records), tools.clock.monotonic() - asked, wait_ms / 1000)
         return len(records)
 
@@ -153,9 +167,11 @@ class Poller:
         budget, draining = self._tools.budget, self._tools.draining
         if draining.is_set():
             return 0
-        wanted = BATCH_MAX if self._busy else 1
+        # A service that has just failed is tried with one attempt: a batch would be lost with it.
+        careful = any(gate.one_at_a_time for gate in self._type.gates)
+        wanted = BATCH_MAX if self._busy and not careful else 1
         taken = budget.take_free(wanted) or await budget.take(wanted, unless=draining.is_set)
-        if self._busy and 0 < taken < min(budget.taken, wanted):
+        if self._busy and not careful and 0 < taken < min(budget.taken, wanted):
             await self._tools.clock.sleep(GATHER_SECONDS)
             taken += budget.take_free(wanted - taken)
         if draining.is_set():

@@ -14,6 +14,7 @@ from typing import final
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.telemetry.listeners import facts_of, write
 from perago.app.worker.attempts import Attempts, AttemptTools
+from perago.app.worker.circuit_breaker import Circuit
 from perago.app.worker.first_of import first_of
 from perago.app.worker.gates import ServiceGate
 from perago.app.worker.join_task import JOIN
@@ -72,6 +73,7 @@ class Worker:
                 budget=self.budget,
                 admitted=self._admitted,
                 failed=self._attempt_failed,
+                ended=self._attempt_ended,
                 broken=self._break,
             )
         )
@@ -87,7 +89,7 @@ class Worker:
         """Whether new attempts are taken: running, executors live, services answer."""
         parts = self._parts
         gates = (parts.conductor_gate, parts.lakefs_gate)
-        answering = all(gate is None or gate.breaker.closed for gate in gates)
+        answering = all(gate is None or gate.breaker.state is not Circuit.OPEN for gate in gates)
         return self.phase is WorkerPhase.RUNNING and parts.bodies.ready > 0 and answering
 
     @property
@@ -200,12 +202,12 @@ class Worker:
         Its slot is for tasks that need no such service meanwhile.
         """
         gate = self._lakefs_gate_of(dispatch)
-        if gate is None or await gate.pause() <= 0:
+        if gate is None or await gate.outage() <= 0:
             return
         slot.lend()
         draining = asyncio.ensure_future(self._draining.wait())
         try:
-            while (pause := await gate.pause()) > 0 and not (draining.done() or order.done()):
+            while (pause := await gate.outage()) > 0 and not (draining.done() or order.done()):
                 await first_of(draining, order, seconds_max=pause)
         finally:
             draining.cancel()
@@ -215,9 +217,22 @@ class Worker:
         """An attempt that a service failed makes us look before the next poll."""
         gate = self._lakefs_gate_of(dispatch)
         if gate is not None and isinstance(error, UnavailableError | OutcomeUnknownError):
+            was_open = gate.breaker.state is Circuit.OPEN
             pause = gate.breaker.failed(str(error))
-            facts = {"pause_seconds": round(pause, 3), "error": str(error)}
-            write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
+            if not was_open:
+                facts = {"pause_seconds": round(pause, 3), "error": str(error)}
+                write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
+
+    def _attempt_ended(self, dispatch: Dispatch, served: bool) -> None:  # noqa: FBT001 - a callback
+        """An attempt that lakeFS has served closes the circuit."""
+        gate = self._lakefs_gate_of(dispatch)
+        if gate is None or gate.breaker.closed:
+            return
+        if served:
+            gate.breaker.succeeded()
+            write(LOGGER, logging.INFO, "circuit closed: lakefs", {})
+        else:
+            gate.breaker.undecided()
 
     def _lakefs_gate_of(self, dispatch: Dispatch) -> ServiceGate | None:
         asks = dispatch.task.has_workspace or dispatch.task.name == JOIN

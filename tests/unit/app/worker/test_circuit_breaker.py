@@ -6,7 +6,13 @@ import pytest
 
 from perago.adapters.memory.clock import VirtualClock
 from perago.app.worker.circuit_breaker import PAUSE_SECONDS_MAX, CircuitBreaker
-from perago.app.worker.gates import DISK_PAUSE_SECONDS, DiskGate, DiskSpace, ServiceGate
+from perago.app.worker.gates import (
+    DISK_PAUSE_SECONDS,
+    LOOK_AGAIN_SECONDS,
+    DiskGate,
+    DiskSpace,
+    ServiceGate,
+)
 from perago.ports.errors import (
     OutcomeUnknownError,
     RepositoryMissingError,
@@ -78,7 +84,68 @@ async def test_a_failed_service_is_looked_at_before_anything_is_polled(clock: Vi
     assert (await gate.pause(), service.looks) == (2.0, 2)
     clock.advance(2.0)
     assert (await gate.pause(), service.looks) == (0.0, 3)
-    assert gate.breaker.closed
+    assert (gate.one_at_a_time, gate.breaker.closed) == (True, False)
+    gate.breaker.succeeded()
+    assert (gate.one_at_a_time, gate.breaker.closed) == (False, True)
+
+
+async def test_only_an_operation_that_succeeds_ends_the_doubling(clock: VirtualClock) -> None:
+    gate = ServiceGate(breaker(clock), Service().look)
+    pauses: list[float] = []
+    for _ in range(5):
+        pauses.append(gate.breaker.failed("its store is down"))
+        clock.advance(gate.breaker.seconds_left)
+        assert await gate.pause() == 0.0, "the health question is answered"
+    assert pauses == [0.5, 1.0, 2.0, 4.0, 8.0]
+    gate.breaker.succeeded()
+    assert gate.breaker.failed("again") == 0.5
+
+
+async def test_one_trial_at_a_time_and_attempts_that_are_polled_wait_for_none(
+    clock: VirtualClock,
+) -> None:
+    service = Service()
+    gate = ServiceGate(breaker(clock), service.look)
+    gate.breaker.failed("its store is down")
+    clock.advance(0.5)
+    assert await gate.pause() == 0.0
+    gate.tried()
+    assert (await gate.pause(), await gate.outage()) == (0.5, 0.0)
+    clock.advance(0.5)
+    assert (await gate.pause(), service.looks) == (0.0, 2), "a trial may take long"
+    gate.tried()
+    assert gate.breaker.failed("its store is down") == 1.0, "the failure of a trial counts"
+    assert (await gate.pause(), await gate.outage()) == (1.0, 1.0)
+
+
+async def test_a_trial_that_could_not_tell_is_followed_by_the_next_at_once(
+    clock: VirtualClock,
+) -> None:
+    gate = ServiceGate(breaker(clock), Service().look)
+    gate.breaker.failed("its store is down")
+    clock.advance(0.5)
+    await gate.pause()
+    gate.tried()
+    gate.breaker.undecided()
+    assert (await gate.pause(), gate.one_at_a_time) == (0.0, True)
+    gate.breaker.failed("its store is down")
+    gate.breaker.undecided()
+    assert await gate.pause() > 0, "what began before the failure says nothing of it"
+
+
+async def test_a_long_pause_is_asked_for_again_and_ends_with_a_success(
+    clock: VirtualClock,
+) -> None:
+    service = Service()
+    gate = ServiceGate(breaker(clock), service.look)
+    for _ in range(8):
+        gate.breaker.failed("refused")
+        clock.advance(gate.breaker.seconds_left)
+    gate.breaker.failed("refused")
+    assert gate.breaker.seconds_left == PAUSE_SECONDS_MAX
+    assert await gate.pause() == LOOK_AGAIN_SECONDS
+    gate.breaker.succeeded()
+    assert (await gate.pause(), service.looks) == (0.0, 0)
 
 
 async def test_a_refusal_is_an_answer(clock: VirtualClock) -> None:

@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import final
 
 import pytest
 
 from perago.app.worker.circuit_breaker import CircuitBreaker
-from perago.app.worker.gates import DISK_PAUSE_SECONDS, DiskGate, DiskSpace
+from perago.app.worker.gates import DISK_PAUSE_SECONDS, DiskGate, DiskSpace, ServiceGate
 from perago.app.worker.polling import (
     BUSY_WAIT_MS,
     GATHER_SECONDS,
@@ -61,6 +62,7 @@ class Scene:
     clock: PassingClock = field(default_factory=PassingClock)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     while_polling: Callable[[], None] = lambda: None
+    take: Callable[[AttemptRecord], None] | None = None
 
     def __post_init__(self) -> None:
         self.budget = SlotBudget(lambda: self.slots)
@@ -76,7 +78,7 @@ class Scene:
             breaker=self.breaker,
             worker_id="w-1",
             draining=self.draining,
-            take=self.taken.append,
+            take=self.take or self.taken.append,
         )
         await Poller(PolledType("t", domain, gates), tools).run()
 
@@ -154,12 +156,41 @@ async def test_a_poll_that_fails_gives_its_slots_back_and_opens_the_breaker() ->
     assert scene.breaker.last_error == "refused"
 
 
+async def answers() -> None:
+    """A health question that is answered whatever else is broken."""
+
+
+async def test_polls_that_keep_failing_become_rare_although_the_health_question_is_answered() -> (
+    None
+):
+    scene = Scene([UnavailableError("the queue's store is down") for _ in range(12)])
+    await scene.run(ServiceGate(scene.breaker, answers))
+    pauses = [after - before for before, after in pairwise(scene.asked_at)]
+    assert pauses == pytest.approx([0.5, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60])
+
+
+async def test_attempts_are_not_burnt_while_lakefs_fails_though_it_answers() -> None:
+    scene = Scene([1] * 10, slots=12)
+    breaker = CircuitBreaker("lakefs", now=scene.clock.monotonic, fraction=lambda: 1.0)
+
+    def take(record: AttemptRecord) -> None:
+        scene.taken.append(record)
+        if len(scene.taken) > 2:  # served until then
+            breaker.failed("its block store is down")
+
+    scene.take = take
+    await scene.run(ServiceGate(breaker, answers))
+    assert [each.count for each in scene.asked[:3]] == [1, 11, 10]
+    assert {each.count for each in scene.asked[3:]} == {1}, "one finds out, not a batch"
+    tried_at = scene.asked_at[2:]
+    pauses = [after - before for before, after in pairwise(tried_at)]
+    assert pauses == pytest.approx([0.5, 1, 2, 4, 8, 16, 32], rel=0.05)
+
+
 async def test_empty_answers_that_come_too_early_are_asked_for_ever_more_rarely() -> None:
     scene = Scene([0] * 6, server_waits=False)
     await scene.run()
-    pauses = [
-        after - before for before, after in zip(scene.asked_at, scene.asked_at[1:], strict=False)
-    ]
+    pauses = [after - before for before, after in pairwise(scene.asked_at)]
     assert pauses == pytest.approx([0.001, 0.002, 0.004, 0.008, 0.016])
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.planned_faults import Fault, Pause, When
+from perago.adapters.memory.planned_faults import Fault, Pause, Refuse, When
 from perago.adapters.system.clock import SystemClock
 from perago.app.telemetry.listeners import Listeners
 from perago.app.worker.circuit_breaker import CircuitBreaker
@@ -159,6 +159,34 @@ async def test_what_was_lost_while_it_waits_for_lakefs_ends_and_leaves_its_slot_
     assert (worker.budget.taken, world.runs) == (0, 0)
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+
+
+@pytest.mark.parametrize(
+    ("fault", "closed"),
+    [(None, True), (Refuse("objects.list_page", UnavailableError("its store is down")), False)],
+    ids=["served", "not served"],
+)
+async def test_an_attempt_that_lakefs_served_closes_the_circuit(
+    tmp_path: Path,
+    fault: Fault | None,
+    closed: bool,  # noqa: FBT001
+) -> None:
+    async def answers() -> None:
+        """The health question is answered in either case."""
+
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    breaker = CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 1.0)
+    breaker.failed("an attempt could not reach it")
+    faults = [] if fault is None else [fault]
+    worker, running = await started(
+        world, *faults, job=nothing_to_do(), lakefs_gate=ServiceGate(breaker, answers)
+    )
+    async with asyncio.timeout(20):
+        while not worker.attempts.running:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.01)
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+    assert breaker.closed is closed
 
 
 async def test_a_part_that_ends_with_an_error_has_broken_the_worker(tmp_path: Path) -> None:
