@@ -1,7 +1,8 @@
-"""What this process knows of the fences of repositories: proven now and then, or revoked for good.
+"""What this process knows of the fence: proven now and then for the server, or revoked for good.
 
-The file in the input commit is read for each attempt; the live canary runs when its last verdict
-is old.
+The file in the input commit is read for each attempt. The live canary runs when its last verdict
+is old: once for the server, because whether hooks run is a setting of the server and the bytes of
+the fence are the same everywhere. A team with a repository for each song pays for one canary.
 """
 
 from dataclasses import dataclass
@@ -26,14 +27,14 @@ TRUSTED_SECONDS = 600.0
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What the last canary of a repository has shown, and until when that counts."""
+    """What the last canary has shown, and until when that counts."""
 
     state: FenceState
     until: float
 
 
 class FenceTrust:
-    """Answers what a fence is worth; shared by all attempts of a process."""
+    """Answers what a fence is worth on one server; shared by all attempts of a process."""
 
     def __init__(
         self, *, objects: Objects, canary: Canary, concurrency: Concurrency, clock: Clock
@@ -42,7 +43,7 @@ class FenceTrust:
         self._canary = canary
         self._concurrency = concurrency
         self._clock = clock
-        self._verdicts: dict[RepositoryId, _Verdict] = {}
+        self._verdict: _Verdict | None = None
         self._distrusted: set[RepositoryId] = set()
 
     async def file(self, repository: RepositoryId, commit: CommitId) -> FenceState:
@@ -55,12 +56,12 @@ class FenceTrust:
 
     async def proven(self, repository: RepositoryId, commit: CommitId) -> FenceState:
         """Whether the server runs the fence of a commit whose file is one of ours: the canary."""
-        async with self._concurrency.turn(f"canary/{repository}"):
-            verdict = self._verdicts.get(repository)
+        async with self._concurrency.turn("canary"):
+            verdict = self._verdict
             if repository not in self._distrusted and (
                 verdict is None or self._clock.monotonic() >= verdict.until
             ):
-                verdict = self._verdicts[repository] = await self._ask(repository, commit)
+                verdict = self._verdict = await self._ask(repository, commit)
         # Distrust may have come while the canary was under way, and it counts for more.
         if repository in self._distrusted or verdict is None:
             return FenceState.DISTRUSTED

@@ -93,6 +93,18 @@ async def test_a_verdict_is_kept_for_a_while(tmp_path: Path) -> None:
     assert world.workers[0].calls[MERGE] == 2
 
 
+async def test_two_hundred_repositories_of_one_server_need_one_canary(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    worker = world.worker()
+    trust, handle = worker.world.lakefs.trust, world.workers[0]
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
+    asked = sum(handle.calls.values())
+    for number in range(199):
+        other = RepositoryId(f"song-{number}")
+        assert await trust.proven(other, world.input) is FenceState.TRUSTED
+    assert sum(handle.calls.values()) == asked
+
+
 async def test_hooks_that_are_switched_on_are_found_without_a_restart(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     world.lakefs.actions_enabled = False
