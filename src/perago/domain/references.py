@@ -13,6 +13,10 @@ BranchName = NewType("BranchName", str)
 TagName = NewType("TagName", str)
 CommitId = NewType("CommitId", str)
 
+# No name may be one of these: in a path they mean "here" and "above", or vanish, so a client or a
+# proxy would turn a question about a branch into one about its repository, and so would a deletion.
+IMPOSSIBLE_NAMES = frozenset({"", ".", ".."})
+
 NO_METADATA: Mapping[str, str] = MappingProxyType({})
 
 

@@ -22,6 +22,7 @@ from perago.adapters.conductor.connection_settings import (
 )
 from perago.adapters.conductor.error_mapping import landing_page, world_error
 from perago.adapters.http import Answer, HttpClient, HttpTerms, NoAnswerError, RequestFailedError
+from perago.domain.references import IMPOSSIBLE_NAMES
 from perago.ports.request_count import request_sent
 
 # Reads and updates side by side. Polls are not counted: each waits at the server for seconds, and
@@ -55,6 +56,10 @@ class ConductorClient(ApiClient):
         return shown_address(self._url)
 
     async def call(self, request: ApiRequest) -> object:
+        if not IMPOSSIBLE_NAMES.isdisjoint(request.path.split("/")[1:]):
+            # Sent, it would be the address of something else.
+            refusal = RefusedError(HTTPStatus.NOT_FOUND, '{"message": "not found; not sent"}')
+            raise world_error(request, self.address, refusal)
         request_sent()
         try:
             answer = await joined(self._answer(request))

@@ -12,7 +12,8 @@ from urllib.parse import quote, urlencode
 
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 
-from perago.adapters.lakefs.exchange import Failure, read_refusal
+from perago.adapters.lakefs.exchange import Failure, Refused, read_refusal
+from perago.domain.references import IMPOSSIBLE_NAMES
 
 PIECE_BYTES = 1024 * 1024
 _FIRST_FAILURE = 300
@@ -109,8 +110,22 @@ class RawHttp:
             response.release_conn()
 
     def _url(self, path: Place, query: Mapping[str, str]) -> str:
+        # A path names things as `branch`, "main", `tag`, "v1": the kind first.
+        require_names(dict(zip(path[::2], path[1::2], strict=False)))
         segments = "/".join(quote(segment, safe="") for segment in path)
         return f"{self._address}/{segments}?{urlencode(query, quote_via=quote)}"
+
+
+def require_names(names: Mapping[str, str]) -> None:
+    """Answer as lakeFS does for what is missing, instead of sending a name that nothing can have.
+
+    `names` are by their kind. urllib3 takes `.` and `..` out of a path, and the rest is the address
+    of something else.
+    """
+    for kind, name in names.items():
+        if name in IMPOSSIBLE_NAMES:
+            found = "repository" if "repositor" in kind else "branch" if "branch" in kind else "ref"
+            raise AnsweredError(Refused(404, f"{found} not found"))
 
 
 def _check(response: BaseHTTPResponse) -> None:

@@ -4,6 +4,7 @@
 what is asked.
 """
 
+import re
 import socket
 from dataclasses import dataclass
 from typing import Any
@@ -31,9 +32,10 @@ from urllib3.util import parse_url
 from perago._version import __version__
 from perago.adapters.lakefs.address import api_address, certificate_authority, proxy_address
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.raw_http import RawHttp, TimeOuts
+from perago.adapters.lakefs.raw_http import RawHttp, TimeOuts, require_names
 
 _KEEPALIVE_IDLE_SECONDS = 30
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _USER_AGENT = f"perago/{__version__}"
 
 
@@ -67,6 +69,9 @@ class _TimedApiClient(ApiClient):
         self.user_agent = _USER_AGENT
 
     def call_api(self, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        path, _, names, *_ = arguments
+        # The generated client leaves a placeholder as it is when its name is empty.
+        require_names({kind: names.get(kind, "") for kind in _PLACEHOLDER.findall(path)})
         if options.get("_request_timeout") is None:
             options["_request_timeout"] = self._timeout
         client: Any = super()

@@ -127,10 +127,15 @@ class StagingWrites:
 
 def _upload_of(directory: Path, index: KnownFiles, facts: FileFacts, prefix: str) -> ObjectUpload:
     before = index.get(facts.path)
+    content_type = DEFAULT_CONTENT_TYPE if before is None else before.content_type
+    if not content_type.isprintable():
+        # lakeFS lets any client store one with a line break, and no header can carry it back: every
+        # change of that object would fail.
+        content_type = DEFAULT_CONTENT_TYPE
     return ObjectUpload(
         path=object_path(prefix, facts.path),
         source=directory / facts.path,
-        content_type=DEFAULT_CONTENT_TYPE if before is None else before.content_type,
+        content_type=content_type,
         metadata=NO_METADATA if before is None else before.metadata,
     )
 

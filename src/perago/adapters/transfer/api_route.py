@@ -8,15 +8,17 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from types import MappingProxyType
 from typing import cast, final
 from urllib.parse import quote, urlsplit
 
 from perago.adapters.transfer.configuration import TransferConfiguration
 from perago.adapters.transfer.connections import Body, Connections, Inline, Request
+from perago.adapters.transfer.failures import AnsweredError
 from perago.adapters.transfer.landing import land
 from perago.adapters.transfer.sending import FileBody, open_to_send
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.references import IMPOSSIBLE_NAMES, BranchName, RepositoryId
 from perago.ports.object_transport import FetchOrder
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry, ObjectUpload
 
@@ -135,8 +137,13 @@ class ApiRoute:
 
 
 def objects_path(place: Place, kind: str) -> str:
-    """The path of the objects of a branch or a reference."""
-    return f"/repositories/{place.repository}/{kind}/{quote(place.ref, safe='')}/objects"
+    """The path of the objects of a branch or a reference; lakeFS is not asked for what none has."""
+    if place.repository in IMPOSSIBLE_NAMES:
+        raise AnsweredError(HTTPStatus.NOT_FOUND, b'{"message": "repository not found"}')
+    if place.ref in IMPOSSIBLE_NAMES:
+        raise AnsweredError(HTTPStatus.NOT_FOUND, b'{"message": "reference not found"}')
+    repository, ref = quote(place.repository, safe=""), quote(place.ref, safe="")
+    return f"/repositories/{repository}/{kind}/{ref}/objects"
 
 
 def branch_place(repository: RepositoryId, branch: BranchName) -> Place:

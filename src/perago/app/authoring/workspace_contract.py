@@ -19,6 +19,7 @@ from pydantic import (
 
 from perago.domain.authoring_errors import TaskInputError
 from perago.domain.references import (
+    IMPOSSIBLE_NAMES,
     BranchName,
     CommitId,
     RepositoryId,
@@ -71,6 +72,12 @@ class WorkspaceRef(BaseModel):
         if not value.strip():
             raise TaskInputError(
                 "workspace repository, branch, and ref must not be blank", code="PRG-I002"
+            )
+        if value.strip() in IMPOSSIBLE_NAMES:
+            raise TaskInputError(
+                "workspace repository, branch, and ref must not be `.` or `..`; expected names as"
+                " lakeFS shows them",
+                code="PRG-I002",
             )
         return value
 
