@@ -10,7 +10,9 @@ import stat
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +59,28 @@ class ReadablePython:
             group=switched,
             extra_groups=None if switched is None else [],
         )
+
+
+def as_nobody(work: Callable[[Path], None]) -> None:
+    """Do something as that user in a copy of this process, in a folder that it may write to."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        told = folder / "told"
+        child = os.fork()
+        if child == 0:  # never returns into the suite
+            try:
+                if os.geteuid() == 0:
+                    os.setgroups([])
+                    os.setgid(NOBODY)
+                    os.setuid(NOBODY)
+                work(folder)
+            except BaseException:  # noqa: BLE001 - everything is told, and nothing is raised
+                told.write_text(traceback.format_exc())
+                os._exit(1)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        assert status == 0, told.read_text() if told.exists() else f"wait status {status}"
 
 
 def readable_python(folder: Path) -> ReadablePython:

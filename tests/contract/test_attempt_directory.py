@@ -181,3 +181,13 @@ async def test_A12_an_owner_without_a_lock_is_unknown(
     (directory / ATTEMPT_MARKER).write_text(json.dumps(left))
     (leftover,) = await directories.leftovers(older_than_seconds=0)
     assert (leftover.path, leftover.owner) == (directory, owner)
+
+
+async def test_A13_one_directory_stops_no_other(adapter: str, root: Path) -> None:
+    directory = crash_after_creating(adapter, root, marker())
+    odd = root / "task_id=a-exec=odd"
+    odd.mkdir()
+    (odd / ATTEMPT_MARKER).write_text("[" * 100_000)
+    broken, found = await DIRECTORIES[adapter](root).leftovers(older_than_seconds=0)
+    assert (broken.path, broken.error is None) == (odd, False)
+    assert (found.path, found.error) == (directory, None)

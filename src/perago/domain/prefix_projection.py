@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 ROOT_PREFIX = "/"
 SEGMENT_BYTES_MAX = 255
+SEGMENTS_MAX = 500
+"""Python's own tools for directories recurse a level for each segment, and give up near 1,000."""
 _DRIVE_LETTER_LENGTH = 2
 _ODD = ("\\", "\x00", ":", "//", "/./", "/../")  # more than what a name may not have
 
@@ -76,6 +78,8 @@ def are_plain(names: Collection[str], rules: NameRules = DEFAULT_NAME_RULES) -> 
 
 
 def _segment_problem(relative: str, *, checks_length: bool) -> str | None:
+    if relative.count("/") >= SEGMENTS_MAX:
+        return f"has more than {SEGMENTS_MAX} path segments"
     for segment in relative.split("/"):
         if not segment:
             return "has an empty path segment"

@@ -22,12 +22,16 @@ class AttemptMarker:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A directory that nobody is known to work in."""
+    """A directory that nobody is known to work in.
+
+    `error` says why nothing could be told of it; such a one is reported and never removed.
+    """
 
     path: Path
     marker: AttemptMarker | None
     age_seconds: float
     owner: Owner = Owner.GONE
+    error: str | None = None
 
 
 class AttemptDirectories(Protocol):
@@ -50,6 +54,8 @@ class AttemptDirectories(Protocol):
     A11 names_are_safe: ids with slashes, dots and spaces stay below the root.
     A12 an_owner_without_a_lock_is_unknown: a directory of 0.6.1, which held no lock, is a leftover
        whose owner is unknown while any process has its number, else gone.
+    A13 one_directory_stops_no_other: what cannot be read of one directory is the error of that
+       leftover, and the others are found.
     """
 
     async def create(self, marker: AttemptMarker) -> Path:

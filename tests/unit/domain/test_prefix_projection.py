@@ -60,6 +60,8 @@ def test_a_path_comes_back_as_it_went(prefix: str, segments: list[str]) -> None:
         ("a/" + "ü" * 128, "has a path segment longer than 255 bytes"),
         ("x" * 255, None),
         ("a/" * 1900 + "a", "is longer than 3800 bytes"),
+        ("a/" * 500 + "a", "has more than 500 path segments"),
+        ("a/" * 499 + "a", None),
         ("1:x", None),
         ("ab:c", None),
         ("...", None),

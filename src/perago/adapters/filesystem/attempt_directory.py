@@ -5,11 +5,13 @@ Decides whose a directory is; whether a leftover may go is the application's.
 
 import errno
 import hashlib
+import math
 import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import final
 
@@ -58,11 +60,7 @@ class LocalAttemptDirectories(AttemptDirectories):
         now = self._clock.now()
 
         def find() -> Sequence[Leftover]:
-            found = [
-                Leftover(path, stamped.marker, (now - stamped.started_at).total_seconds(), owner)
-                for path, stamped, owner in self._ownerless()
-            ]
-            old = [leftover for leftover in found if leftover.age_seconds >= older_than_seconds]
+            old = [each for each in self._ownerless(now) if each.age_seconds >= older_than_seconds]
             return sorted(old, key=lambda leftover: leftover.age_seconds, reverse=True)
 
         return await self._concurrency.blocking(find)
@@ -135,25 +133,41 @@ class LocalAttemptDirectories(AttemptDirectories):
             return recorded
         return _marker_inside(directory)
 
-    def _ownerless(self) -> Iterator[tuple[Path, StampedMarker, Owner]]:
+    def _ownerless(self, now: datetime) -> Iterator[Leftover]:
         """Directories nobody holds; records whose directory is gone are forgotten on the way.
 
-        Without a record there was no lock, and a number that lives may be another process's.
+        Bodies can reach this root, so anything may stand in it: whatever goes wrong with one
+        directory or one record is told of that one.
         """
         if not self._root.is_dir():
             return
         recorded = set(self._records.names())
-        for name in recorded:
-            if not os.path.lexists(self._root / name) and not self._records.is_alive(name):
-                self._records.drop(name)
-        for path in sorted(self._root.iterdir()):
-            if path.is_symlink() or not path.is_dir() or not _NAME.fullmatch(path.name):
-                continue
-            stamped = self._stamped(path)
-            if stamped is None or self._records.is_alive(path.name):
-                continue
-            lives = path.name not in recorded and _process_lives(stamped.owner_pid)
-            yield path, stamped, Owner.UNKNOWN if lives else Owner.GONE
+        for name in sorted({*recorded, *(path.name for path in self._root.iterdir())}):
+            path = self._root / name
+            try:
+                found = self._leftover(path, now, has_record=name in recorded)
+            except Exception as error:  # noqa: BLE001 - reported, and the others go on
+                found = Leftover(path, None, math.inf, Owner.UNKNOWN, _told(error))
+            if found is not None:
+                yield found
+
+    def _leftover(self, path: Path, now: datetime, *, has_record: bool) -> Leftover | None:
+        """What a directory is, unless somebody works in it or it is none of ours.
+
+        Without a record there was no lock, and a number that lives may be another process's.
+        """
+        if not os.path.lexists(path):
+            if has_record and not self._records.is_alive(path.name):
+                self._records.drop(path.name)
+            return None
+        if path.is_symlink() or not path.is_dir() or not _NAME.fullmatch(path.name):
+            return None
+        stamped = self._stamped(path)
+        if stamped is None or self._records.is_alive(path.name):
+            return None
+        lives = not has_record and _process_lives(stamped.owner_pid)
+        age = (now - stamped.started_at).total_seconds()
+        return Leftover(path, stamped.marker, age, Owner.UNKNOWN if lives else Owner.GONE)
 
 
 def _segment(text: str) -> str:
@@ -198,6 +212,10 @@ def _process_lives(pid: int) -> bool:
     except OSError:
         return True
     return True
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _lost(directory: Path) -> WorkspaceLostError:

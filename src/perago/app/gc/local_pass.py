@@ -10,7 +10,6 @@ from pathlib import Path
 
 from perago.domain.retention import Keep, RetentionTimes, judge_attempt_directory
 from perago.ports.attempt_directory import AttemptDirectories
-from perago.ports.errors import WorldError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +27,9 @@ async def sweep_directories(
     removed: list[Path] = []
     failed: list[tuple[Path, str]] = []
     for leftover in await directories.leftovers(older_than_seconds=0):
+        if leftover.error is not None:
+            failed.append((leftover.path, leftover.error))
+            continue
         age = timedelta(seconds=leftover.age_seconds)
         verdict = judge_attempt_directory(leftover.owner, age, times)
         if isinstance(verdict, Keep):
@@ -35,8 +37,8 @@ async def sweep_directories(
         try:
             if not dry_run:
                 await directories.remove(leftover.path)
-        except (WorldError, OSError) as error:
-            failed.append((leftover.path, str(error)))
+        except Exception as error:  # noqa: BLE001 - bodies leave anything; the others go on
+            failed.append((leftover.path, str(error) or type(error).__name__))
         else:
             removed.append(leftover.path)
     return LocalPass(removed, failed)
