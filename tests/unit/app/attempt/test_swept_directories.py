@@ -26,7 +26,7 @@ from perago.ports.workspace_pipeline import (
 @final
 @dataclass
 class SweptPipeline(WorkspacePipeline):
-    """The real one, while whose scan somebody removes every file of the worker."""
+    """The real one, while whose scan somebody removes every file of an attempt."""
 
     real: WorkspacePipeline
     root: Path
@@ -37,7 +37,7 @@ class SweptPipeline(WorkspacePipeline):
 
     async def plan(self, materialised: Materialised) -> SyncPlan:
         """The directories stay, so that nothing is missing where the scan looks for it."""
-        for path in self.root.rglob("*"):
+        for path in self.root.glob("**/task_id=*/**/*"):
             if path.is_file():
                 path.unlink()
         return await self.real.plan(materialised)
