@@ -147,12 +147,12 @@ class AttemptScene:
         assert isinstance(place, Mapping)
         return CommitId(str(cast("Mapping[str, object]", place)["ref"]))
 
-    async def failed(self) -> str:
-        """One attempt that must fail; its reason."""
+    async def failed(self, status: AttemptStatus = AttemptStatus.FAILED) -> str:
+        """One attempt that must fail, in this way; its reason."""
         report = await self.attempt()
         assert report is not None
         assert report.update is not None
-        assert report.update.status is AttemptStatus.FAILED
+        assert report.update.status is status
         return str(report.update.reason)
 
     async def files(self) -> dict[str, bytes]:

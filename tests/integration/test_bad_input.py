@@ -8,6 +8,7 @@ from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 
+from perago.domain.attempt import AttemptStatus
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import BranchName
 from perago.ports.installations import ConductorInstallation
@@ -79,7 +80,7 @@ async def test_a_decision_tag_of_another_input_is_refused_and_kept(
     await lakefs.tags.delete(scene.repository, tag.name)
     await lakefs.tags.create(scene.repository, tag.name, scene.input)
 
-    reason = await scene.failed()
+    reason = await scene.failed(AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
 
     assert "PRG-F006" in reason
     assert "perago forget" in reason
