@@ -86,7 +86,7 @@ def assemble(
     has_lakefs = any(task.has_workspace for task in order.tasks)
     tasks = {task.name: task for task in order.tasks}
     if has_lakefs:
-        body = JoiningBody(runs, container.lakefs().commits)
+        body = JoiningBody(runs, bodies.orders, container.lakefs().commits)
         world: World = container.world(body=body)
         tasks.setdefault(JOIN, JOIN_TASK)
     else:

@@ -4,6 +4,7 @@ Of the workspaces of joined tasks it returns the one whose history contains all 
 lakeFS, and executors have no keys. The rule is the domain's.
 """
 
+import asyncio
 from collections.abc import Mapping
 from typing import final
 
@@ -12,11 +13,19 @@ from pydantic import BaseModel, Field, ValidationError
 from perago.app.authoring.failure import failure_reason
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_contract import WorkspaceInput
+from perago.app.worker.first_of import first_of
+from perago.app.worker.stop_orders import StopOrders
 from perago.domain.join_workspaces import JoinRefused, join_workspaces
-from perago.domain.references import CommitId, WorkspaceReference
+from perago.domain.references import CommitId, RepositoryId, WorkspaceReference
 from perago.ports.commits import Commits
-from perago.ports.errors import WorldError
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, TaskBody
+from perago.ports.task_body import (
+    BodyCall,
+    BodyOutcome,
+    BodyRaised,
+    BodyReturned,
+    BodyStopped,
+    TaskBody,
+)
 
 JOIN = "perago.join"
 WORKSPACES_MAX = 100
@@ -53,44 +62,75 @@ JOIN_TASK = task_of(join)
 class JoiningBody(TaskBody):
     """Answers joins, and hands every other call on."""
 
-    def __init__(self, beneath: TaskBody, commits: Commits) -> None:
+    def __init__(self, beneath: TaskBody, orders: StopOrders, commits: Commits) -> None:
         self._beneath = beneath
+        self._orders = orders
         self._commits = commits
 
     async def run(self, call: BodyCall) -> BodyOutcome:
-        """Join here; no executor is asked."""
+        """Join here; no executor is asked. Raises WorldError when lakeFS does not answer."""
         if call.task_name != JOIN:
             return await self._beneath.run(call)
+        with self._orders.for_execution(call.execution_id) as order:
+            answer = asyncio.ensure_future(self._answer(call))
+            try:
+                await first_of(answer, order, seconds_max=call.seconds_max or None)
+            finally:
+                if not answer.done():
+                    answer.cancel()
+                    await asyncio.wait([answer])
+            if not answer.cancelled():
+                return answer.result()
+            if order.done():
+                return BodyStopped(order.result())
+            return BodyStopped(f"the join took longer than {call.seconds_max:g} seconds")
+
+    async def _answer(self, call: BodyCall) -> BodyOutcome:
         try:
             given = JoinParams.model_validate(call.params).workspaces
-            verdict = await self._join([each.as_value() for each in given])
-        except (ValidationError, WorldError) as error:
+        except ValidationError as error:
             return BodyRaised(failure_reason(error))
+        workspaces = [each.as_value() for each in given]
+        verdict = join_workspaces(workspaces, await self._histories(workspaces))
         if isinstance(verdict, JoinRefused):
             return BodyRaised(verdict.reason)
-        chosen = next(each for each in given if each.as_value() == verdict)
+        chosen = next(each for each in given if each.as_value() == verdict.workspace)
         return BodyReturned({"workspace": chosen.model_dump(mode="json", by_alias=True)})
-
-    async def _join(self, workspaces: list[WorkspaceReference]) -> WorkspaceReference | JoinRefused:
-        verdict = join_workspaces(workspaces, await self._histories(workspaces))
-        return verdict if isinstance(verdict, JoinRefused) else verdict.workspace
 
     async def _histories(
         self, workspaces: list[WorkspaceReference]
     ) -> Mapping[CommitId, set[CommitId]]:
-        """For each ref, the others that a walk from it reaches; different places are not walked."""
-        places = {(each.repository, each.branch) for each in workspaces}
+        """For the refs that were tried, the others in their histories: at most one walk a ref.
+
+        Ends with the ref that holds all others, or when two were found of which neither holds the
+        other. Refs on different branches are not walked, because the rule refuses them anyway.
+        """
         refs = list(dict.fromkeys(each.ref for each in workspaces))
-        found: dict[CommitId, set[CommitId]] = {ref: {ref} for ref in refs}
-        if len(places) > 1:
-            return found
+        if len({(each.repository, each.branch) for each in workspaces}) > 1:
+            return {}
         repository = workspaces[0].repository
-        for start in refs:
-            for goal in refs:
-                if goal not in found[start]:
-                    walk = await self._commits.first_parents(
-                        repository, start, goal, commits_max=COMMITS_MAX
-                    )
-                    if walk.reached:
-                        found[start].add(goal)
-        return found
+        top = lowest = refs[0]
+        histories = {top: {top}}
+        # Downwards from the first ref. A walk that reaches its goal goes on from there.
+        while missing := [ref for ref in refs if ref not in histories[top]]:
+            found = await self._walk(repository, lowest, goal := missing[-1])
+            histories[top] |= found.intersection(refs)
+            if goal not in found:
+                break
+            lowest = goal
+        # Upwards: whatever is not below the first ref has to have it, and so on.
+        while missing := [ref for ref in refs if ref not in histories[top]]:
+            higher = missing[-1]
+            found = await self._walk(repository, higher, top)
+            histories[higher] = found.intersection(refs)
+            if top not in found:
+                break
+            histories[higher] |= histories[top]
+            top = higher
+        return histories
+
+    async def _walk(
+        self, repository: RepositoryId, start: CommitId, goal: CommitId
+    ) -> set[CommitId]:
+        walk = await self._commits.first_parents(repository, start, goal, commits_max=COMMITS_MAX)
+        return {commit.commit for commit in walk.commits}
