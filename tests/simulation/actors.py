@@ -34,6 +34,7 @@ from perago.app.fence.forget import ForgetTools, forget
 from perago.app.fence.trust import FenceTrust
 from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.domain.attempt import AttemptRecord
+from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import CommitId, RepositoryId
 from perago.domain.retention import RetentionTimes
 from perago.ports.lease import Lease
@@ -57,7 +58,10 @@ class Actor:
     alive: bool = True
     standing: bool = False
     record: AttemptRecord | None = None
+    decided_before: bool = False
+    stale_since: int | None = None
     began: float = 0.0
+    started: int = 0
     report: AttemptReport | None = None
     last_call: int = 0
     judged: tuple[str, ...] = ()
@@ -142,9 +146,14 @@ async def _attempt(scene: Scene, actor: Actor, number: int, task_type: str, seen
         task=TASKS[task_type],
         record=actor.record,
         execution_id=world.identities.new_execution_id(),
-        settings=AttemptSettings(actor.name, publication=scene.mix.policy),
+        settings=AttemptSettings(actor.name, publication=_policy(scene, number)),
     )
     actor.report = await run_attempt(world, dispatch, Beats(scene.clock))
+
+
+def _policy(scene: Scene, number: int) -> PolicySetting:
+    other = scene.mix.other_policy
+    return scene.mix.policy if other is None or number % 2 else other
 
 
 def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> World:
@@ -153,7 +162,8 @@ def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> 
     concurrency = SteeredConcurrency()
     identities = SteeredIdentities(scene.clock, number)
     disk = Disk({})
-    canary = ProvenCanary(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
+    kind = Canary if scene.mix.canary else ProvenCanary
+    canary = kind(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
     return World(
         lakefs=LakeFS(
             branches=lakefs.branches,

@@ -13,7 +13,7 @@ from tests.simulation.actors import Actor, new_attempt
 from tests.simulation.choices import Chooser, Differences, Weighted
 from tests.simulation.invariants import Broken
 from tests.simulation.mixes import Kind, Mix
-from tests.simulation.monitor import Monitor
+from tests.simulation.monitor import Monitor, monitor_of
 from tests.simulation.scene import RESPONSE_SECONDS, Scene, open_scene
 from tests.simulation.steering import MICROSECONDS, BodyRun, PortCall, Sleep
 from tests.simulation.transcript import Line
@@ -90,7 +90,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.scene = open_scene(self.mix)
-        self.monitor = Monitor(self.scene, self.seen)
+        self.monitor = monitor_of(self.scene, self.seen, self.actors)
 
     def run(self) -> Ran:
         """Until nothing is left to do, or until an invariant is broken."""
@@ -99,7 +99,7 @@ class Engine:
             while self._step():
                 self.steps += 1
                 self.monitor.must_end(self.steps)
-            self.monitor.ended()
+            self.monitor.ended(attempts_left=self.attempts < self.mix.attempts_max)
         except Broken as found:
             broken = found
             self.tell("", "BROKEN", str(found))
@@ -127,6 +127,7 @@ class Engine:
 
     def start(self, actor: Actor) -> None:
         """A new process begins, up to its first call, and runs from now on."""
+        actor.started = self.steps
         self.actors.append(actor)
         self.current = actor
         self._send(actor, None)
@@ -228,7 +229,6 @@ class Engine:
         self._send(actor, end)
 
     def _call(self, actor: Actor, call: PortCall) -> None:
-        call.after = actor.last_call
         fate = self._fate(actor, READ_FATES if call.reads else WRITE_FATES)
         if fate is not None:
             self.tell(actor.name, call.operation, fate.upper())
@@ -288,10 +288,14 @@ class Engine:
     def _fate(self, actor: Actor, fates: Weighted) -> str | None:
         if not self.allows(Kind.FAULT):
             return None
-        fate = self.chooser.fate(f"{actor.name}:{actor.steps}", lambda: fates)
+        fate = self.chooser.fate(f"{actor.name}:{actor.steps}", lambda: self._possible(fates))
         if fate is not None:
             self.spent[Kind.FAULT] += 1
         return fate
+
+    def _possible(self, fates: Weighted) -> Weighted:
+        without = self.mix.without_fates
+        return [(name, weight) for name, weight in fates if name not in without]
 
     def _send(self, actor: Actor, value: object) -> None:
         coroutine = actor.coroutine
@@ -321,9 +325,11 @@ class Engine:
             raise Broken(8, f"{actor.name} let out {error!r}") from error
         assert stop is None or isinstance(stop, PortCall | Sleep | BodyRun), stop
         actor.stop = stop
+        if isinstance(stop, PortCall):
+            stop.after, stop.asked = actor.last_call, self.scene.clock.monotonic()
         if polled_before is None and actor.record is not None:
             self.monitor.polled(actor, self.steps)
-            self.tell(actor.name, "took", self.monitor.row_in_words(actor.record))
+            self.tell(actor.name, "took", self.monitor.facts.in_words(actor.record))
 
     def _ended(self, actor: Actor) -> None:
         actor.coroutine, actor.alive = None, False

@@ -1,39 +1,39 @@
 """Watches one schedule and checks the invariants as soon as they can be broken.
 
-Knows what the servers hold and who did what; it never acts, and asks nothing through a port.
+Sees what the servers hold and who did what; it never acts, and asks nothing through a port.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation.actors import Actor
-from tests.simulation.invariants import Broken
+from tests.simulation.facts import Dispatched, Facts, Run, input_ref, knob_of
+from tests.simulation.invariants import broken
+from tests.simulation.mixes import Kind
+from tests.simulation.removals import Removals
 from tests.simulation.scene import MAIN, Scene
 from tests.simulation.steering import PortCall
 from tests.simulation.workspace import BodyEnd
 
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.domain.attempt import AttemptRecord, AttemptStatus
-from perago.domain.commit_metadata import EXPECTED_HEAD, PREFIX, STAGING_BRANCH, STAGING_COMMIT
-from perago.domain.errors import PeragoError
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.commit_metadata import (
+    EXPECTED_HEAD,
+    INPUT_REF,
+    LOGICAL_EXECUTION_KEY,
+    POLICY,
+    PREFIX,
+    STAGING_COMMIT,
+)
+from perago.domain.errors import PeragoError, PublishFenceError
 from perago.domain.logical_execution import DECISION_TAG_PREFIX
 from perago.domain.outcome import Merged, Relocated
-from perago.domain.references import CommitId, CommitRecord
+from perago.domain.references import CommitId, CommitRecord, TagName
 from perago.ports.errors import WorldError
+from perago.testing.json_values import as_object
 
 STEPS_MAX = 3000
-Dispatched = tuple[str, int]  # task id and scheduled time: a rerun of a row is another one
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One run of the team's function."""
-
-    execution: int
-    knob: object
-    input: CommitId
-    writes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,88 +48,89 @@ class Accepted:
 
 @dataclass(slots=True)
 class Monitor:
-    """What is known of a schedule so far."""
+    """What happened so far that an invariant may need."""
 
     scene: Scene
     seen: set[str]
-    executions: dict[Dispatched, int] = field(default_factory=dict[Dispatched, int])
-    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    facts: Facts
+    removals: Removals
     accepted: dict[Dispatched, Accepted] = field(default_factory=dict[Dispatched, Accepted])
     publications: list[CommitRecord] = field(default_factory=list[CommitRecord])
     foreign: list[CommitId] = field(default_factory=list[CommitId])
-    handed_over: dict[str, int] = field(default_factory=dict[str, int])
-    _dispatch: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    _resets: int = 0
-    _head: CommitId | None = None
-    _rewritten: bool = False
+    _decided: set[tuple[int, CommitId, object]] = field(
+        default_factory=set[tuple[int, CommitId, object]]
+    )
+    _was_open: bool = False
+    _unclosable: set[Dispatched] = field(default_factory=set[Dispatched])
+    _gave_up: bool = False
 
     def polled(self, actor: Actor, step: int) -> None:
-        """A process took a row: which execution does it belong to?"""
+        """A process took a row."""
         assert actor.record is not None, "just polled"
         row = actor.record.snapshot
-        dispatched = row.task_id, row.scheduled_time
         if row.poll_count > 1:
             self.seen.add("a row was handed out twice")
         if row.retry_count:
             self.seen.add("a retry was polled")
-        self._execution_of(dispatched, row.retried_task_id)
-        self._hand_over(row.task_id, row.poll_count, row.scheduled_time, step)
-
-    def was_rerun(self, task_id: str) -> None:
-        """An operator reran a row: it begins a new execution.
-
-        Except where no process ever held the row: nothing on lakeFS tells then that it was rerun,
-        and it resumes the decision of the attempt before it. Documented.
-        """
-        row = self.scene.conductor.state.row(task_id)
-        was_held = any(known == task_id for known, _ in self.executions)
-        if was_held or row.retried_task_id is None:
-            self.executions[task_id, row.scheduled_time] = self._new_execution()
+        self.facts.look(step)
+        actor.decided_before = self.facts.decision_of(actor.record) in self._decided
 
     def was_reset(self) -> None:
         """An operator asked for a recomputation: what was published before is not counted."""
-        self._resets += 1
         self.publications.clear()
 
     def body_ran(self, actor: Actor, end: BodyEnd) -> None:
         """A function ran to its end."""
         assert actor.record is not None, "only attempts run functions"
         given = actor.record.input_data
-        execution = self._execution_of_record(actor.record)
-        ref = _input_ref(given)
-        self.runs[end.run] = Run(execution, _knob(given), ref, end.writes)
+        execution = self.facts.execution_of(actor.record)
+        if actor.decided_before:
+            self._broken(15, f"{actor.name} runs it, execution {execution} is decided")
+        self._gave_up = self._gave_up or end.terminal
+        self.facts.runs[end.run] = Run(execution, knob_of(given), input_ref(given), end.writes)
 
     def before(self, actor: Actor, call: PortCall) -> None:
         """A request is about to take effect."""
-        if call.operation == "branches.delete" and actor.name.startswith("gc"):
-            self._decided_branches = self._branches_of_decisions()
+        if call.operation in {"branches.delete", "tags.delete"}:
+            self.removals.before()
         elif call.operation == "queue.complete":
-            self._was_open = self._row_of(actor) is not None
-
-    _was_open: bool = False
-    _unclosable: set[Dispatched] = field(default_factory=set[Dispatched])
-    _decided_branches: dict[str, str] = field(default_factory=dict[str, str])
+            self._was_open = self._open_row(actor) is not None
 
     def after(self, actor: Actor, call: PortCall, result: object, step: int) -> None:
         """A request took effect, also a late one."""
+        head = self.scene.repository.head(MAIN).commit
         match call.operation:
-            case "branches.merge" if isinstance(result, Merged):
-                self._merged(result.commit)
+            case "branches.merge" if isinstance(result, Merged) and result.commit == head:
+                self._moved(actor, call)
+                self._published()
             case "branches.relocate" if isinstance(result, Relocated):
                 self.seen.add("a branch was relocated")
+                self._moved(actor, call)
                 self._check_history()
             case "queue.complete":
                 self._row_may_have_ended(actor, call)
                 self.rows_may_have_changed(step)
-            case "branches.delete" if actor.name.startswith("gc"):
-                self._branch_removed()
+            case "branches.delete":
+                self.removals.after(actor)
+            case "tags.create" if actor.record is not None:
+                self._tag_created(actor.record, step)
+            case "tags.delete":
+                self.removals.after(actor)
+                self._forget_decisions()
             case _:
                 pass
 
+    def _forget_decisions(self) -> None:
+        """One may be gone: nothing is known of them any more."""
+        self._decided.clear()
+        self.removals.forget_gone()
+        for each in self.facts.actors:
+            each.decided_before = False
+
     def rows_may_have_changed(self, step: int) -> None:
         """Something was written to Conductor: look at every row."""
-        for row in self._rows():
-            self._hand_over(row.task_id, row.poll_count, row.scheduled_time, step)
+        self.facts.look(step)
+        for row in self.facts.rows():
             if row.status is AttemptStatus.COMPLETED:
                 self._accept(row)
 
@@ -143,6 +144,9 @@ class Monitor:
         if error is None:
             return
         self.seen.add(f"an attempt ended with {getattr(error, 'code', type(error).__name__)}")
+        counts = actor.stale_since is None
+        if self.scene.mix.completes and counts and isinstance(error, PublishFenceError):
+            self._broken(11, f"{actor.name} was refused, and nothing else publishes: {error}")
         if not isinstance(error, PeragoError | WorldError):
             self._broken(8, f"{actor.name} failed with {error!r}")
 
@@ -151,35 +155,41 @@ class Monitor:
         if steps > STEPS_MAX:
             self._broken(11, f"it does not end within {STEPS_MAX} steps")
 
-    def ended(self) -> None:
+    def ended(self, *, attempts_left: bool) -> None:
         """Nothing is left to do."""
         self.rows_may_have_changed(0)
+        status = self.scene.workflow_status
+        self.seen.add(f"the workflow ended {status}")
+        if attempts_left and not status.is_terminal:
+            self._broken(11, f"nothing is left to do and the workflow is {status}")
+        failed = status is not WorkflowStatus.COMPLETED and not self._gave_up
+        if attempts_left and self.scene.mix.completes and failed:
+            self._broken(11, f"nothing kept the workflow from completing, it is {status}")
         self._check_history()
-        self._check_decisions()
+        published = {each.metadata.get(STAGING_COMMIT, "") for each in self.publications}
+        self.removals.at_the_end(published, {each.run for each in self.accepted.values()})
 
-    def row_in_words(self, record: AttemptRecord) -> str:
-        """A row for the story."""
-        row = record.snapshot
-        execution = self._execution_of_record(record)
-        ref = _input_ref(record.input_data)
-        return (
-            f"{row.reference_name} retry {row.retry_count} poll {row.poll_count} "
-            f"task {row.task_id[:4]} input {ref[:8]} knob {_knob(record.input_data)} "
-            f"[execution {execution}]"
-        )
+    def _moved(self, actor: Actor, call: PortCall) -> None:
+        """The target moved: its mover was not stale when it last asked anything."""
+        if actor.stale_since is not None:
+            self.seen.add("a stale attempt moved the target in its last step")
+            if call.after > actor.stale_since:
+                self._broken(16, f"{actor.name} is stale since before it last asked")
 
-    def _merged(self, commit: CommitId) -> None:
-        repository = self.scene.repository
-        if repository.head(MAIN).commit != commit:
-            return  # a scratch branch
-        record = repository.head(MAIN)
+    def _published(self) -> None:
+        record = self.scene.repository.head(MAIN)
+        commit = record.commit
         self.publications.append(record)
         if self.scene.mix.fenced and record.parents != (record.metadata.get(EXPECTED_HEAD),):
             self._broken(12, f"{commit[:8]} stands on {record.parents}")
+        if record.metadata.get(POLICY) == "settled":
+            self._check_settled(record)
         self._check_prefix(record)
-        execution = self._execution_of_publication(record)
+        execution = self.facts.execution_of_publication(record)
         mine = [
-            each for each in self.publications if execution == self._execution_of_publication(each)
+            each
+            for each in self.publications
+            if execution == self.facts.execution_of_publication(each)
         ]
         if execution and len(mine) > 1:
             what = ", ".join(f"{each.commit[:8]}" for each in mine)
@@ -187,6 +197,26 @@ class Monitor:
         for accepted in self.accepted.values():
             if accepted.execution == execution and accepted.ref != commit:
                 self._broken(3, f"{commit[:8]} landed after {accepted.ref[:8]} was accepted")
+
+    def _check_settled(self, record: CommitRecord) -> None:
+        """Under settled what is published stands on its input, and is what was decided."""
+        on_input = record.parents == (record.metadata.get(INPUT_REF),)
+        if self.scene.alone and not on_input:
+            self._broken(12, f"{record.commit[:8]} does not stand on its input")
+        often = self.scene.mix.often
+        if Kind.GC in often or Kind.RESET in often:
+            return  # the decision may be gone by now
+        tags = self.scene.lakefs.repository(self.scene.repository.id).tags
+        key = record.metadata.get(LOGICAL_EXECUTION_KEY, "")
+        decided = tags.get(TagName(f"{DECISION_TAG_PREFIX}{key}"))
+        if decided != record.metadata.get(STAGING_COMMIT):
+            self._broken(17, f"{record.commit[:8]} is published, decided is {decided}")
+
+    def _tag_created(self, record: AttemptRecord, step: int) -> None:
+        for tag in self.scene.lakefs.repository(self.scene.repository.id).tags:
+            if tag.startswith(DECISION_TAG_PREFIX) and tag not in self.removals.decided_at:
+                self.removals.decided_at[tag] = step
+                self._decided.add(self.facts.decision_of(record))
 
     def _check_prefix(self, record: CommitRecord) -> None:
         state = self.scene.lakefs.repository(self.scene.repository.id)
@@ -201,49 +231,44 @@ class Monitor:
 
     def _accept(self, row: TaskRow) -> None:
         dispatched = row.task_id, row.scheduled_time
-        if dispatched in self.accepted or row.task_type == "look":
+        if dispatched in self.accepted:
             return
         output = row.output_data
-        workspace, result = output.get("workspace"), output.get("result")
-        assert isinstance(workspace, dict), output
-        assert isinstance(result, dict), output
-        execution = self._execution_of(dispatched, row.retried_task_id)
+        workspace, result = as_object(output.get("workspace")), as_object(output.get("result"))
+        execution = self.facts.execution(dispatched, row.retried_task_id)
         run = str(result["run"])
         accepted = Accepted(execution, row.reference_name, CommitId(str(workspace["ref"])), run)
         self.accepted[dispatched] = accepted
         self.seen.add("an output was accepted")
-        self._check_accepted(row, accepted, result.get("knob"))
-
-    def _check_accepted(self, row: TaskRow, accepted: Accepted, knob: object) -> None:
-        run = self.runs[accepted.run]
         self._check_history()
-        self._check_tree(accepted, run)
-        if (row.task_id, row.scheduled_time) in self._unclosable:
-            return
-        who = f"{row.reference_name} ended with {accepted.run}"
-        if run.execution != accepted.execution:
-            self._broken(
-                10, f"{who} of execution {run.execution}, it is execution {accepted.execution}"
-            )
-        if run.knob != _knob(row.input_data) or knob != run.knob:
-            self._broken(6, f"{who}, knob {run.knob}; the row has {_knob(row.input_data)}")
-        others = [
-            each.commit
-            for each in self.publications
-            if each.commit != accepted.ref
-            and self._execution_of_publication(each) == accepted.execution
-        ]
-        if others:
-            self._broken(3, f"{who} as {accepted.ref[:8]}, but {others[0][:8]} is visible")
+        if row.task_type != "look":
+            self._check_tree(accepted)
+        elif accepted.ref != input_ref(row.input_data):
+            self._broken(10, f"{row.reference_name} read {input_ref(row.input_data)[:8]}")
+        if dispatched not in self._unclosable:
+            self._check_result(row, accepted, result.get("knob"))
 
-    def _check_tree(self, accepted: Accepted, run: Run) -> None:
+    def _check_result(self, row: TaskRow, accepted: Accepted, knob: object) -> None:
+        run, execution = self.facts.runs[accepted.run], accepted.execution
+        who = f"{row.reference_name} ended with {accepted.run}"
+        if run.execution != execution:
+            self._broken(10, f"{who} of execution {run.execution}, it is execution {execution}")
+        if run.knob != knob_of(row.input_data) or knob != run.knob:
+            self._broken(6, f"{who}, knob {run.knob}; the row has {knob_of(row.input_data)}")
+        for each in self.publications:
+            mine = self.facts.execution_of_publication(each) == execution
+            if mine and each.commit != accepted.ref:
+                self._broken(3, f"{who} as {accepted.ref[:8]}, {each.commit[:8]} is visible")
+
+    def _check_tree(self, accepted: Accepted) -> None:
         """The accepted commit shows exactly what its run wrote."""
+        run = self.facts.runs[accepted.run]
+        files = self.scene.repository.files(accepted.ref)
         if not run.writes:
-            ref = _own_input(self.scene, accepted.ref, run.input)
-            if accepted.ref != ref:
+            # A policy of the documents may have put the input's tree on top of something abandoned.
+            if files != self.scene.repository.files(run.input):
                 self._broken(5, f"{accepted.run} wrote nothing, its output is {accepted.ref[:8]}")
             return
-        files = self.scene.repository.files(accepted.ref)
         parent = self.scene.repository.files(f"{accepted.ref}~1")
         wrote = {path for path in files if files[path] != parent.get(path)}
         prefix = next((path.partition("/")[0] for path in wrote), "nothing")
@@ -265,47 +290,17 @@ class Monitor:
             return
         if (row.poll_count, row.scheduled_time) == (sent.poll_count, sent.scheduled_time):
             return
-        young = self.scene.clock.monotonic() - actor.began < 1.0
-        if not young and call.after > self.handed_over.get(row.task_id, 0):
+        young = call.asked - actor.began < 1.0
+        if not young and call.after > self.facts.handed_over.get(row.task_id, 0):
             self._broken(13, f"{actor.name} sent {row.status} for a row that was handed on")
         self.seen.add("an end met a row that changed hands after the last look")
         self._unclosable.add((row.task_id, row.scheduled_time))
 
-    def _row_of(self, actor: Actor) -> TaskRow | None:
+    def _open_row(self, actor: Actor) -> TaskRow | None:
         """The row of an attempt, while it is open."""
         assert actor.record is not None, "only attempts have rows"
         row = self.scene.conductor.state.find_row(actor.record.snapshot.task_id)
         return None if row is None or row.status.is_terminal else row
-
-    def _branch_removed(self) -> None:
-        left = self._branches_of_decisions()
-        names = self.scene.repository.branch_names()
-        for branch in left:
-            if self._decided_branches.get(branch) == "there" and branch not in names:
-                self._broken(7, f"the branch {branch[-24:]} is gone, its decision is not")
-
-    def _branches_of_decisions(self) -> dict[str, str]:
-        """The branch that each decision names, and whether it is there."""
-        repository = self.scene.lakefs.repository(self.scene.repository.id)
-        found: dict[str, str] = {}
-        for tag, commit in repository.tags.items():
-            if tag.startswith(DECISION_TAG_PREFIX):
-                branch = repository.graph[commit].record.metadata.get(STAGING_BRANCH, "")
-                found[branch] = "there" if branch in repository.branches else "gone"
-        return found
-
-    def _check_decisions(self) -> None:
-        """Every decision that may still be published has its branch."""
-        repository = self.scene.lakefs.repository(self.scene.repository.id)
-        published = {each.metadata.get(STAGING_COMMIT) for each in self.publications}
-        for tag, commit in repository.tags.items():
-            if not tag.startswith(DECISION_TAG_PREFIX) or commit in published:
-                continue
-            record = repository.graph[commit].record
-            branch = record.metadata.get(STAGING_BRANCH, "")
-            done = any(each.run in str(record.metadata) for each in self.accepted.values())
-            if branch not in repository.branches and not done:
-                self._broken(14, f"{tag} has no branch {branch[-24:]}")
 
     def _check_history(self) -> None:
         history = {record.commit for record in self.scene.repository.history(MAIN)}
@@ -316,70 +311,11 @@ class Monitor:
             if commit not in history:
                 self._broken(2, f"{commit[:8]} is gone")
 
-    def _hand_over(self, task_id: str, polls: int, scheduled: int, step: int) -> None:
-        if self._dispatch.get(task_id) != (polls, scheduled):
-            self._dispatch[task_id] = polls, scheduled
-            self.handed_over[task_id] = step
-
-    def _execution_of_record(self, record: AttemptRecord) -> int:
-        row = record.snapshot
-        return self._execution_of((row.task_id, row.scheduled_time), row.retried_task_id)
-
-    def _execution_of(self, dispatched: Dispatched, retried: str | None) -> int:
-        """The execution of a row: that of the row it retries, or a new one."""
-        if dispatched not in self.executions:
-            before = None if retried is None else self.scene.conductor.state.find_row(retried)
-            if before is None:
-                self.executions[dispatched] = self._new_execution()
-            else:
-                earlier = before.task_id, before.scheduled_time
-                self.executions[dispatched] = self._execution_of(earlier, before.retried_task_id)
-        return self.executions[dispatched]
-
-    def _new_execution(self) -> int:
-        self._count += 1
-        return self._count
-
-    _count: int = 0
-
-    def _execution_of_publication(self, record: CommitRecord) -> int:
-        """Whose it is: the run that wrote it says so in its tree."""
-        if "execution" not in self._cache(record.commit):
-            files = self.scene.repository.files(record.commit)
-            parent = self.scene.repository.files(record.parents[0])
-            for path in files.keys() - parent.keys():
-                run = path.rpartition("/only-")[2].removesuffix(".txt")
-                if run in self.runs:
-                    self._cache(record.commit)["execution"] = self.runs[run].execution
-        return self._cache(record.commit).get("execution", 0)
-
-    _known: dict[CommitId, dict[str, int]] = field(default_factory=dict[CommitId, dict[str, int]])
-
-    def _cache(self, commit: CommitId) -> dict[str, int]:
-        return self._known.setdefault(commit, {})
-
-    def _rows(self) -> Sequence[TaskRow]:
-        run = self.scene.conductor.state.runs[self.scene.workflow]
-        return [row for row in run.rows.values() if row.is_queued_type]
-
     def _broken(self, number: int, what: str) -> None:
-        if number not in self.scene.mix.without:
-            raise Broken(number, what)
+        broken(self.scene.mix, number, what)
 
 
-def _knob(given: object) -> object:
-    assert isinstance(given, dict), given
-    params = given.get("params")
-    return params.get("knob") if isinstance(params, dict) else None
-
-
-def _input_ref(given: object) -> CommitId:
-    assert isinstance(given, dict), given
-    workspace = given.get("workspace")
-    return CommitId(str(workspace.get("ref")) if isinstance(workspace, dict) else "")
-
-
-def _own_input(scene: Scene, ref: CommitId, given: CommitId) -> CommitId:
-    """A no-op keeps its input; on a prefix of its own that is any commit with the same prefix."""
-    del scene, ref
-    return given
+def monitor_of(scene: Scene, seen: set[str], actors: Sequence[Actor]) -> Monitor:
+    """A monitor with its bookkeeping."""
+    facts = Facts(scene, actors)
+    return Monitor(scene, seen, facts, Removals(scene, facts))

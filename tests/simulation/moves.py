@@ -28,6 +28,7 @@ EXPIRES = "the lease expires of "
 GOES_ON = "goes on: "
 LANDS = "a late request lands"
 WRITES = "Conductor writes late"
+BEATS = "a beat is read of "
 REQUEUES = "every open row is queued again"
 COMMITS = "others: "
 OPERATOR = "operator: "
@@ -47,20 +48,24 @@ def _possible(engine: "Engine") -> list[tuple[str, float]]:
     current, found = engine.current, list[tuple[str, float]]()
     live = [actor for actor in engine.actors if engine.live(actor)]
     found += [(f"{GOES_ON}{actor.name}", 1.0) for actor in live if actor is not current]
-    attempts_left = engine.attempts < engine.mix.attempts_max
     if current is not None and current.holds_a_row and engine.allows(Kind.STAND):
         found.append((STANDS_STILL, 3.0))
-    if attempts_left and engine.due_type() is not None:
-        found.append((POLL, 3.0))
-    if attempts_left:
+    if engine.attempts < engine.mix.attempts_max:
+        if engine.due_type() is not None:
+            found.append((POLL, 3.0))
         found += [(f"{EXPIRES}{actor.name}", weight) for actor, weight in _expirable(engine)]
     if engine.wire:
         found.append((LANDS, 2.0))
-    if engine.scene.conductor.open_writes:
-        found.append((WRITES, 3.0))
     for kind, names in _surroundings(engine):
         if engine.allows(kind):
             found += [(name, 2.0 / len(names)) for name in names]
+    return found + (_of_a_racy_conductor(engine) if engine.mix.racy else [])
+
+
+def _of_a_racy_conductor(engine: "Engine") -> list[tuple[str, float]]:
+    found = [(WRITES, 3.0)] if engine.scene.conductor.open_writes else []
+    if engine.allows(Kind.BEAT):
+        found += [(f"{BEATS}{actor.name}", 1.0) for actor, _ in _expirable(engine)]
     return found
 
 
@@ -85,7 +90,7 @@ def _surroundings(engine: "Engine") -> list[tuple[Kind, list[str]]]:
         (Kind.FOREIGN, [f"{COMMITS}{each.value}" for each in mix.foreign]),
         (Kind.ANEW, [NEW_HEAD, NEW_KNOB]),
         (Kind.GC, [GC]),
-        (Kind.RESET, [RESET] if engine.scene.workflow_is_terminal else []),
+        (Kind.RESET, [RESET]),
         (Kind.WEEK, [WEEK]),
     ]
     return [(kind, names) for kind, names in found if names]
@@ -162,6 +167,15 @@ def _write(engine: "Engine", _: str) -> None:
     engine.monitor.rows_may_have_changed(engine.steps)
 
 
+def _beat(engine: "Engine", name: str) -> None:
+    engine.spent[Kind.BEAT] += 1
+    actor = next(actor for actor in engine.actors if actor.name == name)
+    assert actor.record is not None, "only attempts beat"
+    engine.tell("conductor", f"reads the row of {name} for a beat, and will write it")
+    engine.see("a beat was read and written later")
+    engine.scene.conductor.begin_extend_lease(actor.record.snapshot)
+
+
 def _requeue(engine: "Engine", _: str) -> None:
     engine.spent[Kind.REQUEUE] += 1
     engine.tell("operator", REQUEUES)
@@ -226,7 +240,10 @@ def _verb(engine: "Engine", name: str) -> None:
                 _rerun(engine, None)
             case Verb.RERUN_OTHER:
                 ref = scene.repository.head().commit
-                other = {"workspace": scene.workspace(ref), "params": {"knob": 7}}
+                other: dict[str, object] = {
+                    "workspace": scene.workspace(ref),
+                    "params": {"knob": 7},
+                }
                 _rerun(engine, other)
             case Verb.RESTART:
                 conductor.restart(workflow)
@@ -241,7 +258,7 @@ def _rerun(engine: "Engine", given: dict[str, object] | None) -> None:
     """From the newest row of the first task."""
     rows = [row for row in _rows(engine) if row.reference_name == "t"]
     engine.scene.conductor.rerun(engine.scene.workflow, rows[-1].task_id, given)
-    engine.monitor.was_rerun(rows[-1].task_id)
+    engine.monitor.facts.was_rerun(rows[-1].task_id)
 
 
 def _foreign(engine: "Engine", name: str) -> None:
@@ -290,6 +307,7 @@ _ACTIONS: tuple[tuple[str, Callable[["Engine", str], None]], ...] = (
     (EXPIRES, _expire),
     (LANDS, _land),
     (WRITES, _write),
+    (BEATS, _beat),
     (REQUEUES, _requeue),
     (OPERATOR, _verb),
     (COMMITS, _foreign),
@@ -340,7 +358,9 @@ def _next_attempt(engine: "Engine") -> bool:
     if due is not None and due > state.now_ms and any(_open_rows(engine)):
         engine.let_time_pass((due - state.now_ms) / 1000)
         return True
-    if any(_held_by_nothing(engine, row) for row in _open_rows(engine)):
+    # A late beat can bring a row back to life in a workflow that has ended: nothing ends it there.
+    ended = engine.scene.workflow_is_terminal
+    if not ended and any(_held_by_nothing(engine, row) for row in _open_rows(engine)):
         engine.tell("conductor", "time passes, a lease expires")
         engine.expire([])
         return True

@@ -48,6 +48,11 @@ class Scene:
     workflow: str
 
     @property
+    def alone(self) -> bool:
+        """Whether the tasks of this mix publish on the whole branch, one after the other."""
+        return self.mix.shape is not Shape.FORK
+
+    @property
     def workflow_is_terminal(self) -> bool:
         """Whether only an operator could bring the workflow back."""
         return self.conductor.state.runs[self.workflow].status.is_terminal

@@ -29,13 +29,15 @@ MICROSECONDS = 1_000_000
 class PortCall:
     """One request that is about to leave; `effect` is what the server would do.
 
-    `after` is the step of its sender's last answer: what the sender could know when it asked.
+    `after` is the step of its sender's last answer, `asked` the moment: what the sender could
+    know when it asked.
     """
 
     operation: str
     effect: Callable[[], object]
     reads: bool = False
     after: int = 0
+    asked: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
@@ -72,17 +74,17 @@ class SteeredHandle(WorkerHandle):
 
     async def ask(self, operation: str, question: Callable[[], Result]) -> Result:
         """Stop at a read."""
-        return await self._stop(PortCall(operation, question, reads=True))
+        return cast("Result", await self._stop(PortCall(operation, question, reads=True)))
 
     async def perform(self, operation: str, effect: Callable[[], Result]) -> Result:
         """Stop at a write."""
-        return await self._stop(PortCall(operation, effect))
+        return cast("Result", await self._stop(PortCall(operation, effect)))
 
-    async def _stop(self, call: PortCall) -> Result:
+    async def _stop(self, call: PortCall) -> object:
         # A killed process tidies nothing up: what its `finally` blocks ask for never leaves.
         if self.dead:
             raise WorkerDied
-        return cast("Result", await Stopped(call))
+        return await Stopped(call)
 
 
 @final

@@ -1,0 +1,147 @@
+"""What is known of a schedule that no server keeps: executions, runs, who is stale since when.
+
+Compared and counted here anew, because the code that does the same is under test.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tests.simulation.actors import Actor
+from tests.simulation.scene import Scene
+
+from perago.adapters.memory.conductor_rows import TaskRow
+from perago.domain.attempt import AttemptRecord, AttemptStatus
+from perago.domain.references import CommitId, CommitRecord
+from perago.testing.json_values import as_object
+
+Dispatched = tuple[str, int]  # task id and scheduled time: a rerun of a row is another one
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of the team's function."""
+
+    execution: int
+    knob: object
+    input: CommitId
+    writes: bool
+
+
+@dataclass(slots=True)
+class Facts:
+    """The bookkeeping of one schedule."""
+
+    scene: Scene
+    actors: Sequence[Actor]
+    runs: dict[str, Run] = field(default_factory=dict[str, Run])
+    handed_over: dict[str, int] = field(default_factory=dict[str, int])
+    alive_since: int = 0
+    """The step since which the workflow is not terminal."""
+    _executions: dict[Dispatched, int] = field(default_factory=dict[Dispatched, int])
+    _held: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    _published: dict[CommitId, int] = field(default_factory=dict[CommitId, int])
+    _was_terminal: bool = False
+    _count: int = 0
+
+    def rows(self) -> Sequence[TaskRow]:
+        """The rows that workers poll."""
+        run = self.scene.conductor.state.runs[self.scene.workflow]
+        return [row for row in run.rows.values() if row.is_queued_type]
+
+    def look(self, step: int) -> None:
+        """Conductor may have changed: who holds which row, and who is stale?"""
+        terminal = self.scene.workflow_is_terminal
+        if self._was_terminal and not terminal:
+            self.alive_since = step
+        self._was_terminal = terminal
+        rows = self.rows()
+        for row in rows:
+            held = row.poll_count, row.scheduled_time
+            if self._held.get(row.task_id) != held:
+                self._held[row.task_id] = held
+                self.handed_over[row.task_id] = step
+        for actor in self.actors:
+            if actor.record is None:
+                continue
+            if not terminal and _counts(actor.record, rows):
+                actor.stale_since = None
+            elif actor.stale_since is None:
+                actor.stale_since = step
+
+    def was_rerun(self, task_id: str) -> None:
+        """An operator reran a row: it begins a new execution.
+
+        Except where no process ever held the row: nothing on lakeFS tells then that it was rerun,
+        and it resumes the decision of the attempt before it. Documented.
+        """
+        row = self.scene.conductor.state.row(task_id)
+        was_held = any(known == task_id for known, _ in self._executions)
+        if was_held or row.retried_task_id is None:
+            self._executions[task_id, row.scheduled_time] = self._new()
+
+    def execution_of(self, record: AttemptRecord) -> int:
+        """The execution of a polled row."""
+        row = record.snapshot
+        return self.execution((row.task_id, row.scheduled_time), row.retried_task_id)
+
+    def execution(self, dispatched: Dispatched, retried: str | None) -> int:
+        """The execution of a row: that of the row it retries, or a new one."""
+        if dispatched not in self._executions:
+            before = None if retried is None else self.scene.conductor.state.find_row(retried)
+            if before is None:
+                self._executions[dispatched] = self._new()
+            else:
+                earlier = before.task_id, before.scheduled_time
+                self._executions[dispatched] = self.execution(earlier, before.retried_task_id)
+        return self._executions[dispatched]
+
+    def execution_of_publication(self, record: CommitRecord) -> int:
+        """Whose it is: the run that wrote it says so in its tree."""
+        if record.commit not in self._published:
+            files = self.scene.repository.files(record.commit)
+            parent = self.scene.repository.files(record.parents[0])
+            found = 0
+            for path in files.keys() - parent.keys():
+                run = path.rpartition("/only-")[2].removesuffix(".txt")
+                found = self.runs[run].execution if run in self.runs else found
+            self._published[record.commit] = found
+        return self._published[record.commit]
+
+    def decision_of(self, record: AttemptRecord) -> tuple[int, CommitId, object]:
+        """What a decision is one for: the execution, its input, its params."""
+        given = record.input_data
+        return self.execution_of(record), input_ref(given), knob_of(given)
+
+    def in_words(self, record: AttemptRecord) -> str:
+        """A row for the story."""
+        row = record.snapshot
+        return (
+            f"{row.reference_name} retry {row.retry_count} poll {row.poll_count} "
+            f"task {row.task_id[:4]} input {input_ref(record.input_data)[:8]} "
+            f"knob {knob_of(record.input_data)} [execution {self.execution_of(record)}]"
+        )
+
+    def _new(self) -> int:
+        self._count += 1
+        return self._count
+
+
+def _counts(record: AttemptRecord, rows: Sequence[TaskRow]) -> bool:
+    """Whether the newest row of the task is the one that was polled, as it was polled."""
+    mine = record.snapshot
+    newest = [row for row in rows if row.reference_name == mine.reference_name][-1:]
+    return any(
+        (row.task_id, row.poll_count, row.scheduled_time, row.status)
+        == (mine.task_id, mine.poll_count, mine.scheduled_time, AttemptStatus.IN_PROGRESS)
+        for row in newest
+    )
+
+
+def knob_of(given: Mapping[str, object]) -> object:
+    """The one parameter of a row's input."""
+    return as_object(given.get("params")).get("knob")
+
+
+def input_ref(given: Mapping[str, object]) -> CommitId:
+    """The commit a row's input names."""
+    return CommitId(str(as_object(given.get("workspace")).get("ref", "")))

@@ -1,0 +1,90 @@
+"""What gc and `reset-task` may remove: checked at the very deletion, and at the end.
+
+Between the last question of a pass and its deletion the world may change; what was so for the
+whole pass it had to know.
+"""
+
+from dataclasses import dataclass, field
+
+from tests.simulation.actors import Actor
+from tests.simulation.facts import Facts
+from tests.simulation.invariants import broken
+from tests.simulation.scene import Scene
+
+from perago.domain.attempt import WorkflowStatus
+from perago.domain.commit_metadata import STAGING_BRANCH
+from perago.domain.logical_execution import ATTEMPT_MARK_PREFIX, DECISION_TAG_PREFIX
+from perago.domain.references import BranchName, CommitId, TagName
+
+
+@dataclass(slots=True)
+class Removals:
+    """The checks of everything that is deleted by something else than an attempt."""
+
+    scene: Scene
+    facts: Facts
+    decided_at: dict[TagName, int] = field(default_factory=dict[TagName, int])
+    _tags: dict[TagName, CommitId] = field(default_factory=dict[TagName, CommitId])
+    _branches: set[BranchName] = field(default_factory=set[BranchName])
+
+    def before(self) -> None:
+        """Something is about to be deleted."""
+        repository = self.scene.lakefs.repository(self.scene.repository.id)
+        self._tags = dict(repository.tags)
+        self._branches = set(repository.branches)
+
+    def after(self, actor: Actor) -> None:
+        """It is deleted: was it free to go?"""
+        repository = self.scene.lakefs.repository(self.scene.repository.id)
+        for branch in self._branches - repository.branches.keys():
+            if not actor.holds_a_row:
+                self._branch_gone(actor, branch)
+        for tag in self._tags.keys() - repository.tags.keys():
+            self._tag_gone(actor, tag)
+
+    def forget_gone(self) -> None:
+        """A decision that is gone may be made again."""
+        tags = self.scene.lakefs.repository(self.scene.repository.id).tags
+        self.decided_at = {tag: step for tag, step in self.decided_at.items() if tag in tags}
+
+    def at_the_end(self, published: set[str], accepted_runs: set[str]) -> None:
+        """Every decision that may still be published has its branch."""
+        if self.scene.workflow_status is WorkflowStatus.COMPLETED:
+            return  # only a rerun brings it back, which is another execution
+        repository = self.scene.lakefs.repository(self.scene.repository.id)
+        for tag, commit in repository.tags.items():
+            if not tag.startswith(DECISION_TAG_PREFIX) or commit in published:
+                continue
+            metadata = repository.graph[commit].record.metadata
+            branch = metadata.get(STAGING_BRANCH, "")
+            done = any(run in str(metadata) for run in accepted_runs)
+            if branch not in repository.branches and not done:
+                broken(self.scene.mix, 14, f"{tag[:24]} has no branch {branch[-24:]}")
+
+    def _branch_gone(self, actor: Actor, branch: BranchName) -> None:
+        repository = self.scene.lakefs.repository(self.scene.repository.id)
+        for tag, commit in repository.tags.items():
+            if not tag.startswith(DECISION_TAG_PREFIX):
+                continue
+            if repository.graph[commit].record.metadata.get(STAGING_BRANCH) == branch:
+                broken(
+                    self.scene.mix, 7, f"{actor.name} removed {branch[-24:]}, {tag[:24]} is there"
+                )
+        for owner in self.facts.actors:
+            mine = owner.record is not None and owner.record.snapshot.task_id in branch
+            number = owner.name.removeprefix("w")
+            if mine and owner.alive and owner.stale_since is None and branch.endswith(number):
+                broken(self.scene.mix, 18, f"{actor.name} removed the branch of {owner.name}")
+
+    def _tag_gone(self, actor: Actor, tag: TagName) -> None:
+        repository = self.scene.lakefs.repository(self.scene.repository.id)
+        alive = not self.scene.workflow_is_terminal and self.facts.alive_since <= actor.started
+        if tag.startswith((DECISION_TAG_PREFIX, ATTEMPT_MARK_PREFIX)) and alive:
+            broken(self.scene.mix, 19, f"{actor.name} removed {tag[:24]} of a running workflow")
+        left = [
+            other
+            for other, step in self.decided_at.items()
+            if other in repository.tags and step < actor.started
+        ]
+        if tag.startswith(ATTEMPT_MARK_PREFIX) and left:
+            broken(self.scene.mix, 20, f"{actor.name} removed a mark, {left[0][:24]} is there")
