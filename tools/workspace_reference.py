@@ -1,7 +1,7 @@
 """The part of the reference about what a directory workspace can hold."""
 
 from perago.adapters.local.directory_scan import SYMLINK_REFUSAL
-from perago.domain.prefix_projection import SEGMENT_BYTES_MAX
+from perago.domain.prefix_projection import SEGMENT_BYTES_MAX, SEGMENTS_MAX
 from perago.domain.reserved_paths import ACTIONS_PREFIX, ATTEMPT_MARKER
 
 ON_DISK = (
@@ -30,7 +30,7 @@ IN_LAKEFS = (
     (
         (
             "`//`, `.` and `..` as parts, a backslash, `c:` at the start,"
-            f" a part longer than {SEGMENT_BYTES_MAX} bytes"
+            f" a part longer than {SEGMENT_BYTES_MAX} bytes, more than {SEGMENTS_MAX} parts"
         ),
         (
             "the attempt fails before anything moves, and names the object; no task can publish"
