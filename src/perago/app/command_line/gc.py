@@ -17,8 +17,9 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
+from perago.app.gc.leftovers import Judged
 from perago.app.gc.local_pass import LocalPass, sweep_directories
-from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
+from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.app.gc.retention_settings import one_age, retention_times
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.server_connections import connections_of

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import final
 
+from perago.app.gc.leftovers import Judged, Leftovers, Owner
 from perago.app.gc.listings import all_branches, all_tags
 from perago.app.gc.staging_owner import is_own_commit, owner_by_commit, owner_by_name
 from perago.domain.attempt import WorkflowSnapshot
@@ -50,7 +51,6 @@ from perago.domain.retention import (
     judge_decision,
     judge_relocated_tag,
     judge_staging_branch,
-    standing_of,
     standing_of_attempt,
 )
 from perago.domain.staging_branch_name import STAGING_BRANCH_PREFIX
@@ -69,6 +69,8 @@ from perago.ports.task_queue import TaskQueue
 
 # A Conductor that is down answers none of thousands of questions, and each may take a time-out.
 UNANSWERED_IN_A_ROW_MAX = 3
+LATE_COMMITS_MAX = 100
+"""Commits on top of a decision that are looked through; one page of an answer."""
 NOT_OURS = "its name is none that Perago gives"
 _HASH = re.compile(r"[0-9a-f]{32}")
 
@@ -82,46 +84,6 @@ class GcTools:
     tags: Tags
     queue: TaskQueue
     clock: Clock
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One leftover and what was decided about it; `error` when that could not be done."""
-
-    kind: str
-    name: str
-    removed: bool
-    reason: str
-    error: str | None = None
-
-
-@dataclass(slots=True)
-class _Leftovers:
-    """What one workflow left, as the listings name it."""
-
-    decisions: list[TagRecord] = field(default_factory=list[TagRecord])
-    branches: list[BranchName] = field(default_factory=list[BranchName])
-    marks: list[TagRecord] = field(default_factory=list[TagRecord])
-
-    def named(self) -> list[tuple[str, str]]:
-        """Every leftover by kind and name."""
-        return [
-            *(("decision", tag.name) for tag in self.decisions),
-            *(("staging branch", branch) for branch in self.branches),
-            *(("attempt mark", tag.name) for tag in self.marks),
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Owner:
-    """A workflow as the names of its leftovers spell it, and what Conductor says of it."""
-
-    segment: str
-    workflow: WorkflowSnapshot | None
-
-    @property
-    def standing(self) -> WorkflowStanding:
-        return standing_of(self.workflow)
 
 
 @final
@@ -146,7 +108,7 @@ class RemotePass:
 
         What cannot be listed is told and left; only a repository that is not there is raised.
         """
-        left: defaultdict[str, _Leftovers] = defaultdict(_Leftovers)
+        left: defaultdict[str, Leftovers] = defaultdict(Leftovers)
         unattributed: list[BranchName] = []
         listings: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
             ("decisions", lambda: self._list_decisions(left)),
@@ -168,7 +130,7 @@ class RemotePass:
             await self._unattributed(branch)
         return self.judged
 
-    async def _list_decisions(self, left: defaultdict[str, _Leftovers]) -> None:
+    async def _list_decisions(self, left: defaultdict[str, Leftovers]) -> None:
         async for tag in self._tags(DECISION_TAG_PREFIX):
             self._listed.add(tag.name)
             segment = workflow_of_tag(tag.name)
@@ -177,7 +139,7 @@ class RemotePass:
             else:
                 left[segment].decisions.append(tag)
 
-    async def _list_marks(self, left: defaultdict[str, _Leftovers]) -> None:
+    async def _list_marks(self, left: defaultdict[str, Leftovers]) -> None:
         async for tag in self._tags(ATTEMPT_MARK_PREFIX):
             segment = workflow_of_tag(tag.name)
             if segment is None or parse_attempt_mark(tag.name) is None:
@@ -186,7 +148,7 @@ class RemotePass:
                 left[segment].marks.append(tag)
 
     async def _list_branches(
-        self, left: defaultdict[str, _Leftovers], unattributed: list[BranchName]
+        self, left: defaultdict[str, Leftovers], unattributed: list[BranchName]
     ) -> None:
         async for branch in self._names(STAGING_BRANCH_PREFIX):
             owner = owner_by_name(branch)
@@ -195,24 +157,25 @@ class RemotePass:
             else:
                 left[workflow_segment(owner.workflow_id)].branches.append(branch)
 
-    async def _workflow(self, segment: str, left: _Leftovers) -> None:
+    async def _workflow(self, segment: str, left: Leftovers) -> None:
         """Ask for a workflow, and judge what it left at once, while the answer is fresh.
 
         Decisions first: a branch is judged by the tag that points at it, and a mark never goes
         before a decision of its workflow.
         """
         try:
-            owner = _Owner(segment, await self._workflow_of(segment, left))
+            workflow = await self._workflow_of(segment, left)
         except WorldError as error:
             for kind, name in left.named():
                 self._failed(kind, name, error)
             return
+        owner = Owner(segment, workflow, tuple(left.decisions))
         await self._decisions(owner, left)
         for branch in left.branches:
             await self._branch(branch, owner)
         await self._marks(owner, left)
 
-    async def _workflow_of(self, segment: str, left: _Leftovers) -> WorkflowSnapshot | None:
+    async def _workflow_of(self, segment: str, left: Leftovers) -> WorkflowSnapshot | None:
         """The workflow, also where the names hold a hash of its id: then a commit tells it."""
         workflow = await self._ask(segment)
         if workflow is None and left.decisions and _HASH.fullmatch(segment):
@@ -237,7 +200,7 @@ class RemotePass:
         self._unanswered = 0
         return self._asked[workflow_id]
 
-    async def _decisions(self, owner: _Owner, left: _Leftovers) -> None:
+    async def _decisions(self, owner: Owner, left: Leftovers) -> None:
         if not left.decisions:
             return
         try:
@@ -249,7 +212,7 @@ class RemotePass:
         for tag in left.decisions:
             await self._settle("decision", tag.name, verdict, self._tag_gone(tag.name))
 
-    async def _age(self, owner: _Owner, left: _Leftovers) -> timedelta:
+    async def _age(self, owner: Owner, left: Leftovers) -> timedelta:
         """How long a workflow has been over.
 
         Where Conductor does not say when it ended, that was not before the newest of its decisions
@@ -259,8 +222,7 @@ class RemotePass:
             return timedelta(0)
         if owner.workflow is not None and owner.workflow.ended_at:
             return self._since(owner.workflow.ended_at / 1000)
-        marks = [parse_attempt_mark(tag.name) for tag in left.marks]
-        ages = [self._since(mark.scheduled_time / 1000) for mark in marks if mark is not None]
+        ages = [self._since(_scheduled(tag.name) / 1000) for tag in left.marks]
         for tag in left.decisions:
             if ages and min(ages) < self.times.decision:
                 break
@@ -268,12 +230,12 @@ class RemotePass:
             ages.append(self._since(record.created_at))
         return min(ages, default=timedelta(0))
 
-    async def _marks(self, owner: _Owner, left: _Leftovers) -> None:
+    async def _marks(self, owner: Owner, left: Leftovers) -> None:
         """The marks of a workflow go together, and after its decisions."""
         if not left.marks:
             return
         try:
-            age = await self._age(owner, _Leftovers(marks=left.marks))
+            age = await self._age(owner, Leftovers(marks=left.marks))
             verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=False)
             if isinstance(verdict, Remove) and await self._has_decisions(owner):
                 verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=True)
@@ -281,10 +243,13 @@ class RemotePass:
             for tag in left.marks:
                 self._failed("attempt mark", tag.name, error)
             return
-        for tag in left.marks:
+        # The newest first, and none after one that stays: a mark says what the older ones mean.
+        for tag in sorted(left.marks, key=lambda tag: _scheduled(tag.name), reverse=True):
             await self._settle("attempt mark", tag.name, verdict, self._tag_gone(tag.name))
+            if self.judged[-1].error is not None:
+                verdict = Keep("a newer mark of its workflow could not be removed")
 
-    async def _has_decisions(self, owner: _Owner) -> bool:
+    async def _has_decisions(self, owner: Owner) -> bool:
         """Whether a decision of the workflow is there now, or would be after a real pass."""
         async for tag in self._tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
             mine = workflow_of_tag(tag.name) == owner.segment
@@ -292,7 +257,7 @@ class RemotePass:
                 return True
         return False
 
-    async def _branch(self, branch: BranchName, owner: _Owner) -> None:
+    async def _branch(self, branch: BranchName, owner: Owner) -> None:
         """A branch whose name tells its owner; that of a living attempt is not even read."""
         named = owner_by_name(branch)
         task_id = named.task_id if named else ""
@@ -316,10 +281,10 @@ class RemotePass:
             head = await self.tools.branches.head(self.repository, branch)
             named = owner_by_commit(branch, head)
             if named is None:
-                await self._judge_branch(branch, head, _Owner("", None), "")
+                await self._judge_branch(branch, head, Owner("", None), "")
                 return
             workflow = await self._ask(named.workflow_id)
-            owner = _Owner(workflow_segment(named.workflow_id), workflow)
+            owner = Owner(workflow_segment(named.workflow_id), workflow)
             await self._judge_branch(branch, head, owner, named.task_id)
         except BranchMissingError:
             return
@@ -327,7 +292,7 @@ class RemotePass:
             self._failed("staging branch", branch, error)
 
     async def _judge_branch(
-        self, branch: BranchName, head: CommitRecord, owner: _Owner, task_id: str
+        self, branch: BranchName, head: CommitRecord, owner: Owner, task_id: str
     ) -> None:
         attempt = standing_of_attempt(owner.workflow, task_id)
         own = is_own_commit(branch, head)
@@ -341,7 +306,7 @@ class RemotePass:
             undecided=bool(key),
         )
         verdict = judge_staging_branch(facts, self.times)
-        if isinstance(verdict, Remove) and key and await self._is_decided(key):
+        if isinstance(verdict, Remove) and await self._is_decided(head, key, owner):
             facts = replace(facts, decision_points_at_it=True)
             verdict = judge_staging_branch(facts, self.times)
         await self._settle(
@@ -349,7 +314,7 @@ class RemotePass:
         )
 
     async def _outcome_is_unknown(
-        self, owner: _Owner, attempt: AttemptStanding, task_id: str
+        self, owner: Owner, attempt: AttemptStanding, task_id: str
     ) -> bool:
         """Whether the attempt ended without knowing if its publication happened."""
         over = attempt in {AttemptStanding.TERMINAL, AttemptStanding.REPLACED}
@@ -358,14 +323,26 @@ class RemotePass:
         record = await self.tools.queue.read_attempt(owner.workflow.workflow_id, task_id)
         return record is not None and (record.reason or "").startswith(OUTCOME_UNKNOWN)
 
-    async def _is_decided(self, key: str) -> bool:
-        """Whether the key of a staged commit has its decision tag at this moment."""
-        tag = decision_tag(LogicalExecutionKey(key))
-        if self.dry_run and tag in self._gone:
-            return False  # a real pass would have removed it by now
-        return await self.tools.tags.read(self.repository, tag) is not None
+    async def _is_decided(self, head: CommitRecord, key: str | None, owner: Owner) -> bool:
+        """Whether a decision needs the branch at this moment.
 
-    async def _delete_staging(self, branch: BranchName, owner: _Owner) -> str | None:
+        The key of its head says which one. A head without a key is the input, or something that
+        code with keys committed late on top of a decision: then the commits below tell.
+        """
+        if key is not None:
+            tag = decision_tag(LogicalExecutionKey(key))
+            if self.dry_run and tag in self._gone:
+                return False  # a real pass would have removed it by now
+            return await self.tools.tags.read(self.repository, tag) is not None
+        decided = [tag.commit for tag in owner.decisions if tag.name not in self._gone]
+        if not decided:
+            return False
+        walk = await self.tools.commits.first_parents(
+            self.repository, head.commit, decided[0], commits_max=LATE_COMMITS_MAX
+        )
+        return any(record.commit in decided for record in walk.commits)
+
+    async def _delete_staging(self, branch: BranchName, owner: Owner) -> str | None:
         """Delete a staging branch, and put it back if its attempt decided at the same moment.
 
         An attempt that lost its lease may still commit and decide between the last look and the
@@ -379,7 +356,7 @@ class RemotePass:
             raise
         return await self._put_back(branch, owner)
 
-    async def _put_back(self, branch: BranchName, owner: _Owner) -> str | None:
+    async def _put_back(self, branch: BranchName, owner: Owner) -> str | None:
         if not owner.segment or branch != staging_of(branch):
             return None
         async for tag in self._tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
@@ -445,3 +422,9 @@ class RemotePass:
 
     def _since(self, seconds: float) -> timedelta:
         return max(self.tools.clock.now() - datetime.fromtimestamp(seconds, UTC), timedelta(0))
+
+
+def _scheduled(tag: TagName) -> int:
+    """The scheduled time in a mark's name, in milliseconds."""
+    mark = parse_attempt_mark(tag)
+    return mark.scheduled_time if mark else 0

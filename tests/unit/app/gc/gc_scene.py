@@ -6,7 +6,8 @@ from datetime import timedelta
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld
 
 from perago.adapters.memory.planned_faults import CrashAfter, Fault
-from perago.app.gc.remote_pass import GcTools, Judged, RemotePass
+from perago.app.gc.leftovers import Judged
+from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.domain.references import RepositoryId
 from perago.domain.retention import RetentionTimes
 

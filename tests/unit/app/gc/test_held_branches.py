@@ -160,6 +160,18 @@ async def test_a_branch_that_was_empty_when_it_was_judged_is_put_back_with_its_d
     assert "put back" in told.reason
 
 
+async def test_a_commit_that_came_late_on_top_of_a_decision_hides_it_from_no_pass(
+    world: FaultWorld,
+) -> None:
+    """A Spark body holds keys, and an executor of it may commit after the attempt did."""
+    await decide_and_die(world)
+    (branch,) = staging_branches(world)
+    world.repository.commit({"data/late.txt": b"late"}, branch)
+    await lose_lease(world)
+    await collect(world)
+    assert staging_branches(world) == [branch]
+
+
 async def test_a_decision_of_an_ended_workflow_keeps_its_branch_for_the_operators_retry(
     world: FaultWorld,
 ) -> None:
@@ -325,6 +337,10 @@ async def test_marks_stay_while_a_decision_of_their_workflow_cannot_go(world: Fa
     await collect(world, faults=[Refuse("tags.delete", DOWN)])
     assert len(decisions(world)) == 1
     assert set(marks) <= set(litter(world))
+    deletions = len(decisions(world)) + 1
+    await collect(world, faults=[Refuse("tags.delete", DOWN, deletions)])
+    left = sorted(name for name in litter(world) if name.startswith("perago-attempt-"))
+    assert left == sorted(marks), "the newest could not go, so no older one went"
     await collect(world)
     assert litter(world) == []
 
