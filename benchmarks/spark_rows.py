@@ -6,11 +6,9 @@ Stands at the port: what executors would ask lakeFS and the disk for is made up 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, cast, final, overload
+from typing import cast, final, overload
 
-from perago.adapters.local.part_down import PartDown
-from perago.adapters.local.part_scan import PartScan
-from perago.adapters.spark.part_work import PartWork
+from perago.adapters.spark.parts import PartDown, PartScan, PartUp, PartWork
 from perago.domain.key_ranges import KeyRange
 from perago.domain.workspace_rows import (
     ListedObject,
@@ -94,10 +92,6 @@ class SyntheticDown:
         self._down = PartDown(objects, cast("ObjectTransport", None))
         self.list_range = self._down.list_range
 
-    def refuse_clash(self, source: WorkspaceSource, one: str, other: str) -> NoReturn:
-        """There is none."""
-        raise AssertionError(source, one, other)
-
     def fetch(
         self, source: WorkspaceSource, directory: Path, landing: Path, rows: Iterable[ListedObject]
     ) -> Iterator[PlacedFile]:
@@ -132,13 +126,9 @@ class SyntheticUp:
     def check(self, area: StagingArea, rows: Iterable[PlannedChange]) -> None:
         """Nothing was written."""
 
-    def refuse_difference(
-        self, area: StagingArea, path: str, expected: str | None, found: str | None
-    ) -> NoReturn:
-        """There is none."""
-        raise AssertionError(area, path, expected, found)
-
 
 def open_synthetic(count: int) -> PartWork:
     """The work of an executor on so many objects."""
-    return PartWork(SyntheticDown(count), PartScan(), SyntheticUp(count))
+    down = cast("PartDown", SyntheticDown(count))
+    up = cast("PartUp", SyntheticUp(count))
+    return PartWork(down, PartScan(), up)

@@ -23,7 +23,7 @@ from tools.servers import LakefsServer
 from tools.servers.http import ask
 
 from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.part_work import DownWork, OpenPartWork, PartWork, UpWork
+from perago.adapters.spark.parts import OpenPartWork, PartDown, PartUp, PartWork
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection, TransferTerms
@@ -219,7 +219,7 @@ def in_halves(open_work: OpenPartWork, between: Callable[[str], None]) -> OpenPa
         up = SimpleNamespace(
             changes=work.up.changes, check=work.up.check, write=halved(work.up.write, "write")
         )
-        return PartWork(cast("DownWork", down), work.scan, cast("UpWork", up))
+        return PartWork(cast("PartDown", down), work.scan, cast("PartUp", up))
 
     return opened
 

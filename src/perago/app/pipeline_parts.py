@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from perago.adapters.local.local_cache import open_local_cache
-from perago.adapters.local.part_down import PartDown
-from perago.adapters.local.part_scan import PartScan
-from perago.adapters.local.part_up import PartUp
 from perago.adapters.local.port_transport import PortTransport
 from perago.adapters.local.sized_pipeline import SizedPipeline
 from perago.adapters.local.staging_writes import StagingWrites
@@ -28,7 +25,7 @@ from perago.ports.installations import LakeFSInstallation
 from perago.ports.workspace_pipeline import WorkspacePipeline
 
 if TYPE_CHECKING:
-    from perago.adapters.spark.part_work import PartWork
+    from perago.adapters.spark.parts import PartWork
 
 OpenLakeFS = Callable[[LakeFSConnection], LakeFSInstallation]
 """The container's own; its name travels to executors, so that they open what it opens."""
@@ -110,7 +107,12 @@ def open_part_work(
     open_lakefs: OpenLakeFS, connection: LakeFSConnection, terms: TransferTerms
 ) -> "PartWork":
     """What an executor of the Spark pipeline does; one set of connections for each process."""
-    from perago.adapters.spark.part_work import PartWork  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.parts import (  # noqa: PLC0415 - lazy
+        PartDown,
+        PartScan,
+        PartUp,
+        PartWork,
+    )
     from perago.adapters.system.concurrency import AsyncioConcurrency  # noqa: PLC0415 - lazy
 
     concurrency = AsyncioConcurrency()

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from perago.adapters.spark.part_work import OpenPartWork
+from perago.adapters.spark.parts import OpenPartWork
 from perago.adapters.spark.pipeline_session import PipelineSession
 from perago.adapters.spark.pipeline_state import PipelineState
 from perago.adapters.spark.row_files import (

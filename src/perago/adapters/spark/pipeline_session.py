@@ -11,7 +11,7 @@ from threading import Event
 from typing import Any, TypeVar, final
 
 from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.part_work import OpenPartWork
+from perago.adapters.spark.parts import OpenPartWork
 from perago.adapters.spark.session import first_line, process_session
 from perago.domain.errors import PeragoError
 from perago.ports.concurrency import Concurrency

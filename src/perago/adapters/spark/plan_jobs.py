@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perago.adapters.spark.down_jobs import Index
-from perago.adapters.spark.part_work import OpenPartWork, ScanWork
+from perago.adapters.spark.parts import OpenPartWork, PartScan
 from perago.adapters.spark.pipeline_session import PipelineSession
 from perago.adapters.spark.pipeline_state import PipelineState
 from perago.adapters.spark.plan_parts import (
@@ -172,7 +172,7 @@ def _read(
 
 
 def _changes(
-    scan: ScanWork, directory: Path, prefix: str, rows: Iterable[Any]
+    scan: PartScan, directory: Path, prefix: str, rows: Iterable[Any]
 ) -> Iterator[PlannedChange]:
     for found, base in rows:
         file = None if found is None else FoundFile(**row_of(found))

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from perago.adapters.spark.part_work import OpenPartWork, UpWork
+from perago.adapters.local.staging_verification import difference
+from perago.adapters.spark.parts import OpenPartWork, PartUp
 from perago.adapters.spark.pipeline_session import PipelineSession
 from perago.adapters.spark.plan_parts import (
     PlanRange,
@@ -60,7 +61,7 @@ def check_branch(
 
 
 def as_planned(
-    up: UpWork, area: StagingArea, part: PlanRange, rows: Iterable[PlannedChange]
+    up: PartUp, area: StagingArea, part: PlanRange, rows: Iterable[PlannedChange]
 ) -> Iterator[PlannedChange]:
     """The rows of a range; raises unless its uncommitted paths are exactly theirs."""
     changes = up.changes(area, part.keys)
@@ -71,11 +72,11 @@ def as_planned(
             break
         if seen is None or (seen.path, seen.kind) != (path, kind):
             found = seen.kind if seen is not None and seen.path == path else None
-            up.refuse_difference(area, path, kind, found)
+            raise difference(area, path, kind, found)
         yield row
         seen = next(changes, None)
     if seen is not None:
-        up.refuse_difference(area, seen.path, None, seen.kind)
+        raise difference(area, seen.path, None, seen.kind)
 
 
 def _write(

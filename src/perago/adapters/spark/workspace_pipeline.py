@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
+from perago.adapters.local.inventory import name_clash
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.down_jobs import (
     Index,
@@ -22,7 +23,7 @@ from perago.adapters.spark.down_jobs import (
     take_inventory,
 )
 from perago.adapters.spark.manifest_rows import ManifestRows, path_of
-from perago.adapters.spark.part_work import OpenPartWork
+from perago.adapters.spark.parts import OpenPartWork
 from perago.adapters.spark.pipeline_session import PipelineSession, PipelineSessions
 from perago.adapters.spark.pipeline_state import PipelineState
 from perago.adapters.spark.plan_jobs import compare, write_plan
@@ -142,9 +143,7 @@ class SparkWorkspacePipeline(WorkspacePipeline):
             rules = work.scan.rules(directory)
             inventory = take_inventory(session, source, ranges, state.inventory, rules)
             if rules.folds_case or rules.folds_unicode:
-                clash = find_clash(table(session.session, state.inventory, ListedObject))
-                if clash is not None:
-                    work.down.refuse_clash(source, *clash)
+                _refuse_folded_names(session, source, state)
             index = fetch_files(session, source, inventory, directory, state)
             state.close_landing()
         except BaseException:
@@ -194,3 +193,12 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         assert workspace.written is not None
         assert workspace.written.plan is plan, "the last plan made here"
         return workspace.state, workspace.written
+
+
+def _refuse_folded_names(
+    session: PipelineSession, source: WorkspaceSource, state: PipelineState
+) -> None:
+    """Raise for two names that the disk takes for one; only a join over all ranges finds them."""
+    clash = find_clash(table(session.session, state.inventory, ListedObject))
+    if clash is not None:
+        raise name_clash(source.repository, *clash)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import cast
 
 import pytest
 
-from perago.adapters.spark.part_work import UpWork
+from perago.adapters.spark.parts import PartUp
 from perago.adapters.spark.plan_parts import (
     PlanPart,
     PlanRange,
@@ -21,6 +21,7 @@ from perago.adapters.spark.up_jobs import as_planned
 from perago.domain.key_ranges import KeyRange
 from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
 from perago.domain.workspace_rows import PlanKind, PlannedChange, SeenChange
+from perago.ports.errors import DamagedObjectError
 from perago.ports.workspace_pipeline import StagingArea
 
 AREA = StagingArea(
@@ -50,13 +51,6 @@ class Branch:
         for path in sorted(self.changes_):
             if part.holds(path):
                 yield SeenChange(path, self.changes_[path])
-
-    def refuse_difference(
-        self, area: StagingArea, path: str, expected: str | None, found: str | None
-    ) -> NoReturn:
-        """Say which."""
-        del area
-        raise ValueError((path, expected, found))
 
 
 @pytest.fixture
@@ -125,23 +119,27 @@ def test_the_first_path_that_is_not_as_planned_is_named(
             row.path
             for part in written.ranges("data")
             for row in as_planned(
-                cast("UpWork", branch), AREA, part, rows_of(tmp_path, cast("str", part.name))
+                cast("PartUp", branch), AREA, part, rows_of(tmp_path, cast("str", part.name))
             )
         ]
 
     if difference is None:
         assert walk() == list(SEEN)
         return
-    with pytest.raises(ValueError, match=difference[0]) as refused:
+    path, expected, found = difference
+    with pytest.raises(DamagedObjectError) as refused:
         walk()
-    assert refused.value.args == (difference,)
+    assert str(refused.value) == (
+        f"staging branch staging is not what was planned at {path!r}: expected"
+        f" {expected or 'no change'}, found {found or 'no change'}; nothing was published"
+    )
 
 
 def test_a_branch_without_a_plan_must_have_no_change() -> None:
     (part,) = WrittenPlan(written_plan(Path(), ()).plan).ranges("data")
-    assert not list(as_planned(cast("UpWork", Branch({})), AREA, part, ()))
-    with pytest.raises(ValueError, match="odd"):
-        list(as_planned(cast("UpWork", Branch({"odd": "added"})), AREA, part, ()))
+    assert not list(as_planned(cast("PartUp", Branch({})), AREA, part, ()))
+    with pytest.raises(DamagedObjectError, match="'odd': expected no change, found added"):
+        list(as_planned(cast("PartUp", Branch({"odd": "added"})), AREA, part, ()))
 
 
 def test_a_part_knows_how_much_it_writes() -> None:

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.local.part_down import PartDown
-from perago.adapters.local.part_scan import PartScan
-from perago.adapters.local.part_up import PartUp
 from perago.adapters.local.port_transport import PortTransport
 from perago.adapters.local.staging_writes import StagingWrites
 from perago.adapters.memory.branches import MemoryBranches
@@ -19,6 +16,7 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.objects import MemoryObjects
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.spark.parts import PartDown, PartScan, PartUp
 from perago.domain.errors import ReservedPathError
 from perago.domain.key_ranges import KeyRange
 from perago.domain.prefix_projection import NameRules
