@@ -12,7 +12,11 @@ from packaging.requirements import Requirement
 
 # A licence that starts with one of these may be part of any product. MPL-2.0 is among them
 # because it asks something only of those who change the file under it (certifi, a list of CAs).
-PERMISSIVE = re.compile(r"(the )?(apache|mit|bsd|0bsd|isc|psf-2|mpl-2\.0|mozilla)\b", re.IGNORECASE)
+# aiohappyeyeballs, which aiohttp needs, names PSF-2.0 by its classifier and not as an expression.
+PERMISSIVE = re.compile(
+    r"(the )?(apache|mit|bsd|0bsd|isc|psf-2|python software foundation|mpl-2\.0|mozilla)\b",
+    re.IGNORECASE,
+)
 
 
 def declared_licences(package: str) -> list[str]:
