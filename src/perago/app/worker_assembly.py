@@ -5,7 +5,7 @@ Decides which part gets which; what the parts do is theirs.
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perago.app.attempt.world import AttemptSettings, World
@@ -38,6 +38,7 @@ from perago.app.worker_upkeep import Upkeep
 from perago.domain.attempt_fence import FenceWidth
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.references import RepositoryId
+from perago.domain.secret_text import Secrets
 from perago.ports.task_body import TaskBody
 from perago.ports.telemetry import Telemetry
 
@@ -71,11 +72,11 @@ def assemble(
     container: Container,
     worker_id: str,
     *,
-    secrets: set[str],
+    secrets: Collection[str],
     telemetry: Telemetry | None = None,
 ) -> Assembled:
     """Make every part; called in the worker's loop."""
-    metrics, seen = Metrics(), SeenRepositories()
+    metrics, seen, masking = Metrics(), SeenRepositories(), Secrets.of(secrets)
     samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
     program = _program(order, secrets)
     bodies = _bodies(order, container, worker_id, program, samples)
@@ -98,13 +99,13 @@ def assemble(
     forced = order.settings.shutdown_force_kill_after
     listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen]
     if telemetry is not None:
-        listeners.append(AttemptSpans(telemetry, container.clock()))
+        listeners.append(AttemptSpans(telemetry, container.clock(), masking))
     parts = WorkerParts(
         world=world,
         bodies=bodies,
         tasks=tasks,
         types=[_polled(order, task, gates) for task in tasks.values()],
-        settings=_attempt_settings(order.settings, worker_id),
+        settings=_attempt_settings(order.settings, worker_id, masking),
         listener=Listeners(listeners),
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
@@ -172,7 +173,7 @@ def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledTyp
     return PolledType(task.name, order.domain or domain_of(task.name, order.environment), needed)
 
 
-def _program(order: StartOrder, secrets: set[str]) -> ExecutorProgram:
+def _program(order: StartOrder, secrets: Collection[str]) -> ExecutorProgram:
     environment = executor_environment(order.environment, secrets)
     return ExecutorProgram(order.targets, environment, executor_user_of(order.settings))
 
@@ -197,7 +198,7 @@ def _bodies(
     return ProcessBody(settings, container.clock())
 
 
-def _attempt_settings(settings: Settings, worker_id: str) -> AttemptSettings:
+def _attempt_settings(settings: Settings, worker_id: str, secrets: Secrets) -> AttemptSettings:
     return AttemptSettings(
         worker_id=worker_id,
         publication=PolicySetting(settings.publication_policy),
@@ -206,6 +207,7 @@ def _attempt_settings(settings: Settings, worker_id: str) -> AttemptSettings:
         strict_input=settings.strict_input,
         failure_reason_max_length=settings.failure_reason_max_length,
         body_seconds=float(settings.body_seconds),
+        secrets=secrets,
     )
 
 

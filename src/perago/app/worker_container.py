@@ -10,6 +10,7 @@ from pathlib import Path
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.exported_signals import ExportedSignals
 from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
+from perago.domain.secret_text import Secrets
 from perago.ports.telemetry import Telemetry
 
 
@@ -28,7 +29,7 @@ def open_worker_log(
             root=settings.log_root,
             bytes_max=settings.log_file_max_size,
             retention=settings.log_retention,
-            secrets=secrets,
+            secrets=Secrets.of(secrets),
         )
     )
 

@@ -5,6 +5,7 @@ Formats only. Output of tasks is printed without control characters: it may be a
 
 from collections.abc import Iterator
 
+from perago.domain.terminal_text import plain
 from perago.testing.attempt_story import AttemptStory, Event, EventKind
 from perago.testing.story import RepositoryStory, Story, commit_kind, commit_task, made_by
 
@@ -52,11 +53,6 @@ def commit_lines(repository: RepositoryStory, story: Story) -> Iterator[str]:
             said = f"{commit_task(commit)}{number}" if author else plain(commit.message)
             tags = "".join(f" <{tag}>" for tag in repository.tags.get(commit.commit, ()))
             yield f"  * {commit.commit[:SHORT]} {kind:9} {said}{tags}"
-
-
-def plain(text: object) -> str:
-    """Text without control characters, on one line."""
-    return "".join(c if c.isprintable() else " " for c in str(text))
 
 
 def _event_text(event: Event) -> str:

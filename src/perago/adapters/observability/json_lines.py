@@ -6,20 +6,20 @@ secrets never pass.
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import cast, final
 
 import pydantic_core
 
-MASK = "***"
+from perago.domain.secret_text import Secrets
 
 
 @final
 class JsonLines(logging.Formatter):
     """What carries our facts and no traceback is written here, the rest by the other formatter."""
 
-    def __init__(self, others: logging.Formatter, secrets: Sequence[str]) -> None:
+    def __init__(self, others: logging.Formatter, secrets: Secrets) -> None:
         super().__init__()
         self._others = others
         self._secrets = secrets
@@ -38,9 +38,9 @@ class JsonLines(logging.Formatter):
             "logger": record.name,
             "timestamp": self._moment(record.created),
         }
-        return without_secrets(self._encoded(told), self._secrets)
+        return self._encoded(self._secrets.masked_value(told))
 
-    def _encoded(self, told: Mapping[str, object]) -> str:
+    def _encoded(self, told: object) -> str:
         """The fast writer first: it refuses half a character, which a file can show escaped."""
         try:
             return pydantic_core.to_json(told, fallback=repr).decode()
@@ -55,10 +55,3 @@ class JsonLines(logging.Formatter):
             self._second = second
             self._shown_second = datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
         return f"{self._shown_second}.{microseconds % 1_000_000:06d}Z"
-
-
-def without_secrets(line: str, secrets: Sequence[str]) -> str:
-    """The line with known secrets taken out."""
-    for secret in secrets:
-        line = line.replace(secret, MASK)
-    return line

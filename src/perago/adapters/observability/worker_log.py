@@ -6,7 +6,7 @@ secrets never pass. What is logged is decided elsewhere.
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Generator, MutableMapping
+from collections.abc import Callable, Generator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,12 +15,15 @@ from typing import Any, TypeAlias
 
 import structlog
 
-from perago.adapters.observability.json_lines import JsonLines, without_secrets
+from perago.adapters.observability.json_lines import JsonLines
 from perago.adapters.observability.log_file import RotatedLogFile
+from perago.domain.secret_text import NO_SECRETS, Secrets
+from perago.domain.terminal_text import plain, plain_lines
 
 Event: TypeAlias = MutableMapping[str, Any]
 Processor: TypeAlias = Callable[[Any, str, Event], Any]
-SECRET_CHARACTERS_MIN = 4
+# Their lines are ours. Indented, no line of them can be taken for an event.
+OF_MANY_LINES = ("exception", "traceback", "stack")
 # Libraries that tell each request; their warnings still pass.
 TALKATIVE = ("aiohttp", "urllib3", "asyncio")
 
@@ -33,27 +36,27 @@ class WorkerLogSettings:
     root: Path
     bytes_max: int
     retention: timedelta
-    secrets: Collection[str] = ()
+    secrets: Secrets = NO_SECRETS
 
 
 @contextmanager
 def worker_log(settings: WorkerLogSettings) -> Generator[None]:
     """Send every log line of this process there, for the block."""
-    secrets = [each for each in settings.secrets if len(each) >= SECRET_CHARACTERS_MIN]
     file = RotatedLogFile(
         settings.file,
         bytes_max=settings.bytes_max,
         retention=settings.retention,
         root=settings.root,
     )
-    others = _formatter(structlog.processors.JSONRenderer(ensure_ascii=False), secrets)
+    secrets = settings.secrets
+    others = _formatter(secrets, structlog.processors.JSONRenderer(ensure_ascii=False))
     file.setFormatter(JsonLines(others, secrets))
     screen = logging.StreamHandler(sys.stderr)
     is_terminal = sys.stderr.isatty()
     if is_terminal:
-        screen.setFormatter(_formatter(structlog.dev.ConsoleRenderer(), secrets))
+        screen.setFormatter(_formatter(secrets, _printable, structlog.dev.ConsoleRenderer()))
     else:
-        screen.setFormatter(_formatter(structlog.processors.JSONRenderer(), secrets))
+        screen.setFormatter(_formatter(secrets, structlog.processors.JSONRenderer()))
         screen.addFilter(_is_for_the_operator)
     root = logging.getLogger()
     before = root.level
@@ -77,7 +80,7 @@ def _is_for_the_operator(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.WARNING or record.name in {"perago.worker", "perago.executor"}
 
 
-def _formatter(renderer: Processor, secrets: list[str]) -> logging.Formatter:
+def _formatter(secrets: Secrets, *renderers: Processor) -> logging.Formatter:
     return structlog.stdlib.ProcessorFormatter(
         processors=[
             _add_facts,
@@ -86,7 +89,8 @@ def _formatter(renderer: Processor, secrets: list[str]) -> logging.Formatter:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-            masked(renderer, secrets),
+            _masking(secrets),
+            *renderers,
         ],
     )
 
@@ -101,10 +105,23 @@ def _add_facts(logger: object, name: str, event: Event) -> Event:
     return event
 
 
-def masked(renderer: Processor, secrets: list[str]) -> Processor:
-    """The same, with known secrets taken out of the finished line."""
+def _masking(secrets: Secrets) -> Processor:
+    """Take known secrets out of everything that a line will be made of."""
 
-    def render(logger: object, name: str, event: Event) -> str:
-        return without_secrets(str(renderer(logger, name, event)), secrets)
+    def mask(logger: object, name: str, event: Event) -> Event:
+        del logger, name
+        return {secrets.masked(key): secrets.masked_value(each) for key, each in event.items()}
 
-    return render
+    return mask
+
+
+def _printable(logger: object, name: str, event: Event) -> Event:
+    """Let no text of a task or a name reach the terminal as an order to it."""
+    del logger, name
+    shown: Event = {}
+    for key, value in event.items():
+        if key in OF_MANY_LINES:
+            shown[plain(key)] = plain_lines(value).replace("\n", "\n  ")
+        else:
+            shown[plain(key)] = plain(value) if isinstance(value, str) else value
+    return shown

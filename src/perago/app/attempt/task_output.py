@@ -70,7 +70,10 @@ def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None
     """
     if isinstance(error, StaleAttemptError):
         return None
-    result = result_for_exception(error, max_length=dispatch.settings.failure_reason_max_length)
+    settings = dispatch.settings
+    result = result_for_exception(
+        error, max_length=settings.failure_reason_max_length, secrets=settings.secrets
+    )
     attempt, reason = dispatch.attempt, result.reason_for_incompletion or ""
     # Errors of the domain do not know whose attempt met them; here their command can be completed.
     task = f"{attempt.workflow_id} {attempt.reference_name}"

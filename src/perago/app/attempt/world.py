@@ -10,6 +10,7 @@ from perago.app.attempt.stop_order import NoStopOrder, StopOrder
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt_fence import FenceWidth
 from perago.domain.publication_policy import PolicySetting
+from perago.domain.secret_text import NO_SECRETS, Secrets
 from perago.ports.attempt_directory import AttemptDirectories
 from perago.ports.branches import Branches
 from perago.ports.clock import Clock
@@ -72,5 +73,6 @@ class AttemptSettings:
     strict_input: bool = False
     failure_reason_max_length: int = 500
     body_seconds: float = 0.0
+    secrets: Secrets = NO_SECRETS
     reads_before_end: bool = True
     """False for the callbacks of 0.6.1: they send no end, and are asked only when 0.6.1 asked."""

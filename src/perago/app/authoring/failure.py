@@ -15,6 +15,7 @@ from perago.domain.authoring_errors import (
     TaskTerminalError,
 )
 from perago.domain.errors import BodyFailedError, PeragoError
+from perago.domain.secret_text import NO_SECRETS, Secrets
 from perago.ports.errors import WorldError
 
 logger = logging.getLogger(__name__)
@@ -71,11 +72,15 @@ def terminal_failed_result(reason: object, *, max_length: int) -> RuntimeTaskRes
     )
 
 
-def result_for_exception(exc: BaseException, *, max_length: int) -> RuntimeTaskResult:
+def result_for_exception(
+    exc: BaseException, *, max_length: int, secrets: Secrets = NO_SECRETS
+) -> RuntimeTaskResult:
     """Say how an attempt ends that raised `exc`."""
+    # Masked before it is cut: the half of a secret that a cut leaves is not found any more.
+    reason = secrets.masked(failure_reason(exc))
     if error_is_terminal(exc):
-        return terminal_failed_result(failure_reason(exc), max_length=max_length)
-    return failed_result(failure_reason(exc), max_length=max_length)
+        return terminal_failed_result(reason, max_length=max_length)
+    return failed_result(reason, max_length=max_length)
 
 
 def error_is_terminal(exc: BaseException) -> bool:

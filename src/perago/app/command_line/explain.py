@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json
+from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json, say_lines
 from perago.domain.error_codes import ERROR_CODES, UnknownCodeError, find_code
 
 
@@ -28,7 +28,7 @@ def explain(
         facts = {"code": row.code, "cause": row.cause, "remedy": row.remedy, "text": row.text}
         say_json("explain/1", facts)
         return
-    say(f"{row.code}: {row.cause}\n\n{row.text}\n\nRemedy: {row.remedy}")
+    say_lines(f"{row.code}: {row.cause}\n\n{row.text}\n\nRemedy: {row.remedy}")
 
 
 def _list(*, as_json: bool) -> None:

@@ -22,6 +22,7 @@ from perago.domain.errors import (
     PublishFenceError,
     StaleAttemptError,
 )
+from perago.domain.terminal_text import plain, plain_lines
 from perago.ports.errors import WorldError
 
 Arguments = ParamSpec("Arguments")
@@ -50,8 +51,13 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 
 
 def say(text: str) -> None:
-    """Print data."""
-    typer.echo(text)
+    """Print one line of data; the line breaks and escapes of a name in it are shown, not obeyed."""
+    typer.echo(plain(text))
+
+
+def say_lines(text: str) -> None:
+    """Print data of several lines, all of them ours."""
+    typer.echo(plain_lines(text))
 
 
 def say_json(schema: str, document: Mapping[str, object]) -> None:
@@ -61,12 +67,17 @@ def say_json(schema: str, document: Mapping[str, object]) -> None:
 
 def warn(text: str) -> None:
     """Print a warning."""
-    typer.echo(f"warning: {text}", err=True)
+    typer.echo(plain(f"warning: {text}"), err=True)
 
 
 def note(text: str) -> None:
-    """Print something that is neither data nor a problem."""
-    typer.echo(text, err=True)
+    """Print a line that is neither data nor a problem."""
+    typer.echo(plain(text), err=True)
+
+
+def note_lines(text: str) -> None:
+    """Print several of them, such as a traceback."""
+    typer.echo(plain_lines(text), err=True)
 
 
 @contextmanager
@@ -108,11 +119,11 @@ def _report(error: Exception, *, as_json: bool) -> None:
     code, message = _code_of(error), str(error)
     if code == PeragoError.code:
         # Nobody foresaw it: whoever mends it needs the place, which is ours.
-        note("".join(traceback.format_exception(error)).rstrip())
+        note_lines("".join(traceback.format_exception(error)).rstrip())
         message = f"{type(error).__name__}: {error}"
-    note(f"error: {message}")
+    note_lines(f"error: {message}")
     for each in getattr(error, "__notes__", []):
-        note(each)
+        note_lines(each)
     row = find_code(code)  # an adapter of somebody else may have codes of its own
     if row is not None:
         note(f"  {row.code}: {row.remedy} (perago explain {row.code})")

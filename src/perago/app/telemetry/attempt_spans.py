@@ -12,6 +12,7 @@ from perago.app.authoring.failure import error_code
 from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.attempt import ExecutionId
 from perago.domain.attempt_fence import Stale
+from perago.domain.secret_text import NO_SECRETS, Secrets
 from perago.ports.clock import Clock
 from perago.ports.progress import Phase
 from perago.ports.telemetry import FinishedSpan, FinishedStep, Telemetry
@@ -23,8 +24,9 @@ NO_STEPS = frozenset({Phase.STARTED, Phase.ENDED, Phase.TRANSFERRING, Phase.WARN
 class AttemptSpans(AttemptListener):
     """Hears attempts."""
 
-    def __init__(self, telemetry: Telemetry, clock: Clock) -> None:
+    def __init__(self, telemetry: Telemetry, clock: Clock, secrets: Secrets = NO_SECRETS) -> None:
         self._telemetry = telemetry
+        self._secrets = secrets
         self._clock = clock
         self._steps: dict[ExecutionId, list[FinishedStep]] = {}
 
@@ -36,7 +38,7 @@ class AttemptSpans(AttemptListener):
             return
         ended = self._clock.now().timestamp()
         told = {
-            f"perago.{key}": each
+            f"perago.{key}": self._secrets.masked(each) if isinstance(each, str) else each
             for key, each in facts.items()
             if isinstance(each, str | int | float | bool)
         }

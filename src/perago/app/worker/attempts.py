@@ -134,6 +134,7 @@ class Attempts:
 
     def _log_aside(self, task_id: str, line: str) -> None:
         """Into the task's log in Conductor, while the next attempt runs."""
+        line = self._tools.settings.secrets.masked(line)
 
         async def log() -> None:
             try:

@@ -5,6 +5,9 @@ and thread mode are the stated exceptions. Starts nothing.
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from urllib.parse import unquote
+
+from perago.domain.secret_text import Secrets
 
 CREDENTIAL_PREFIXES = (
     "CONDUCTOR_",
@@ -23,17 +26,24 @@ def executor_environment(
     environment: Mapping[str, str], secrets: Collection[str] = ()
 ) -> dict[str, str]:
     """Leave out what is named like a credential, and whatever holds the text of one."""
-    known = [secret for secret in secrets if len(secret) >= SECRET_CHARACTERS_MIN]
+    known = Secrets.of(each for each in secrets if len(each) >= SECRET_CHARACTERS_MIN)
     return {
         name: value
         for name, value in environment.items()
-        if not name.startswith(CREDENTIAL_PREFIXES) and not any(each in value for each in known)
+        if not name.startswith(CREDENTIAL_PREFIXES) and known.masked(value) == value
     }
 
 
 def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
-    """Values that are secret by their variable's name."""
+    """Values that are secret by their variable's name; of headers each value for itself as well."""
     for name, value in environment.items():
-        named = name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_"))
-        if value and (named or (name.startswith("OTEL_EXPORTER_OTLP_") and "HEADERS" in name)):
+        if not value or name.endswith("_FILE"):  # a path is no secret
+            continue
+        if name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_")):
             yield value
+        elif name.startswith("OTEL_EXPORTER_OTLP_") and "HEADERS" in name:
+            yield value
+            for header in value.split(","):
+                sent = unquote(header.partition("=")[2].strip())
+                # A token is told without its scheme, as in `Bearer ...`.
+                yield from {sent, sent.rpartition(" ")[2]} - {""}

@@ -5,10 +5,10 @@ Formats only.
 
 from collections.abc import Iterator
 
+from perago.domain.terminal_text import plain
 from perago.testing.attempt_story import AttemptStory, EventKind
 from perago.testing.demo.scenes import Played
 from perago.testing.story import Story, commit_kind, commit_task, made_by
-from perago.testing.story_text import plain
 
 TITLE = "Perago: a workflow of three tasks on a versioned workspace, and what goes wrong with it"
 GROUND = "lakeFS and Conductor are in memory, time is virtual; the steps are the real ones"

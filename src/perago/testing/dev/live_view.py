@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from perago.domain.terminal_text import plain, plain_lines
 from perago.testing.dev.run_aside import Seen
 from perago.testing.json_values import as_list, as_object
-from perago.testing.story_text import plain
 
 EVENTS_MAX = 12
 COMMITS_MAX = 12
@@ -50,11 +50,6 @@ def drawn(document: Mapping[str, object]) -> RenderableType:
         return Panel(Text(plain_lines(document["error"]), style="red"), title="perago dev")
     scenes = [as_object(scene) for scene in as_list(document.get("scenes"))]
     return Group(*(_scene(scene) for scene in scenes))
-
-
-def plain_lines(text: object) -> str:
-    """Text without control characters, its lines kept."""
-    return "\n".join(plain(line) for line in str(text).splitlines())
 
 
 def _scene(scene: Mapping[str, object]) -> RenderableType:

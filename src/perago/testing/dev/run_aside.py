@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from perago.app.command_line.reporting import note, say
+from perago.app.command_line.reporting import note_lines, say
 from perago.testing.json_values import as_object
 
 SCHEMA = "perago.dev/1"
@@ -44,7 +44,7 @@ def run_aside(arguments: Sequence[str], seen: Seen) -> None:
         complaints.seek(0)
         said = complaints.read()
     if not complete:
-        note(said.rstrip())
+        note_lines(said.rstrip())
         seen({"title": "perago dev", "error": said or "".join(other), "complete": True})
 
 

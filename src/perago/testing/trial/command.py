@@ -21,6 +21,7 @@ from perago.app.command_line.reporting import (
     CommandUsageError,
     JsonOption,
     note,
+    note_lines,
     reports_errors_by_class,
     say,
     say_json,
@@ -161,7 +162,7 @@ def _print(task: TaskDefinition, done: TaskRun, *, diff: bool, as_json: bool) ->
     for warning in done.warnings:
         warn(warning)
     if done.traceback:
-        note(done.traceback.rstrip())
+        note_lines(done.traceback.rstrip())
     if done.completed:
         say(f"result: {json.dumps(done.result, sort_keys=True)}")
     else:

@@ -4,6 +4,7 @@ import json
 import logging
 
 from perago.adapters.observability.json_lines import JsonLines
+from perago.domain.secret_text import Secrets
 
 SECRET = "wJalrXUt"
 
@@ -17,7 +18,7 @@ def _record(text: str, facts: object, *, error: bool = False) -> logging.LogReco
 
 
 def _lines() -> JsonLines:
-    return JsonLines(logging.Formatter("others: %(message)s"), [SECRET])
+    return JsonLines(logging.Formatter("others: %(message)s"), Secrets.of([SECRET]))
 
 
 def test_a_line_has_its_facts_and_no_secret() -> None:

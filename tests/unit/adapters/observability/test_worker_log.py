@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -12,9 +13,13 @@ import pytest
 
 from perago.adapters.observability.worker_log import WorkerLogSettings, worker_log
 from perago.app.authoring.failure import failed_result
+from perago.app.telemetry.attempt_log import BodyLog
 from perago.app.telemetry.listeners import write
+from perago.domain.secret_text import Secrets
 
 SECRET = "hunter2secret"
+AWKWARD = 's3cr"et\\key\u00e9'  # a quote, a backslash and a letter that encoders write otherwise
+HOSTILE = "\x1b]0;stolen\x07\x1b[2J\x9b31m\r2030-01-01 [info] all is well\nand a line"
 LOGGER = logging.getLogger("perago.attempt")
 
 
@@ -25,7 +30,7 @@ def settings(tmp_path: Path, *, bytes_max: int = 10_000) -> WorkerLogSettings:
         root=root,
         bytes_max=bytes_max,
         retention=timedelta(days=1),
-        secrets=[SECRET],
+        secrets=Secrets.of([SECRET, AWKWARD]),
     )
 
 
@@ -88,6 +93,30 @@ def test_a_secret_passes_in_no_place_of_a_line(
             LOGGER.exception("raised")
     assert SECRET not in log.file.read_text(encoding="utf-8") + capsys.readouterr().err
     assert [line["event"] for line in lines(log.file)] == ["with *** inside", "facts", "raised"]
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["terminal", "pipe"])
+def test_a_secret_that_encoders_write_otherwise_passes_nowhere(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    watched: bool,
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: watched)
+    log = settings(tmp_path)
+    with worker_log(log):
+        LOGGER.error("with %s inside", AWKWARD)
+        LOGGER.error("in a repr: %s", {"key": AWKWARD})
+        write(LOGGER, logging.ERROR, AWKWARD, {AWKWARD: [{"deep": AWKWARD}], "json": [AWKWARD]})
+        try:
+            fail(AWKWARD)
+        except LookupError:
+            LOGGER.exception("raised")
+    told = log.file.read_text(encoding="utf-8") + capsys.readouterr().err
+    assert "s3cr" not in told
+    assert told.count("***") >= 10
+    assert lines(log.file)[2]["***"] == [{"deep": "***"}]
 
 
 def test_a_full_file_is_renamed_and_no_line_is_lost(tmp_path: Path) -> None:
@@ -168,3 +197,26 @@ def test_a_terminal_gets_lines_for_people(
     assert "attempt started" in line
     assert "e1" in line
     assert not line.startswith("{")
+
+
+def test_no_text_of_a_task_gives_orders_to_the_terminal_or_looks_like_a_line_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with worker_log(settings(tmp_path)):
+        BodyLog().output(None, "stdout", HOSTILE)
+        write(LOGGER, logging.INFO, "read", {HOSTILE: HOSTILE, "names": [HOSTILE]})
+        LOGGER.info(HOSTILE)
+        try:
+            fail(HOSTILE)
+        except LookupError:
+            LOGGER.exception("raised")
+    # Colours are the worker's own; nothing else may stand behind an escape.
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().err)
+    assert not set("\x1b\x07\x9b\r") & set(shown)
+    assert r"\x1b]0;stolen" in shown
+    beginnings = [line for line in shown.splitlines() if line and not line.startswith(" ")]
+    assert [
+        line for line in beginnings if "[info" in line[:60] and "all is well" in line[:60]
+    ] == []
+    assert sum("and a line" in line for line in beginnings) == 3

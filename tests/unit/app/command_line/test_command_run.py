@@ -169,3 +169,24 @@ def test_a_link_in_the_given_directory_is_named(run: Run, target: str) -> None:
     assert ran.code == 1
     assert ran.err.startswith("error: workspace publication does not support symlinks: link")
     assert "PRG-W005" in ran.err
+
+
+def test_names_content_and_output_give_no_orders_to_the_terminal(run: Run, target: str) -> None:
+    hostile = "a\x1b]0;stolen\x07\x1b[2Jx\nresult: {}"
+    Path("ws").joinpath(hostile.replace("/", "")).write_text("line with \x1b[31m escape\r\n")
+    module = Path("trial_task.py")
+    text = module.read_text().replace('print("writing")', f"print({hostile!r})")
+    text = text.replace(
+        "    return", "    [each.unlink() for each in workspace.glob('a*')]\n    return"
+    )
+    module.write_text(text)
+    options = ["run", target, "--workspace", "ws", "--params", '{"text": "hi"}', "--diff"]
+    ran = run(*options)
+    assert ran.code == 0, ran.err
+    assert not set("\x1b\x07\r") & set(ran.out + ran.err)
+    assert "- a\\x1b]0;stolen\\x07\\x1b[2Jx\\nresult: {}\n" in ran.out
+    assert "| a\\x1b]0;stolen" in ran.err
+    assert "-line with \\x1b[31m escape" in ran.out
+    assert [line for line in ran.out.splitlines() if line.startswith("result")] == [
+        'result: {"size": 2}'
+    ]

@@ -13,13 +13,15 @@ from perago.app.telemetry.attempt_spans import AttemptSpans
 from perago.app.telemetry.attempt_story import AttemptStory
 from perago.app.telemetry.listeners import Listeners
 from perago.domain.publication_policy import PolicySetting
+from perago.domain.secret_text import NO_SECRETS, Secrets
 from perago.ports.telemetry import FinishedSpan
 from perago.testing.embedded_worker import NoLease
 
+SECRET = 's3cr"et\\key of the worker'
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-async def heard(world: FaultWorld) -> RememberedTelemetry:
+async def heard(world: FaultWorld, secrets: Secrets = NO_SECRETS) -> RememberedTelemetry:
     """What a collector has after one attempt."""
     await world.start()
     worker = world.worker()
@@ -30,10 +32,12 @@ async def heard(world: FaultWorld) -> RememberedTelemetry:
         world.task,
         record,
         worker.world.identities.new_execution_id(),
-        worker.settings,
+        replace(worker.settings, secrets=secrets),
         traceparent=TRACEPARENT,
     )
-    listeners = Listeners([AttemptSpans(telemetry, worker.world.clock), AttemptMetrics(telemetry)])
+    listeners = Listeners(
+        [AttemptSpans(telemetry, worker.world.clock, secrets), AttemptMetrics(telemetry)]
+    )
     story = AttemptStory(dispatch, listeners, worker.world.clock)
     story.ended(
         await world.drive(run_attempt(replace(worker.world, progress=story), dispatch, NoLease()))
@@ -66,6 +70,30 @@ async def test_a_failed_attempt_is_a_span_with_its_error(tmp_path: Path) -> None
     assert span.error is not None
     assert span.facts["perago.status"] == "FAILED"
     assert span.facts["error.type"] == "PRG-I003"
+
+
+async def test_a_secret_is_in_no_reason_and_in_no_span(tmp_path: Path) -> None:
+    def body(workspace: Path, run: int) -> None:
+        raise ValueError(f"{workspace.name} {run} refused {SECRET} of {[SECRET]}")
+
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=body)
+    span = only_span(await heard(world, Secrets.of([SECRET])))
+    reason = str((await world.read()).attempts[0].reason)
+    assert "refused *** of ['***']" in reason
+    assert reason == span.error
+    assert "s3cr" not in reason + repr(span)
+
+
+async def test_a_secret_is_masked_before_a_reason_is_cut(tmp_path: Path) -> None:
+    """Half of it would not be found any more."""
+
+    def body(workspace: Path, run: int) -> None:
+        del workspace, run
+        raise ValueError("x" * 480 + SECRET)
+
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=body)
+    await heard(world, Secrets.of([SECRET]))
+    assert str((await world.read()).attempts[0].reason).endswith("x***")
 
 
 async def test_what_is_counted_of_a_published_attempt(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.app.worker.executor_environment import executor_environment
+from perago.app.worker.executor_environment import executor_environment, secrets_in
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,17 @@ from perago.app.worker.executor_environment import executor_environment
 def test_what_opens_something_stays_with_the_parent(name: str) -> None:
     given = {name: "any", "HOME": "/home", "PYSPARK_PYTHON": "python3"}
     assert executor_environment(given) == {"HOME": "/home", "PYSPARK_PYTHON": "python3"}
+
+
+def test_the_tokens_of_exporters_are_secrets_and_paths_of_key_files_are_none() -> None:
+    environment = {
+        "OTEL_EXPORTER_OTLP_HEADERS": "authorization=Bearer%20token-one,x-key=token-two",
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hunter2secret",
+        "CONDUCTOR_AUTH_SECRET_FILE": "/run/secrets/conductor",
+    }
+    found = set(secrets_in(environment))
+    assert {"token-one", "token-two", "hunter2secret"} <= found
+    assert "/run/secrets/conductor" not in found
 
 
 def test_a_copy_of_a_secret_stays_too() -> None:
