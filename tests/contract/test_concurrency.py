@@ -68,3 +68,43 @@ async def test_S5_blocking_returns_the_result(concurrency: Concurrency) -> None:
     assert await concurrency.blocking(lambda: 42) == 42
     with pytest.raises(ValueError, match="not a number"):
         await concurrency.blocking(lambda: int("not a number"))
+
+
+async def test_S6_each_answers_in_order(concurrency: Concurrency) -> None:
+    async def tenfold(item: int) -> int:
+        return await after_a_pause(item * 10, 9 - item)
+
+    assert await concurrency.each(range(9), tenfold, at_most=3) == [n * 10 for n in range(9)]
+    assert await concurrency.each([], tenfold, at_most=3) == []
+
+
+async def test_S7_each_asks_at_most_so_many(concurrency: Concurrency) -> None:
+    inside: set[int] = set()
+    most = 0
+
+    async def visit(item: int) -> None:
+        nonlocal most
+        inside.add(item)
+        most = max(most, len(inside))
+        await after_a_pause(0, 1 + item % 4)
+        inside.remove(item)
+
+    await concurrency.each(range(20), visit, at_most=3)
+    assert 1 <= most <= 3
+
+
+async def test_S8_each_stops_at_a_failure(concurrency: Concurrency) -> None:
+    asked: list[int] = []
+    ended: list[int] = []
+
+    async def fail_at_two(item: int) -> None:
+        asked.append(item)
+        if item == 2:
+            raise LookupError(item)
+        await after_a_pause(0, 5)
+        ended.append(item)
+
+    with pytest.raises(LookupError, match="2"):
+        await concurrency.each(range(20), fail_at_two, at_most=3)
+    assert asked == [0, 1, 2]
+    assert ended == [0, 1]

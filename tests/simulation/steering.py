@@ -158,6 +158,28 @@ class SteeredConcurrency(Concurrency):
         one, two, three = await _SideBySide([first, second, third])
         return cast("A", one), cast("B", two), cast("C", three)
 
+    async def each(
+        self, items: Sequence[A], ask: Callable[[A], Awaitable[B]], *, at_most: int
+    ) -> list[B]:
+        """As many as may be asked at a time, interleaved call by call as the others are."""
+        answers: dict[int, B] = {}
+        left = iter(enumerate(items))
+        failed = False
+
+        async def ask_until_a_failure() -> None:
+            nonlocal failed
+            for position, item in left:
+                try:
+                    answers[position] = await ask(item)
+                except BaseException:
+                    failed = True
+                    raise
+                if failed:
+                    return
+
+        await _SideBySide([ask_until_a_failure() for _ in range(min(at_most, len(items)))])
+        return [answers[position] for position in range(len(items))]
+
     def turn(self, name: str) -> "_OneAtATime":
         """One at a time within this process."""
         return _OneAtATime(self._taken, name)

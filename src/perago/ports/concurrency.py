@@ -1,6 +1,6 @@
 """Doing things side by side, and one at a time, without owning an event loop."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, TypeVar
 
@@ -23,6 +23,10 @@ class Concurrency(Protocol):
     S3 turns_of_one_name_do_not_overlap: two turns of one name run one after the other.
     S4 turns_of_two_names_overlap: turns of different names do not wait for each other.
     S5 blocking_returns_the_result: blocking work is done aside; its result or error comes back.
+    S6 each_answers_in_order: the answers come in the order of the items, however long each takes.
+    S7 each_asks_at_most_so_many: no more than `at_most` questions are open at the same time.
+    S8 each_stops_at_a_failure: after the first failure no further item is asked about; the failure
+       is raised after every open question has ended.
     """
 
     async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
@@ -33,6 +37,12 @@ class Concurrency(Protocol):
         self, first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]
     ) -> tuple[A, B, C]:
         """Ask three things side by side."""
+        ...
+
+    async def each(
+        self, items: Sequence[A], ask: Callable[[A], Awaitable[B]], *, at_most: int
+    ) -> list[B]:
+        """Ask about every item, at most so many at a time."""
         ...
 
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from perago.adapters.local.directory_scan import ScannedFile
 from perago.adapters.local.disk_errors import disk_errors
-from perago.adapters.local.lanes import in_lanes
 from perago.adapters.local.port_transport import md5_of_file
 from perago.adapters.local.workspace_index import Survey, WorkspaceIndex
 from perago.domain.errors import ReservedPathError
@@ -34,7 +33,7 @@ async def compare(
     async def hash_batch(batch: Sequence[ScannedFile]) -> Mapping[str, FileFacts]:
         return await concurrency.blocking(lambda: _hashed(directory, batch))
 
-    for found in await in_lanes(concurrency, batches, hash_batch, lanes_max=HASHING_LANES_MAX):
+    for found in await concurrency.each(batches, hash_batch, at_most=HASHING_LANES_MAX):
         local.update(found)
     if not await concurrency.blocking(index.is_same_directory):
         raise lost_workspace(directory)

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import final
 
 from perago.adapters.local.disk_errors import disk_errors
-from perago.adapters.local.lanes import in_lanes
 from perago.domain.object_checksum import md5_of_checksum
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.concurrency import Concurrency
@@ -53,7 +52,7 @@ class PortTransport(ObjectTransport):
             moved(order.entry.size, 1)
             return fetched
 
-        return await in_lanes(self._concurrency, orders, fetch_one, lanes_max=self._lanes_max)
+        return await self._concurrency.each(orders, fetch_one, at_most=self._lanes_max)
 
     async def store(
         self,
@@ -69,7 +68,7 @@ class PortTransport(ObjectTransport):
             moved(entry.size, 1)
             return entry
 
-        return await in_lanes(self._concurrency, uploads, store_one, lanes_max=self._lanes_max)
+        return await self._concurrency.each(uploads, store_one, at_most=self._lanes_max)
 
 
 def md5_of_file(path: Path) -> str:

@@ -7,7 +7,6 @@ never more windows than objects were written, nor many more than the listing has
 from collections.abc import Sequence
 from typing import final
 
-from perago.adapters.local.lanes import in_lanes
 from perago.domain.listing_windows import ListingWindow, windows
 from perago.domain.object_checksum import md5_of_checksum
 from perago.domain.prefix_projection import object_path
@@ -71,7 +70,7 @@ class StagingVerification:
                 if facts is not None:
                     check_entry(area, facts, entry)
 
-        await in_lanes(self._concurrency, asked, check_window, lanes_max=WINDOW_LANES_MAX)
+        await self._concurrency.each(asked, check_window, at_most=WINDOW_LANES_MAX)
 
     async def _window(self, window: ListingWindow, area: StagingArea) -> list[ObjectEntry]:
         entries: list[ObjectEntry] = []

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, final
 
-from perago.adapters.local.lanes import in_lanes
 from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
 from perago.adapters.local.workspace_index import IndexedFile
 from perago.domain.object_checksum import md5_of_checksum
@@ -110,7 +109,7 @@ class StagingWrites:
             )
             check_written(facts, answer, "copied")
 
-        await in_lanes(self._concurrency, copies, copy_one, lanes_max=COPY_LANES_MAX)
+        await self._concurrency.each(copies, copy_one, at_most=COPY_LANES_MAX)
 
     async def _delete(self, paths: Sequence[str], area: StagingArea) -> None:
         full = [object_path(area.prefix, path) for path in paths]
@@ -122,7 +121,7 @@ class StagingWrites:
         async def delete_page(page: Sequence[str]) -> None:
             await self._objects.delete_many(area.staged.repository, area.staged.branch, page)
 
-        await in_lanes(self._concurrency, pages, delete_page, lanes_max=DELETE_LANES_MAX)
+        await self._concurrency.each(pages, delete_page, at_most=DELETE_LANES_MAX)
 
 
 def _upload_of(directory: Path, index: KnownFiles, facts: FileFacts, prefix: str) -> ObjectUpload:

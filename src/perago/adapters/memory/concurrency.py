@@ -4,7 +4,7 @@ Needs no event loop: waiting is a bare yield, which asyncio reads as a pause and
 chance to choose.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TypeVar, final
 
@@ -37,6 +37,12 @@ class SequentialConcurrency(Concurrency):
             two = await _ended(second)
             three = await _ended(third)
             return one(), two(), three()
+
+    async def each(
+        self, items: Sequence[A], ask: Callable[[A], Awaitable[B]], *, at_most: int
+    ) -> list[B]:
+        del at_most  # one at a time is never too many
+        return [await ask(item) for item in items]
 
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         return self._take_turn(name)

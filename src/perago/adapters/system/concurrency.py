@@ -5,7 +5,7 @@ everybody; disk work of one attempt must not wait for somebody else's name look-
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar, final
@@ -40,6 +40,30 @@ class AsyncioConcurrency(Concurrency):
         three = asyncio.ensure_future(third)
         await asyncio.gather(one, two, three, return_exceptions=True)
         return one.result(), two.result(), three.result()
+
+    async def each(
+        self, items: Sequence[A], ask: Callable[[A], Awaitable[B]], *, at_most: int
+    ) -> list[B]:
+        answers: dict[int, B] = {}
+        failures: list[BaseException] = []
+        left = iter(enumerate(items))
+
+        async def ask_until_a_failure() -> None:
+            # All of these take from one iterator, so that one slow item holds up no other.
+            for position, item in left:
+                try:
+                    answers[position] = await ask(item)
+                except BaseException as failure:
+                    failures.append(failure)
+                    raise
+                if failures:
+                    return
+
+        askers = [ask_until_a_failure() for _ in range(min(at_most, len(items)))]
+        await asyncio.gather(*askers, return_exceptions=True)
+        if failures:
+            raise failures[0]
+        return [answers[position] for position in range(len(items))]
 
     def turn(self, name: str) -> AbstractAsyncContextManager[None]:
         return self._take_turn(name)

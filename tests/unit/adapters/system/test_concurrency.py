@@ -65,3 +65,33 @@ async def test_who_cancels_twice_waits_no_moment() -> None:
     assert not end.is_set()
     end.set()
     concurrency.close()
+
+
+async def test_each_asks_as_many_side_by_side_as_it_may() -> None:
+    concurrency, waiting = AsyncioConcurrency(), asyncio.Barrier(4)
+
+    async def wait_for_the_others(_item: int) -> None:
+        async with asyncio.timeout(LONG_SECONDS):
+            await waiting.wait()
+
+    await concurrency.each(range(8), wait_for_the_others, at_most=4)
+    concurrency.close()
+
+
+async def test_each_that_is_cancelled_ends_its_questions_first() -> None:
+    concurrency, asked, ended = AsyncioConcurrency(), asyncio.Barrier(4), list[int]()
+
+    async def wait_for_ever(item: int) -> None:
+        try:
+            await asked.wait()
+            await asyncio.Event().wait()
+        finally:
+            ended.append(item)
+
+    each = asyncio.create_task(concurrency.each(range(8), wait_for_ever, at_most=3))
+    await asked.wait()
+    each.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await each
+    assert sorted(ended) == [0, 1, 2]
+    concurrency.close()
