@@ -6,7 +6,6 @@ Takes lock, log and probes around it; the parts come from `worker_assembly`.
 import asyncio
 import gc
 import logging
-import os
 import signal
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import (
@@ -15,7 +14,6 @@ from contextlib import (
     asynccontextmanager,
     suppress,
 )
-from threading import Event, Thread
 
 from perago._version import __version__
 from perago.app.container import Container
@@ -44,11 +42,10 @@ from perago.ports.telemetry import Telemetry
 LOGGER = logging.getLogger("perago.worker")
 BROKEN_EXIT = 70
 SIGNAL_EXIT = 128
-LEAVE_SECONDS = 2.0
 
 
 def start_worker(order: StartOrder) -> int:
-    """Run a worker until it has ended; the exit code of the process."""
+    """Run a worker until it has ended; the exit code for its process, which goes on."""
     close_memory_to_others()  # before the first executor, which runs code that is not ours
     settings = order.settings
     if (user := executor_user_of(settings)) is not None:
@@ -70,22 +67,7 @@ def start_worker(order: StartOrder) -> int:
     ):
         gc.freeze()  # what is imported stays: no collection has to look through it again
         end, number = asyncio.run(_run(order, container, worker_id, secrets))
-    code = exit_code(end, number)
-    _leave_soon(code)
-    return code
-
-
-def _leave_soon(code: int) -> None:
-    """End in a moment: Python waits for every thread, and one may wait for a slow line.
-
-    Everything that has to be closed is closed by now.
-    """
-
-    def leave() -> None:
-        Event().wait(LEAVE_SECONDS)
-        os._exit(code)
-
-    Thread(target=leave, name="perago-leave", daemon=True).start()
+    return exit_code(end, number)
 
 
 def exit_code(end: WorkerEnd, number: signal.Signals | None) -> int:

@@ -4,6 +4,8 @@ Checks come first, in the order of 0.6.1; exit codes tell drained (0), aborted (
 broken (70).
 """
 
+import os
+from threading import Event, Thread, main_thread
 from typing import Annotated, Literal
 
 import typer
@@ -17,6 +19,7 @@ from perago.app.start_checks import check_conductor, check_services
 from perago.app.worker.executor import ExecutorStartError
 from perago.domain.authoring_errors import RuntimeConfigError
 
+LEAVE_SECONDS = 2.0
 ExecutionMode = Literal["process", "thread"]
 
 
@@ -48,8 +51,25 @@ def start(
         runtime_config(settings, target)
     check_conductor(settings)
     code = _start(settings, targets, processes, domain, strict=strict_taskdef)
+    _leave_with_main_thread(code)
     if code:
         raise typer.Exit(code)
+
+
+def _leave_with_main_thread(code: int) -> None:
+    """End this process a moment after its main thread: Python waits for every other thread.
+
+    One of them may wait for a slow line, while everything that has to be closed is closed by now.
+    This belongs to the command and not to the worker, because who runs a worker in a process of
+    his own goes on after it.
+    """
+
+    def leave() -> None:
+        main_thread().join()
+        Event().wait(LEAVE_SECONDS)
+        os._exit(code)
+
+    Thread(target=leave, name="perago-leave", daemon=True).start()
 
 
 def _start(

@@ -64,7 +64,7 @@ async def scene() -> Scene:
     conductor = conductor_installation(server, handle)
     task = {"name": "t", "ownerEmail": "a@example.com", "responseTimeoutSeconds": 600}
     await conductor.definitions.put(task | {"timeoutSeconds": 0, "retryCount": 3})
-    row = {"name": "t", "taskReferenceName": "t", "type": "SIMPLE", "inputParameters": {}}
+    row = {"name": "t", "taskReferenceName": "t", "type": "SIMPLE"}
     await conductor.workflows.put_definition(
         {"name": "wf", "version": 1, "ownerEmail": "a@example.com", "tasks": [row]}
     )
