@@ -64,8 +64,13 @@ def _maker(
     for point in found:
         return cast("Callable[[Connection], Installation]", point.load())
     known = ", ".join(sorted({*own, *(_scheme(p.name, kind) for p in _points(kind))}))
-    what = scheme if "://" in url else f"{url}, which has no scheme such as http://"
-    text = f"no {kind} adapter for {what}; known: {known}"
+    what, remedy = scheme, ""
+    if "://" not in url:
+        # 0.6.1 took http, and the keys travelled in clear without a word. That is to be chosen.
+        place = url.rpartition("@")[2]
+        what = f"{place}, which has no scheme such as http://"
+        remedy = f"; write https://{place}, or http://{place} where keys may travel unencrypted"
+    text = f"no {kind} adapter for {what}; known: {known}{remedy}"
     raise RuntimeConfigError(text, code="PRG-C012")
 
 

@@ -30,10 +30,11 @@ class LakeFSAddressError(UnavailableError):
 
 
 def api_address(address: str) -> str:
-    """The address of the API: scheme and `/api/v1` added, trailing slashes removed."""
+    """The address of the API: `/api/v1` added, trailing slashes removed."""
     spelled = address.strip()
     if not _SCHEME.match(spelled):
-        spelled = f"http://{spelled}"
+        # Added here, it would be http, and keys would travel in clear without a word.
+        raise LakeFSAddressError(address.rpartition("@")[2], "it has no scheme")
     parts = _split(address, spelled)
     path = parts.path.rstrip("/")
     if not path or path == "/api":

@@ -20,7 +20,6 @@ from perago.adapters.lakefs.address import (
         ("http://lakefs.test:8000/api", "http://lakefs.test:8000/api/v1"),
         ("http://lakefs.test:8000/api/v1", "http://lakefs.test:8000/api/v1"),
         ("http://lakefs.test:8000/api/v1/", "http://lakefs.test:8000/api/v1"),
-        ("lakefs.test:8000", "http://lakefs.test:8000/api/v1"),
         (" https://lakefs.test ", "https://lakefs.test/api/v1"),
         ("https://proxy.test/lakefs/api/v1/", "https://proxy.test/lakefs/api/v1"),
         ("http://[::1]:8000", "http://[::1]:8000/api/v1"),
@@ -38,7 +37,9 @@ def test_one_spelling_of_every_address(written: str, meant: str) -> None:
         ("http://lakefs.test/login?next=/", "it carries a query"),
         ("s3://bucket", "its scheme is 's3'"),
         ("http://", "it names no host"),
-        ("", "it names no host"),
+        ("", "it has no scheme"),
+        ("lakefs.test:8000", "it has no scheme"),
+        ("127.0.0.1", "it has no scheme"),
         ("http://lakefs.test:port", "Port could not be cast"),
     ],
 )

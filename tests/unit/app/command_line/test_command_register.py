@@ -129,3 +129,4 @@ def test_an_address_without_a_scheme_is_told_so(
     ran = run("register", module("no_scheme"))
     assert ran.code == 3
     assert "for localhost:8080, which has no scheme such as http://; known:" in ran.err
+    assert "write https://localhost:8080, or http://localhost:8080 where keys" in ran.err
