@@ -81,7 +81,6 @@ BAD = [
         + plain("ri", "P"),
     ),
     Shape("no_task", INNER),
-    Shape("two_tasks", plain("one") + plain("two").replace("def f", "def g")),
     Shape("imported_task", "from shape_minimal import f\n"),
     raised("no_module", "import no_such_module\n", "ModuleNotFoundError: No module named"),
     raised("syntax", "def (\n", "SyntaxError: invalid syntax"),
@@ -92,5 +91,14 @@ BAD = [
         "@task(name=None, owner_email='o')\ndef f(params: Params) -> Result: ...\n",
         CLEAR,
         "error: task name is required",
+    ),
+]
+
+# Wrong for 0.6.1 and right for us: `check` takes every task of a module, `extract` wants one named.
+ACCEPTED = [
+    Shape(
+        "two_tasks",
+        plain("one") + plain("two").replace("def f", "def g"),
+        "a module may declare several tasks; extract names them behind the text of 0.6.1",
     ),
 ]

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.surface_refusals import BAD
+from tests.integration.surface_refusals import ACCEPTED, BAD
 from tests.integration.surface_shapes import GOOD, HEAD, Shape
 from tools.peer import peer_environment
 
-SHAPES = GOOD + BAD
+SHAPES = GOOD + BAD + ACCEPTED
 ENOUGH = 40
 DRIVER = Path(__file__).with_name("surface_driver.py")
 # The workspace takes both spellings of its reference type; every workspace task differs in that.
@@ -122,6 +122,7 @@ def test_every_good_shape_is_good_for_us(ours: Answers) -> None:
     failed = [shape.name for shape in GOOD if ours[shape.module]["extract"]["code"]]
     assert not failed
     assert all(ours[shape.module]["check"]["code"] == 1 for shape in BAD)
+    assert all(ours[shape.module]["check"]["code"] == 0 for shape in ACCEPTED)
 
 
 def seconds(command: list[str], project: Path) -> float:

@@ -1,6 +1,6 @@
 """The row is read again before an end is sent: whoever lost it says nothing about it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -63,7 +63,7 @@ async def _poll(worker: AttemptWorker) -> AttemptRecord:
     return record
 
 
-def _rerun(world: FaultWorld, task_input: dict[str, object] | None = None) -> None:
+def _rerun(world: FaultWorld, task_input: Mapping[str, object] | None = None) -> None:
     """An operator terminates the workflow and runs its row again; two seconds have passed."""
     world.clock.advance(2)
     (row,) = world.conductor.state.runs[world.workflow].snapshot().tasks
