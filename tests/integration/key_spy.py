@@ -1,7 +1,7 @@
 """A task module that looks for keys wherever the code of a task could look, while it is imported.
 
-Copied into the folder of a worker. The keys are given backwards, so that the spy does not find what
-it carries itself. Answers in `found.json`, place by place.
+Copied into the folder of a worker; a body may ask it later instead. The keys are given backwards,
+so that the spy does not find what it carries itself. Answers in `found.json`, place by place.
 """
 
 import json
@@ -97,5 +97,5 @@ def look_everywhere() -> dict[str, object]:
     }
 
 
-if "PERAGO_EXECUTOR" in os.environ:
+if "PERAGO_EXECUTOR" in os.environ and "SPY_FILES" in os.environ:
     Path("found.json").write_text(json.dumps(look_everywhere()), encoding="utf-8")

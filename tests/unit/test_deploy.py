@@ -57,6 +57,15 @@ def test_every_file_is_looked_at() -> None:
     }
 
 
+def test_keys_are_given_by_the_environment_and_never_as_files_that_task_code_could_read() -> None:
+    for pod in pods():
+        for volume in pod.get("volumes", []):
+            assert not {"secret", "projected", "csi"} & set(volume)
+        (container,) = pod["containers"]
+        assert container["envFrom"] == [{"secretRef": {"name": "perago-keys"}}]
+        assert not any(each["name"].endswith("_FILE") for each in container["env"])
+
+
 def test_the_image_runs_the_worker_as_process_1_and_not_as_root() -> None:
     text = (DEPLOY / "Dockerfile").read_text(encoding="utf-8")
     instructions = re.findall(r"^([A-Z]+) (.+?)$", text, flags=re.MULTILINE)
