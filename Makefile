@@ -13,7 +13,7 @@ SIDE_BY_SIDE = --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-
 UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 .DEFAULT_GOAL := help
-.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak matrix mutate bench-start bench-kit bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak simulate simulate-planted matrix mutate bench-start bench-kit bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,12 @@ browser: .venv/.gate chromium  ## Opens the page of `perago dev` in headless Chr
 	$(PYTEST) -m browser
 chromium: .venv/.gate
 	@$(BIN)/python -m tools.browser
+
+simulate: .venv/.gate  ## Explores schedules of the protocol in memory; MIX=name, SCHEDULES=count.
+	$(BIN)/python -m tests.simulation.explore --mix $(or $(MIX),all) --schedules $(or $(SCHEDULES),2000)
+
+simulate-planted: .venv/.gate  ## Plants bugs in the protocol, in memory; the search must find each.
+	$(BIN)/python -m tests.simulation.planted
 
 matrix: servers  ## Runs Spark tests on every pyspark that is promised, each with its Hadoop.
 	$(BIN)/python -m tools.spark_matrix

@@ -342,6 +342,7 @@ class Engine:
             self.monitor.attempt_ended(actor, report)
         else:
             self.tell(actor.name, "ended", "; ".join(actor.judged)[:120])
+            self.monitor.removals.process_ended(actor)
 
     def _move_clock(self, moment: int, silent: Sequence[Actor]) -> None:
         clock = self.scene.clock

@@ -7,13 +7,19 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
 
 from tests.simulation.choices import RandomChoices
 from tests.simulation.engine import Engine, Ran
 from tests.simulation.mixes import MIXES, Mix
 from tests.simulation.shrink import replay, shrink
 from tests.simulation.transcript import in_words
+
+CHUNK = 250  # schedules that one process takes at a time: some seconds
+PROCESSES = 2
 
 
 @dataclass(slots=True)
@@ -24,6 +30,13 @@ class Found:
     steps: int = 0
     seen: Counter[str] = field(default_factory=Counter[str])
     broken: list[tuple[int, Ran]] = field(default_factory=list[tuple[int, Ran]])
+
+    def add(self, other: "Found") -> None:
+        """Another part of the same search."""
+        self.schedules += other.schedules
+        self.steps += other.steps
+        self.seen.update(other.seen)
+        self.broken += other.broken
 
 
 def explore(mix: Mix, first: int, schedules: int, *, broken_max: int = 1) -> Found:
@@ -39,6 +52,26 @@ def explore(mix: Mix, first: int, schedules: int, *, broken_max: int = 1) -> Fou
             if len(found.broken) >= broken_max:
                 break
     return found
+
+
+def explore_all(
+    schedules: int, *, mixes: Sequence[Mix] = tuple(MIXES.values()), processes: int = PROCESSES
+) -> Mapping[str, Found]:
+    """So many schedules of each mix, in some processes beside each other."""
+    chunks = [
+        (mix, first, min(CHUNK, schedules - first))
+        for first in range(0, schedules, CHUNK)
+        for mix in mixes
+    ]
+    found = {mix.name: Found() for mix in mixes}
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        for (mix, _, _), part in zip(chunks, pool.map(_chunk, chunks), strict=True):
+            found[mix.name].add(part)
+    return found
+
+
+def _chunk(chunk: tuple[Mix, int, int]) -> Found:
+    return explore(*chunk)
 
 
 def failure_in_words(mix: Mix, seed: int, ran: Ran) -> str:
@@ -64,18 +97,22 @@ def main() -> int:
     failed = False
     for name in names:
         began = time.perf_counter()
-        mix = MIXES[name]
-        without = frozenset(given.without) | (frozenset() if given.strict else mix.without)
-        mix = replace(mix, without=without)
-        found = explore(mix, given.seed, given.schedules, broken_max=given.broken)
+        found = explore(_asked(name, given), given.seed, given.schedules, broken_max=given.broken)
         rate = found.schedules / (time.perf_counter() - began)
         kinds = Counter(ran.broken.number for _, ran in found.broken if ran.broken)
         told = f"{name}: {found.schedules} schedules, {found.steps} steps, {rate:.0f} a second"
         sys.stdout.write(f"{told}, broken by invariant: {dict(kinds)}\n")
         for seed, ran in found.broken[: given.stories]:
-            sys.stdout.write(f"{failure_in_words(mix, seed, ran)}\n")
+            sys.stdout.write(f"{failure_in_words(_asked(name, given), seed, ran)}\n")
         failed = failed or bool(found.broken)
     return int(failed)
+
+
+def _asked(name: str, given: argparse.Namespace) -> Mix:
+    """A mix with the invariants that were asked for."""
+    mix = MIXES[name]
+    left_out = list(given.without) if given.strict else [*given.without, *mix.without]
+    return replace(mix, without=frozenset(left_out))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from tests.simulation.scene import Scene
 
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.domain.attempt import AttemptRecord, AttemptStatus
+from perago.domain.logical_execution import mark_of, parse_attempt_mark
 from perago.domain.references import CommitId, CommitRecord
 from perago.testing.json_values import as_object
 
@@ -38,6 +39,7 @@ class Facts:
     alive_since: int = 0
     """The step since which the workflow is not terminal."""
     _executions: dict[Dispatched, int] = field(default_factory=dict[Dispatched, int])
+    _may_be: dict[int, int] = field(default_factory=dict[int, int])
     _held: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     _published: dict[CommitId, int] = field(default_factory=dict[CommitId, int])
     _was_terminal: bool = False
@@ -72,12 +74,26 @@ class Facts:
         """An operator reran a row: it begins a new execution.
 
         Except where no process ever held the row: nothing on lakeFS tells then that it was rerun,
-        and it resumes the decision of the attempt before it. Documented.
+        and it resumes the decision of the attempt before it. Documented. Where a process held it
+        and left no mark yet, it may be either.
         """
         row = self.scene.conductor.state.row(task_id)
-        was_held = any(known == task_id for known, _ in self._executions)
-        if was_held or row.retried_task_id is None:
-            self._executions[task_id, row.scheduled_time] = self._new()
+        held = [known for known in self._executions if known[0] == task_id]
+        if not held and row.retried_task_id is not None:
+            return
+        self._executions[task_id, row.scheduled_time] = made = self._new()
+        if row.retry_count and not self._is_marked(row):
+            self._may_be[made] = self._executions[held[-1]]
+
+    def are_one(self, execution: int, other: int) -> bool:
+        """Whether two executions are one, or may be one for whoever knows only lakeFS."""
+        return execution == other or self._may_be.get(execution) == other
+
+    def _is_marked(self, row: TaskRow) -> bool:
+        tags = self.scene.lakefs.repository(self.scene.repository.id).tags
+        marks = [parse_attempt_mark(tag) for tag in tags]
+        mine = mark_of(row.snapshot()).task_hash
+        return any(mark is not None and mark.task_hash == mine for mark in marks)
 
     def execution_of(self, record: AttemptRecord) -> int:
         """The execution of a polled row."""

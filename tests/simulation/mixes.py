@@ -95,13 +95,7 @@ class Mix:
 
 
 # Open: defects that are being mended. A line goes with its fix.
-_GC_TAKES_A_DECISION_S_BRANCH = frozenset({7, 14})
-_GC_TAKES_A_FAILED_READ_FOR_AN_ANSWER = frozenset({19})
-_GC = _GC_TAKES_A_DECISION_S_BRANCH | _GC_TAKES_A_FAILED_READ_FOR_AN_ANSWER
-_THE_KEY_DOES_NOT_KNOW_THE_PARAMS = frozenset({6})
-_ANOTHER_INPUT_IS_ANOTHER_EXECUTION = frozenset({3, 4})
-_RESET_ADOPTS_WHAT_WAS_PUBLISHED = frozenset({10})
-_A_LATE_MERGE_AFTER_A_RERUN = frozenset({10})
+_RESET_ADOPTS_WHAT_WAS_PUBLISHED = frozenset({10, 14})
 
 # What the table of guarantees does not promise at that level.
 # 16: an unanswered merge is sent again, word for word and without another look at the attempt.
@@ -130,7 +124,6 @@ MIXES: Mapping[str, Mix] = {
             "do passes of gc ever take the branch of a decision, beside attempts and verbs",
             {**_CORE, Kind.GC: 2, Kind.VERB: 2, Kind.WEEK: 1},
             verbs=CAUTIOUS_VERBS,
-            without=_GC,
         ),
         Mix(
             "gc-age-zero",
@@ -138,35 +131,31 @@ MIXES: Mapping[str, Mix] = {
             {**_CORE, Kind.GC: 2, Kind.VERB: 2},
             verbs=CAUTIOUS_VERBS,
             gc_age_zero=True,
-            without=_GC,
         ),
         Mix(
             "verbs",
             "an operator ends and brings back the workflow while attempts run",
             {**_CORE, Kind.VERB: 3},
             verbs=ALL_VERBS,
-            without=_THE_KEY_DOES_NOT_KNOW_THE_PARAMS | _A_LATE_MERGE_AFTER_A_RERUN,
         ),
         Mix(
             "reruns",
             "an operator runs tasks again that had been retried",
             {Kind.FAULT: 3, Kind.STAND: 1, Kind.VERB: 3},
             verbs=(Verb.TERMINATE, Verb.RERUN, Verb.RERUN_OTHER),
-            without=_THE_KEY_DOES_NOT_KNOW_THE_PARAMS | _A_LATE_MERGE_AFTER_A_RERUN,
         ),
         Mix(
             "anew",
             "the inputs of retries resolve to the current head, or to other params",
             {**_CORE, Kind.ANEW: 2, Kind.FOREIGN: 1},
             foreign=PLAIN_FOREIGN,
-            without=_THE_KEY_DOES_NOT_KNOW_THE_PARAMS | _ANOTHER_INPUT_IS_ANOTHER_EXECUTION,
         ),
         Mix(
             "reset-task",
             "an operator resets the task of an ended workflow and runs it again",
             {**_CORE, Kind.VERB: 3, Kind.RESET: 1, Kind.GC: 1},
             verbs=(Verb.TERMINATE, Verb.RETRY, Verb.RERUN),
-            without=_GC | _RESET_ADOPTS_WHAT_WAS_PUBLISHED,
+            without=_RESET_ADOPTS_WHAT_WAS_PUBLISHED,
         ),
         Mix(
             "chain",
@@ -219,7 +208,6 @@ MIXES: Mapping[str, Mix] = {
             {**_CORE, Kind.GC: 1},
             canary=True,
             gc_age_zero=True,
-            without=_GC,
         ),
         Mix(
             "lineage",

@@ -56,6 +56,7 @@ class Monitor:
     removals: Removals
     accepted: dict[Dispatched, Accepted] = field(default_factory=dict[Dispatched, Accepted])
     publications: list[CommitRecord] = field(default_factory=list[CommitRecord])
+    counted_from: int = 0
     foreign: list[CommitId] = field(default_factory=list[CommitId])
     _decided: set[tuple[int, CommitId, object]] = field(
         default_factory=set[tuple[int, CommitId, object]]
@@ -77,7 +78,7 @@ class Monitor:
 
     def was_reset(self) -> None:
         """An operator asked for a recomputation: what was published before is not counted."""
-        self.publications.clear()
+        self.counted_from = len(self.publications)
 
     def body_ran(self, actor: Actor, end: BodyEnd) -> None:
         """A function ran to its end."""
@@ -113,7 +114,7 @@ class Monitor:
             case "branches.delete":
                 self.removals.after(actor)
             case "tags.create" if actor.record is not None:
-                self._tag_created(actor.record, step)
+                self._tag_created(actor.record, step, late=call.late)
             case "tags.delete":
                 self.removals.after(actor)
                 self._forget_decisions()
@@ -188,7 +189,7 @@ class Monitor:
         execution = self.facts.execution_of_publication(record)
         mine = [
             each
-            for each in self.publications
+            for each in self.publications[self.counted_from :]
             if execution == self.facts.execution_of_publication(each)
         ]
         if execution and len(mine) > 1:
@@ -212,10 +213,12 @@ class Monitor:
         if decided != record.metadata.get(STAGING_COMMIT):
             self._broken(17, f"{record.commit[:8]} is published, decided is {decided}")
 
-    def _tag_created(self, record: AttemptRecord, step: int) -> None:
+    def _tag_created(self, record: AttemptRecord, step: int, *, late: bool) -> None:
         for tag in self.scene.lakefs.repository(self.scene.repository.id).tags:
             if tag.startswith(DECISION_TAG_PREFIX) and tag not in self.removals.decided_at:
                 self.removals.decided_at[tag] = step
+                if late:
+                    self.removals.decided_late.add(tag)
                 self._decided.add(self.facts.decision_of(record))
 
     def _check_prefix(self, record: CommitRecord) -> None:
@@ -251,11 +254,11 @@ class Monitor:
     def _check_result(self, row: TaskRow, accepted: Accepted, knob: object) -> None:
         run, execution = self.facts.runs[accepted.run], accepted.execution
         who = f"{row.reference_name} ended with {accepted.run}"
-        if run.execution != execution:
+        if not self.facts.are_one(execution, run.execution):
             self._broken(10, f"{who} of execution {run.execution}, it is execution {execution}")
         if run.knob != knob_of(row.input_data) or knob != run.knob:
             self._broken(6, f"{who}, knob {run.knob}; the row has {knob_of(row.input_data)}")
-        for each in self.publications:
+        for each in self.publications[self.counted_from :]:
             mine = self.facts.execution_of_publication(each) == execution
             if mine and each.commit != accepted.ref:
                 self._broken(3, f"{who} as {accepted.ref[:8]}, {each.commit[:8]} is visible")

@@ -154,6 +154,7 @@ def _expire(engine: "Engine", name: str) -> None:
 
 def _land(engine: "Engine", _: str) -> None:
     late = engine.wire.pop(0)
+    late.call.late = True
     dead = not engine.live(late.sender)
     engine.tell("wire", f"a late request of {late.sender.name} lands")
     engine.see(f"{late.call.operation} landed late" + (", its sender dead" if dead else ""))
@@ -332,6 +333,7 @@ def idle(engine: "Engine") -> bool:
     if engine.is_paused:
         engine.scene.conductor.resume(engine.scene.workflow)
         engine.tell("operator", "resume")
+        engine.monitor.rows_may_have_changed(engine.steps)
         return True
     if engine.attempts < engine.mix.attempts_max and _next_attempt(engine):
         return True

@@ -6,12 +6,19 @@ has to follow the code.
 """
 
 import inspect
+import sys
 import textwrap
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from types import CodeType, FunctionType
+
+from tests.simulation.explore import explore
+from tests.simulation.mixes import MIXES
+
+BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +132,44 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "every attempt is an execution of its own",
         f"{DOMAIN}.logical_execution:find_epoch",
-        "chain = retry_chain(mine, rows)",
-        "chain = (mine,)",
+        "return Epoch(first.task_id, first.scheduled_time)",
+        "return Epoch(chain[0].task_id, chain[0].scheduled_time)",
     ),
     Plant(
         "marks do not begin a new epoch",
         f"{DOMAIN}.logical_execution:find_epoch",
-        "mark.scheduled_time < row.scheduled_time",
+        "if sealed != continues:",
+        "if False:",
+        ("reruns",),
+    ),
+    Plant(
+        "an older mark of a row does not tell that it was rerun",
+        f"{DOMAIN}.logical_execution:_rerun",
+        "mark.scheduled_time < mine.scheduled_time",
         "False",
         ("reruns",),
     ),
     Plant(
+        "the key does not know the params",
+        f"{DOMAIN}.logical_execution:ExecutionInput.hash",
+        "place.ref, params)",
+        "place.ref)",
+        (
+            "anew",
+            "reruns",
+        ),
+    ),
+    Plant(
+        "decisions on other inputs are not looked for",
+        f"{ATTEMPT}.resume:find_decision_on_other_input",
+        "if ground.level is not Level.SETTLED:",
+        "if True:",
+        ("anew",),
+    ),
+    Plant(
         "the decision of an earlier attempt is not looked for",
         f"{ATTEMPT}.run_attempt:_produce_output",
-        "if finished is None and footing.decided is not None:",
+        "if finished is None and earlier.decided is not None:",
         "if False:",
     ),
     Plant(
@@ -148,10 +179,10 @@ PLANTS: Sequence[Plant] = (
         "Finished(scope.ground.workspace.ref,",
     ),
     Plant(
-        "an unchanged workspace makes no decision",
-        f"{ATTEMPT}.run_attempt:_produce_publication",
-        "if ground.level is Level.SETTLED:",
-        "if ground.level is Level.SETTLED and changed:",
+        "the decision that nothing changed is merged",
+        f"{ATTEMPT}.resume:finish_decision",
+        "None if decision.noop else decision.staged",
+        "decision.staged",
     ),
     Plant(
         "the wide fence does not compare poll counts and scheduled times",
@@ -196,13 +227,6 @@ PLANTS: Sequence[Plant] = (
         ("lineage",),
     ),
     Plant(
-        "lineage merges over an abandoned publication instead of taking the exact tree",
-        f"{DOMAIN}.lineage:decide",
-        "return MergeExactTree(tree, facts.staged, expected_head=facts.walk.head.commit)",
-        "return MergeStaged(facts.staged, expected_head=facts.walk.head.commit)",
-        ("lineage",),
-    ),
-    Plant(
         "gc removes decisions of workflows that run",
         f"{DOMAIN}.retention:judge_decision",
         "if workflow is WorkflowStanding.LIVE:",
@@ -218,10 +242,40 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "gc removes marks before decisions",
-        f"{DOMAIN}.retention:judge_attempt_mark",
-        "if isinstance(verdict, Remove) and decisions_left:",
+        f"{GC}._has_decisions",
+        "if mine and not (self.dry_run and tag.name in self._gone):",
         "if False:",
         ("gc-age-zero",),
+    ),
+    Plant(
+        "gc does not look for the decision of a branch",
+        f"{GC}._is_decided",
+        "if key is not None:",
+        "if key is not None:\n        return False\n    if False:",
+        (
+            "gc-default-ages",
+            "gc-age-zero",
+        ),
+    ),
+    Plant(
+        "gc does not put back what an attempt decides while it is removed",
+        f"{GC}._put_back",
+        "if not owner.segment or branch != staging_of(branch):",
+        "if True:",
+        (
+            "gc-age-zero",
+            "gc-default-ages",
+        ),
+    ),
+    Plant(
+        "a decision does not make sure of its branch",
+        f"{ATTEMPT}.clean_up:_keep_staging",
+        "await world.lakefs.branches.create(repository, branch, decision)",
+        "pass",
+        (
+            "gc-age-zero",
+            "gc-default-ages",
+        ),
     ),
     Plant(
         "reset-task runs while the workflow runs",
@@ -231,6 +285,31 @@ PLANTS: Sequence[Plant] = (
         ("reset-task",),
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Hunted:
+    """How long it took to find a planted bug, and which invariant it broke; None: not found."""
+
+    plant: Plant
+    seconds: float
+    schedules: int
+    invariant: int | None
+
+
+def hunt(plant: Plant, *, seconds_max: float = 120.0) -> Hunted:
+    """Search the mixes of a plant, some schedules of each in turn."""
+    began, schedules = time.process_time(), 0
+    with planted(plant):
+        while time.process_time() - began < seconds_max:
+            for name in plant.mixes:
+                found = explore(MIXES[name], schedules, BATCH)
+                for _, ran in found.broken:
+                    took = time.process_time() - began
+                    assert ran.broken is not None, "only broken schedules are kept"
+                    return Hunted(plant, took, schedules + found.schedules, ran.broken.number)
+            schedules += BATCH
+    return Hunted(plant, time.process_time() - began, schedules, None)
 
 
 @contextmanager
@@ -250,6 +329,7 @@ def _function(name: str) -> FunctionType:
     found: object = import_module(module)
     for part in path.split("."):
         found = getattr(found, part)
+    found = found.fget if isinstance(found, property) else found
     found = inspect.unwrap(found) if callable(found) else found
     assert isinstance(found, FunctionType), name
     return found
@@ -267,6 +347,24 @@ def _wrong_code(function: FunctionType, plant: Plant) -> CodeType:
     compiled = compile(f"from __future__ import annotations\n{body}", plant.name, "exec")
     exec(compiled, {**function.__globals__}, namespace)  # noqa: S102 - the text is our own
     made = namespace[function.__name__]
+    made = made.fget if isinstance(made, property) else made
     made = inspect.unwrap(made) if callable(made) else made
     assert isinstance(made, FunctionType), plant.name
     return made.__code__
+
+
+def main() -> int:
+    """Hunt every planted bug; 1 when one is not found."""
+    lost = 0
+    for plant in PLANTS:
+        hunted = hunt(plant)
+        lost += hunted.invariant is None
+        found = f"breaks invariant {hunted.invariant}" if hunted.invariant else "NOT FOUND"
+        told = f"{hunted.seconds:6.1f} s, {hunted.schedules:6} schedules: {plant.name}: {found}"
+        sys.stdout.write(f"{told}\n")
+        sys.stdout.flush()
+    return int(lost > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

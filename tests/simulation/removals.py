@@ -23,7 +23,9 @@ class Removals:
 
     scene: Scene
     facts: Facts
+    _taken: list[tuple[Actor, BranchName]] = field(default_factory=list[tuple[Actor, BranchName]])
     decided_at: dict[TagName, int] = field(default_factory=dict[TagName, int])
+    decided_late: set[TagName] = field(default_factory=set[TagName])
     _tags: dict[TagName, CommitId] = field(default_factory=dict[TagName, CommitId])
     _branches: set[BranchName] = field(default_factory=set[BranchName])
 
@@ -55,21 +57,32 @@ class Removals:
         for tag, commit in repository.tags.items():
             if not tag.startswith(DECISION_TAG_PREFIX) or commit in published:
                 continue
+            if tag in self.decided_late and self.scene.mix.gc_age_zero:
+                continue  # an age of zero holds nothing for a request that is under way
             metadata = repository.graph[commit].record.metadata
             branch = metadata.get(STAGING_BRANCH, "")
             done = any(run in str(metadata) for run in accepted_runs)
             if branch not in repository.branches and not done:
                 broken(self.scene.mix, 14, f"{tag[:24]} has no branch {branch[-24:]}")
 
-    def _branch_gone(self, actor: Actor, branch: BranchName) -> None:
+    def process_ended(self, actor: Actor) -> None:
+        """A pass that removed a branch while its attempt decided has put it back by its end."""
+        gone = {branch for each, branch in self._taken if each is actor}
         repository = self.scene.lakefs.repository(self.scene.repository.id)
-        for tag, commit in repository.tags.items():
-            if not tag.startswith(DECISION_TAG_PREFIX):
-                continue
-            if repository.graph[commit].record.metadata.get(STAGING_BRANCH) == branch:
-                broken(
-                    self.scene.mix, 7, f"{actor.name} removed {branch[-24:]}, {tag[:24]} is there"
-                )
+        for branch in sorted(gone & self._decided_branches() - repository.branches.keys()):
+            broken(self.scene.mix, 7, f"{actor.name} removed {branch[-24:]}, its decision is there")
+
+    def _decided_branches(self) -> set[BranchName]:
+        repository = self.scene.lakefs.repository(self.scene.repository.id)
+        return {
+            BranchName(repository.graph[commit].record.metadata.get(STAGING_BRANCH, ""))
+            for tag, commit in repository.tags.items()
+            if tag.startswith(DECISION_TAG_PREFIX)
+        }
+
+    def _branch_gone(self, actor: Actor, branch: BranchName) -> None:
+        if branch in self._decided_branches():
+            self._taken.append((actor, branch))
         for owner in self.facts.actors:
             mine = owner.record is not None and owner.record.snapshot.task_id in branch
             number = owner.name.removeprefix("w")

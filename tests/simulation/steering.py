@@ -38,6 +38,7 @@ class PortCall:
     reads: bool = False
     after: int = 0
     asked: float = 0.0
+    late: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -1,30 +1,58 @@
 """Every mix, some thousands of schedules: no invariant breaks. A failure prints how to see it."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 import pytest
 from tests.simulation.choices import RandomChoices, ReplayedChoices
 from tests.simulation.engine import Engine
-from tests.simulation.explore import explore, failure_in_words
+from tests.simulation.explore import Found, explore_all, failure_in_words
 from tests.simulation.mixes import MIXES
+from tests.simulation.sometimes import SOMETIMES, never_met
 
 pytestmark = pytest.mark.simulation
 
-GATE_SCHEDULES = 400
-SOAK_SCHEDULES = 100_000
+GATE_SCHEDULES = 1_100  # of each mix: more than 20,000 in all
+SOAK_SCHEDULES = 55_000  # of each mix: more than 10^6 in all
+GC_SCHEDULES = 100_000
 GC_MIXES = ("gc-default-ages", "gc-age-zero")
 
 
+@pytest.fixture(scope="module")
+def found() -> Mapping[str, Found]:
+    """Every mix, explored once for all tests of this file."""
+    return explore_all(GATE_SCHEDULES)
+
+
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", MIXES)
-def test_no_schedule_of_a_mix_breaks_an_invariant(name: str) -> None:
-    found = explore(MIXES[name], 0, GATE_SCHEDULES)
-    assert not found.broken, failure_in_words(MIXES[name], *found.broken[0])
+def test_no_schedule_of_a_mix_breaks_an_invariant(found: Mapping[str, Found], name: str) -> None:
+    broken = found[name].broken
+    assert not broken, failure_in_words(MIXES[name], *broken[0])
+    assert found[name].schedules == GATE_SCHEDULES
+
+
+def test_every_situation_came_up(found: Mapping[str, Found]) -> None:
+    seen = Counter[str]()
+    for each in found.values():
+        seen.update(each.seen)
+    assert never_met(seen) == []
+    assert len(SOMETIMES) >= 40
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("name", GC_MIXES)
-def test_gc_never_takes_the_branch_of_a_decision(name: str) -> None:
-    found = explore(MIXES[name], 0, SOAK_SCHEDULES // len(GC_MIXES))
-    assert not found.broken, failure_in_words(MIXES[name], *found.broken[0])
+def test_no_schedule_breaks_an_invariant_in_a_million() -> None:
+    for name, each in explore_all(SOAK_SCHEDULES).items():
+        assert not each.broken, failure_in_words(MIXES[name], *each.broken[0])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_gc_never_takes_the_branch_of_a_decision() -> None:
+    mixes = [MIXES[name] for name in GC_MIXES]
+    for name, each in explore_all(GC_SCHEDULES // len(mixes), mixes=mixes).items():
+        assert not each.broken, failure_in_words(MIXES[name], *each.broken[0])
 
 
 @pytest.mark.parametrize("seed", range(40))
