@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.memory.progress import RecordingProgress
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.known_places import KnownPlaces
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt

@@ -1,6 +1,6 @@
 """The part of the reference about what a directory workspace can hold."""
 
-from perago.adapters.local.directory_scan import SYMLINK_REFUSAL
+from perago.adapters.workspace.changes import SYMLINK_REFUSAL
 from perago.domain.prefix_projection import SEGMENT_BYTES_MAX, SEGMENTS_MAX
 from perago.domain.reserved_paths import ACTIONS_PREFIX, ATTEMPT_MARKER
 

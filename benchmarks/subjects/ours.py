@@ -11,11 +11,11 @@ from pathlib import Path
 from benchmarks.subjects.assignment import Assignment, answered_requests, tell
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.local.local_cache import open_local_cache
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
 from perago.adapters.transfer.http_transport import HttpTransport
+from perago.adapters.workspace.cache import open_local_cache
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.commits import CommitRequest
 from perago.ports.workspace_pipeline import Materialised, StagingArea, WorkspaceSource
@@ -75,7 +75,7 @@ class Measured:
         cpu = _processor_seconds() - used
         tell(step, seconds, requests=answered_requests() - before, cpu=cpu)
         # Contents are kept while a body runs; there is none here.
-        self._cache.contents.settle()
+        self._cache.settle()
         return materialised
 
     async def stage(self, materialised: Materialised) -> None:

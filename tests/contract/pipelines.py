@@ -11,14 +11,13 @@ from tests.contract.adapters import Adapter, Factory
 from tests.contract.lakefs_world import LakeFSWorld
 from tests.contract.memory_worlds import open_memory_lakefs
 
-from perago.adapters.local.local_cache import open_local_cache
-from perago.adapters.local.port_transport import PortTransport
-from perago.adapters.local.sized_pipeline import SizedPipeline
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
 from perago.adapters.transfer.http_transport import HttpTransport
+from perago.adapters.workspace.cache import open_local_cache
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
+from perago.adapters.workspace.port_transport import PortTransport
 from perago.ports.concurrency import Concurrency
 from perago.ports.object_transport import ObjectTransport
 from perago.ports.workspace_pipeline import WorkspacePipeline

@@ -18,11 +18,11 @@ from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer
 
-from perago.adapters.local.local_cache import open_local_cache
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
 from perago.adapters.transfer.http_transport import HttpTransport
+from perago.adapters.workspace.cache import open_local_cache
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.references import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError
 from perago.ports.workspace_pipeline import WorkspaceSource

@@ -19,13 +19,13 @@ CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 BREACHES = {
     "The hexagon points inwards": ("ports/planted.py", "perago.app.worker_description"),
     "Adapters do not know each other": (
-        "adapters/local/planted.py",
+        "adapters/workspace/planted.py",
         "perago.adapters.system.clock",
     ),
     "The core knows no vendor": ("domain/planted.py", "pydantic"),
     "lakefs-sdk lives in one place": ("app/planted.py", "lakefs_sdk"),
     "One module sends what is ours": ("adapters/lakefs/planted.py", "aiohttp"),
-    "pyspark lives in one place": ("adapters/local/planted.py", "pyspark"),
+    "pyspark lives in one place": ("adapters/workspace/planted.py", "pyspark"),
     "opentelemetry lives in one place": ("app/planted.py", "opentelemetry"),
     "Only the composition root injects": ("app/planted.py", "dependency_injector"),
     "Only the composition root names adapters": ("app/planted.py", "perago.adapters.system.clock"),

@@ -12,10 +12,10 @@ from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer, Proxy, ToxiproxyServer
 
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
 from perago.adapters.transfer.http_transport import HttpTransport
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.errors import WorldError
 from perago.ports.workspace_pipeline import StagingArea, WorkspaceSource

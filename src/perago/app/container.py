@@ -170,7 +170,7 @@ def _pipeline(
     progress: Progress,
     clock: Clock,
 ) -> WorkspacePipeline:
-    from perago.adapters.local.transfer_meter import TransferListener  # noqa: PLC0415 - lazy
+    from perago.adapters.workspace.progress import TransferListener  # noqa: PLC0415 - lazy
     from perago.app.pipeline_parts import open_pipeline  # noqa: PLC0415 - lazy
 
     listener = TransferListener(progress, clock)

@@ -11,12 +11,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from perago.adapters.local.local_cache import open_local_cache
-from perago.adapters.local.port_transport import PortTransport
-from perago.adapters.local.sized_pipeline import SizedPipeline
-from perago.adapters.local.staging_writes import StagingWrites
-from perago.adapters.local.transfer_meter import TransferListener
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.cache import open_local_cache
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
+from perago.adapters.workspace.port_transport import PortTransport
+from perago.adapters.workspace.progress import TransferListener
+from perago.adapters.workspace.staging import StagingWrites
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
 from perago.app.transfer_parts import open_transport
 from perago.domain.authoring_errors import RuntimeConfigError

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import final
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.known_places import KnownPlaces
 from perago.app.attempt.run_attempt import run_attempt

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.local.sized_pipeline import SizedPipeline
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
 from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
 from perago.app.container import Container, open_lakefs
 from perago.app.pipeline_parts import open_part_work

@@ -13,15 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast, final
 
-from perago.adapters.local.comparison import lost_workspace, refuse_name
-from perago.adapters.local.directory_scan import scan
-from perago.adapters.local.disk_errors import disk_errors
-from perago.adapters.local.inventory import business_entries, name_clash, refuse_unsafe_name
-from perago.adapters.local.name_probe import NameProbe
-from perago.adapters.local.port_transport import md5_of_file
-from perago.adapters.local.staging_verification import check_entry
-from perago.adapters.local.staging_writes import StagingWrites
-from perago.adapters.local.workspace_index import IndexedFile
+from perago.adapters.workspace.changes import lost_workspace, refuse_name, scan
+from perago.adapters.workspace.disk import disk_errors, md5_of_file, name_rules
+from perago.adapters.workspace.inventory import business_entries, name_clash, refuse_unsafe_name
+from perago.adapters.workspace.staging import StagingWrites, check_entry
 from perago.domain.batches import batched
 from perago.domain.key_ranges import LAST_CHARACTER, KeyRange
 from perago.domain.prefix_projection import (
@@ -149,7 +144,7 @@ class PartScan:
     def rules(self, directory: Path) -> NameRules:
         """What the disk of a directory can tell apart and hold."""
         with disk_errors(directory):
-            return NameProbe().rules(directory)
+            return name_rules(directory)
 
     def identity(self, directory: Path) -> tuple[int, int]:
         """By what a directory is known again; raises when there is none."""
@@ -210,9 +205,9 @@ class PartUp:
         """Bring changes onto the staging branch, some at a time."""
         with asyncio.Runner() as runner:
             for batch in batched(changes, WRITTEN_AT_ONCE):
-                known = {row.path: _indexed(row) for row in batch if row.content_type is not None}
+                known = {row.path: _entry_of(row) for row in batch if row.content_type is not None}
                 plan = _plan_of(batch)
-                counts = runner.run(self._writes.write(directory, known, plan, area))
+                counts = runner.run(self._writes.write(directory, known.get, plan, area))
                 yield WrittenBatch(counts.objects, counts.bytes, counts.reused, counts.requests)
 
     def changes(self, area: StagingArea, part: KeyRange) -> Iterator[SeenChange]:
@@ -376,5 +371,12 @@ def _facts(row: PlannedChange) -> FileFacts:
     return FileFacts(row.path, row.md5 or "", row.size or 0)
 
 
-def _indexed(row: PlannedChange) -> IndexedFile:
-    return IndexedFile(_facts(row), row.content_type or "", row.metadata or {})
+def _entry_of(row: PlannedChange) -> ObjectEntry:
+    """What the object said of itself when it was materialised; a new file has no content type."""
+    return ObjectEntry(
+        row.path,
+        row.md5 or "",
+        row.size or 0,
+        content_type=row.content_type or "",
+        metadata=row.metadata or {},
+    )

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from perago.adapters.local.staging_verification import difference
 from perago.adapters.spark.parts import OpenPartWork, PartUp
 from perago.adapters.spark.pipeline_session import PipelineSession
 from perago.adapters.spark.plan_parts import (
@@ -21,6 +20,7 @@ from perago.adapters.spark.plan_parts import (
     rows_of_share,
 )
 from perago.adapters.spark.row_problems import gathered, told
+from perago.adapters.workspace.staging import difference
 from perago.domain.batches import batched
 from perago.domain.prefix_projection import object_path
 from perago.domain.workspace_rows import PlanKind, PlannedChange, SeenChange, WrittenBatch

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from perago.adapters.local.inventory import name_clash
 from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.down_jobs import (
     Index,
@@ -30,11 +29,12 @@ from perago.adapters.spark.plan_jobs import compare, write_plan
 from perago.adapters.spark.plan_parts import WrittenPlan
 from perago.adapters.spark.row_frames import table
 from perago.adapters.spark.up_jobs import check_branch, write_changes
+from perago.adapters.workspace.changes import unknown_workspace
+from perago.adapters.workspace.inventory import name_clash
 from perago.domain.key_ranges import KeyRange
 from perago.domain.sync_plan import SyncPlan
 from perago.domain.workspace_rows import ListedObject
 from perago.ports.concurrency import Concurrency
-from perago.ports.errors import WorkspaceLostError
 from perago.ports.objects import Objects
 from perago.ports.workspace_pipeline import (
     Materialised,
@@ -180,10 +180,7 @@ class SparkWorkspacePipeline(WorkspacePipeline):
     def _workspace(self, materialised: Materialised) -> _Workspace:
         workspace = self._workspaces.get(materialised.directory)
         if workspace is None:
-            raise WorkspaceLostError(
-                f"nothing is known of workspace {materialised.directory}: it was not materialised"
-                " by this process, or was forgotten; start the attempt again"
-            )
+            raise unknown_workspace(materialised.directory)
         return workspace
 
     def _planned(

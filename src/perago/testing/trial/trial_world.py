@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TypeVar, final
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -19,6 +18,7 @@ from perago.adapters.memory.installations import conductor_installation, lakefs_
 from perago.adapters.memory.lakefs import FILE_BYTES_MIN, MemoryLakeFS
 from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.known_places import KnownPlaces
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.local.port_transport import PortTransport
-from perago.adapters.local.staging_writes import StagingWrites
 from perago.adapters.memory.branches import MemoryBranches
 from perago.adapters.memory.commits import MemoryCommits
 from perago.adapters.memory.concurrency import SequentialConcurrency
@@ -17,6 +15,8 @@ from perago.adapters.memory.objects import MemoryObjects
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.spark.parts import PartDown, PartScan, PartUp
+from perago.adapters.workspace.port_transport import PortTransport
+from perago.adapters.workspace.staging import StagingWrites
 from perago.domain.errors import ReservedPathError
 from perago.domain.key_ranges import KeyRange
 from perago.domain.prefix_projection import NameRules

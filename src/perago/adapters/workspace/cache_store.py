@@ -1,7 +1,7 @@
 """The cache of one host on disk: an SQLite file for rows and small contents, files for large ones.
 
-Every write is a transaction or a rename, so that processes may share it and die at any moment; a
-damaged store is set aside and begun anew. Knows keys and bytes, not what they mean.
+Every write is a transaction or a rename, so that processes may share it and die at any moment. A
+damaged database is removed and begun anew. Knows keys and bytes, not what they mean.
 """
 
 import contextlib
@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, final
 
-# A database that says another version is empty, or of another Perago; its rows are not used.
+# The version of the tables. A database of another version is new, or another Perago made it: its
+# tables are dropped, because a cache is cheaper to fill again than to convert.
 _VERSION = 2
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -31,13 +32,14 @@ CREATE TABLE manifests (
 PRAGMA user_version = {_VERSION};
 COMMIT;
 """
+# How long one process waits for another that writes. The longest write is one batch of kept
+# contents; without the cache an attempt only takes longer, so nothing waits for minutes.
 _BUSY_SECONDS = 20.0
-_PAGES = "PRAGMA cache_size = -16384"  # in KiB: the index of a hundred thousand keys fits
-_NEW = ".new-"
+_NEW = ".new-"  # begins the name of a file that is not yet whole
 
 
 class CacheUnusableError(Exception):
-    """The cache cannot be used now; whoever asked goes on without it."""
+    """The cache cannot be used now; the attempt goes on without it."""
 
 
 @final
@@ -57,8 +59,9 @@ class CacheStore:
             with contextlib.closing(connection), connection:
                 yield connection
         except sqlite3.DatabaseError as error:
+            # An OperationalError is a full disk or a lock; every other one is a damaged file.
             if not isinstance(error, sqlite3.OperationalError):
-                self._set_aside()
+                self._remove_database()
             raise CacheUnusableError(str(error)) from error
 
     def large_path(self, key: str) -> Path:
@@ -103,11 +106,12 @@ class CacheStore:
             raise CacheUnusableError(str(error)) from error
         connection = sqlite3.connect(self.database, timeout=_BUSY_SECONDS)
         try:
-            connection.execute(_PAGES)
+            # 16 MiB of pages: the index of 100,000 keys fits, and is not read again and again.
+            connection.execute("PRAGMA cache_size = -16384")
             # A crash of the machine may lose the last rows, never the order of what is kept.
             connection.execute("PRAGMA synchronous = NORMAL")
-            # Asked every time: somebody may have removed the directory while this worker runs,
-            # or another worker may have begun a damaged database anew.
+            # Asked for each connection: an operator may have removed the directory while this
+            # worker runs, or another worker may have begun a damaged database anew.
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version != _VERSION:
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -117,7 +121,7 @@ class CacheStore:
             raise
         return connection
 
-    def _set_aside(self) -> None:
+    def _remove_database(self) -> None:
         for suffix in ("", "-wal", "-shm"):
             with contextlib.suppress(OSError):
                 Path(f"{self.database}{suffix}").unlink(missing_ok=True)

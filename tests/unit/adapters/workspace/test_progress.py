@@ -1,8 +1,8 @@
 """How far a transfer has come, about once a second."""
 
-from perago.adapters.local.transfer_meter import TransferListener, TransferMeter
 from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.progress import RecordingProgress
+from perago.adapters.workspace.progress import TransferListener, TransferMeter
 from perago.ports.progress import Phase
 
 

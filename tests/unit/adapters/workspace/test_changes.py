@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from perago.adapters.local.workspace_index import WorkspaceIndex
+from perago.adapters.workspace.changes import WorkspaceIndex
 from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
 from perago.ports.objects import ObjectEntry

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from perago.adapters.local.inventory import WorkspaceTooLargeError, take_inventory
 from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.workspace.inventory import WorkspaceTooLargeError, take_inventory
 from perago.domain.references import CommitId, RepositoryId
 from perago.ports.objects import ObjectEntry, ObjectPage
 from perago.ports.workspace_pipeline import WorkspaceSource

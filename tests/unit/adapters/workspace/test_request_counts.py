@@ -8,8 +8,6 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from perago.adapters.local.local_cache import open_local_cache
-from perago.adapters.local.workspace_pipeline import LocalWorkspacePipeline
 from perago.adapters.memory.branches import MemoryBranches
 from perago.adapters.memory.commits import MemoryCommits
 from perago.adapters.memory.concurrency import SequentialConcurrency
@@ -18,6 +16,8 @@ from perago.adapters.memory.objects import MemoryObjects
 from perago.adapters.memory.planned_faults import ANY
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.workspace.cache import open_local_cache
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.references import BranchName, CommitId, StagedReference
 from perago.ports.commits import CommitRequest
 from perago.ports.workspace_pipeline import Materialised, StagingArea, WorkspaceSource

@@ -1,11 +1,9 @@
 """Bulk transfer over the plain objects port: the route that every installation has."""
 
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 from typing import final
 
-from perago.adapters.local.disk_errors import disk_errors
+from perago.adapters.workspace.disk import disk_errors, md5_of_file
 from perago.domain.object_checksum import md5_of_checksum
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.concurrency import Concurrency
@@ -19,20 +17,19 @@ from perago.ports.object_transport import (
 )
 from perago.ports.objects import ObjectEntry, Objects, ObjectUpload
 
-LANES_MAX = 16
-_HASH_CHUNK_BYTES = 1 << 20
+AT_ONCE = 16
 
 
 @final
 class PortTransport(ObjectTransport):
-    """Moves objects one by one in a few lanes."""
+    """Moves objects one by one a few at a time."""
 
     def __init__(
-        self, objects: Objects, concurrency: Concurrency, *, lanes_max: int = LANES_MAX
+        self, objects: Objects, concurrency: Concurrency, *, at_most: int = AT_ONCE
     ) -> None:
         self._objects = objects
         self._concurrency = concurrency
-        self._lanes_max = lanes_max
+        self._at_most = at_most
 
     @property
     def route(self) -> str:
@@ -52,7 +49,7 @@ class PortTransport(ObjectTransport):
             moved(order.entry.size, 1)
             return fetched
 
-        return await self._concurrency.each(orders, fetch_one, at_most=self._lanes_max)
+        return await self._concurrency.each(orders, fetch_one, at_most=self._at_most)
 
     async def store(
         self,
@@ -68,16 +65,7 @@ class PortTransport(ObjectTransport):
             moved(entry.size, 1)
             return entry
 
-        return await self._concurrency.each(uploads, store_one, at_most=self._lanes_max)
-
-
-def md5_of_file(path: Path) -> str:
-    """The MD5 of a local file, read in chunks."""
-    digest = hashlib.md5(usedforsecurity=False)
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_HASH_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return await self._concurrency.each(uploads, store_one, at_most=self._at_most)
 
 
 def _checked(order: FetchOrder) -> Fetched:

@@ -1,6 +1,6 @@
-"""How far a transfer has come, told to the listener about once a second.
+"""How far a transfer has come, reported about once a second.
 
-Counts objects and bytes from any thread. Decides only when to speak.
+Counts objects and bytes from any thread. Decides only when to report.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,13 @@ from typing import final
 from perago.ports.clock import Clock
 from perago.ports.progress import Phase, Progress
 
-TELL_EACH_SECONDS = 1.0
+# An operator who watches the log sees that a transfer moves, and a long one fills no log.
+REPORT_EACH_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class TransferListener:
-    """Who hears of transfers, and the clock that says when."""
+    """Where transfers are reported, and the clock that says when."""
 
     progress: Progress
     clock: Clock
@@ -46,7 +47,7 @@ class TransferMeter:
         self._size = size
         self._lock = Lock()
         self._moves = self._files = self._bytes = 0
-        self._started = self._told = 0.0 if listener is None else listener.clock.monotonic()
+        self._started = self._reported = 0.0 if listener is None else listener.clock.monotonic()
 
     def moved(self, size: int, files: int) -> None:
         """Count one object, or a part of one: `files` is 1 with its last."""
@@ -58,11 +59,11 @@ class TransferMeter:
             self._files += files
             self._bytes += size
             now = listener.clock.monotonic()
-            # Whoever has heard of it hears of its end as well.
-            ended = self._bytes >= self._size and self._told > self._started
-            if now - self._told < TELL_EACH_SECONDS and not ended:
+            # A transfer that was reported once is also reported when it has ended.
+            ended = self._bytes >= self._size and self._reported > self._started
+            if now - self._reported < REPORT_EACH_SECONDS and not ended:
                 return
-            self._told = now
+            self._reported = now
             facts = self._facts(now - self._started)
         listener.progress.phase(Phase.TRANSFERRING, facts)
 

@@ -1,0 +1,217 @@
+"""What a task changed: the directory as it was filled, a walk over it, and the plan.
+
+A file whose stamp (size, mtime, ctime, inode) is the recorded one was not written since. Every
+other file is a suspect and is hashed. Knows no server.
+"""
+
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple, final
+
+from perago.adapters.workspace.disk import disk_errors, md5_of_file
+from perago.domain.errors import ReservedPathError
+from perago.domain.prefix_projection import name_problem, object_path
+from perago.domain.reserved_paths import ATTEMPT_MARKER, is_refused_object
+from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
+from perago.ports.concurrency import Concurrency
+from perago.ports.errors import RequestRefusedError, UnsafeNameError, WorkspaceLostError
+from perago.ports.object_transport import Fetched, FileStamp, stamp_of
+from perago.ports.objects import ObjectEntry
+
+SYMLINK_REFUSAL = "workspace publication does not support symlinks: {path}"
+# Each thread holds one processor while it hashes. A worker has other attempts to look after, and
+# one disk is not read faster by more readers.
+HASHING_THREADS_MAX = 8
+
+
+class SymlinkError(RequestRefusedError, RuntimeError):
+    """A symlink stands in the workspace; lakeFS has no such thing."""
+
+    code = "PRG-W005"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(SYMLINK_REFUSAL.format(path=path))
+        self.path = path
+
+
+class ScannedFile(NamedTuple):
+    """One regular file as lstat shows it."""
+
+    path: str
+    stamp: FileStamp
+
+
+class Survey(NamedTuple):
+    """One walk: what is known without reading, and what has to be hashed."""
+
+    untouched: dict[str, FileFacts]
+    suspects: list[ScannedFile]
+
+
+def scan(directory: Path, folder: str = "", *, is_deep: bool = True) -> Iterator[ScannedFile]:
+    """Every regular file below a directory but the marker, by relative path, in no order.
+
+    A symlink raises; sockets, pipes and devices are skipped; an empty directory is nothing. With
+    a folder, only what is below it; with `is_deep=False`, only what stands in the folder itself.
+    """
+    # Text and no Path, because os.scandir gives text for every folder below.
+    pending = [(os.path.join(directory, folder), f"{folder}/" if folder else "")]  # noqa: PTH118
+    while pending:
+        current, outer = pending.pop()
+        with os.scandir(current) as entries:
+            for entry in entries:
+                path = outer + entry.name
+                if entry.is_symlink():
+                    raise SymlinkError(path)
+                if entry.is_dir(follow_symlinks=False):
+                    if is_deep:
+                        pending.append((entry.path, f"{path}/"))
+                elif entry.name != ATTEMPT_MARKER:
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode):
+                        yield ScannedFile(path, stamp_of(status))
+
+
+@final
+class WorkspaceIndex:
+    """The files of one materialised workspace, each with what was written and its stamp."""
+
+    def __init__(self, directory: Path, fetched: Sequence[Fetched]) -> None:
+        """Begin with files that have just been written and closed, each with its stamp."""
+        self._directory = directory
+        self._outer = f"{directory}/"
+        self._fetched = fetched
+        status = directory.lstat()
+        self._identity = status.st_dev, status.st_ino
+
+    @cached_property
+    def _files(self) -> Mapping[str, Fetched]:
+        """By full path, which every order has; made when the plan first asks for it.
+
+        A task that only reads never makes a plan, so its attempt does not pay for this.
+        """
+        return {str(one.order.where): one for one in self._fetched}
+
+    @cached_property
+    def _newest_ctime_ns(self) -> int:
+        return max((one.stamp[2] for one in self._fetched if one.stamp is not None), default=0)
+
+    @property
+    def base(self) -> Mapping[str, FileFacts]:
+        """What the workspace held when it was materialised, by relative path."""
+        outer = len(self._outer)
+        return {where[outer:]: _facts(where[outer:], one) for where, one in self._files.items()}
+
+    def entry(self, path: str) -> ObjectEntry | None:
+        """The object that a file was when it was materialised; None for a new file."""
+        one = self._files.get(self._outer + path)
+        return None if one is None else one.order.entry
+
+    def left_alone(self, plan: SyncPlan) -> int:
+        """How many files a plan leaves as they were."""
+        written = sum(self._outer + facts.path in self._files for facts in plan.upload)
+        return len(self._files) - written - len(plan.delete)
+
+    def is_same_directory(self) -> bool:
+        """Whether the directory is still the one that was filled."""
+        try:
+            status = self._directory.lstat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._identity
+
+    def survey(self) -> Survey:
+        """Walk the directory and part its files into untouched ones and suspects."""
+        untouched: dict[str, FileFacts] = {}
+        suspects: list[ScannedFile] = []
+        for file in scan(self._directory):
+            one = self._files.get(self._outer + file.path)
+            # A write in the very clock tick of the last recorded file could leave the stamp as
+            # it was. Files of that tick are always read.
+            is_settled = file.stamp[2] < self._newest_ctime_ns
+            if one is not None and one.stamp == file.stamp and is_settled:
+                untouched[file.path] = _facts(file.path, one)
+            else:
+                suspects.append(file)
+        return Survey(untouched, suspects)
+
+
+def _facts(path: str, one: Fetched) -> FileFacts:
+    return FileFacts(path, one.md5, one.order.entry.size)
+
+
+async def compare(
+    concurrency: Concurrency, index: WorkspaceIndex, directory: Path, prefix: str
+) -> SyncPlan:
+    """Plan how a staging branch becomes equal to the directory."""
+    untouched, suspects = await concurrency.blocking(lambda: _survey(index, directory))
+    for suspect in suspects:
+        refuse_name(prefix, suspect.path)
+    found = dict(untouched)
+
+    async def hash_share(share: Sequence[ScannedFile]) -> Mapping[str, FileFacts]:
+        return await concurrency.blocking(lambda: _hashed(directory, share))
+
+    shares = _shares(suspects)
+    for hashed in await concurrency.each(shares, hash_share, at_most=HASHING_THREADS_MAX):
+        found.update(hashed)
+    # Asked again, because a directory that was replaced during the walk looks like one whose
+    # files were all deleted.
+    if not await concurrency.blocking(index.is_same_directory):
+        raise lost_workspace(directory)
+    return plan_sync(index.base, found)
+
+
+def _survey(index: WorkspaceIndex, directory: Path) -> Survey:
+    if not index.is_same_directory():
+        raise lost_workspace(directory)
+    with disk_errors(directory):
+        return index.survey()
+
+
+def _shares(suspects: list[ScannedFile]) -> list[list[ScannedFile]]:
+    """Suspects dealt out largest first, so that no thread is left with all the bytes."""
+    largest_first = sorted(suspects, key=lambda file: file.stamp[0], reverse=True)
+    count = min(HASHING_THREADS_MAX, len(largest_first))
+    return [largest_first[start::count] for start in range(count)]
+
+
+def _hashed(directory: Path, share: Sequence[ScannedFile]) -> dict[str, FileFacts]:
+    found: dict[str, FileFacts] = {}
+    for file in share:
+        with disk_errors(directory / file.path):
+            md5 = md5_of_file(directory / file.path)
+            found[file.path] = FileFacts(file.path, md5, file.stamp[0])
+    return found
+
+
+def refuse_name(prefix: str, relative: str) -> None:
+    """Raise for a file that may not be staged, or that no later task could materialise."""
+    path = object_path(prefix, relative)
+    if is_refused_object(path) or is_refused_object(f"{path}/"):
+        raise ReservedPathError(path)
+    problem = name_problem(relative)
+    if problem is not None:
+        raise UnsafeNameError(
+            f"file {relative!r} {problem}: no later task could materialise it;"
+            " nothing was staged; rename it in the task"
+        )
+
+
+def lost_workspace(directory: Path) -> WorkspaceLostError:
+    """The error for a directory that is not the one that was filled."""
+    return WorkspaceLostError(
+        f"workspace {directory} vanished or was replaced while the task ran;"
+        " nothing was staged; keep temporary-file cleaners away from PERAGO_WORKSPACE_ROOT"
+    )
+
+
+def unknown_workspace(directory: Path) -> WorkspaceLostError:
+    """The error for a directory that this process did not fill, or has forgotten."""
+    return WorkspaceLostError(
+        f"nothing is known of workspace {directory}: it was not materialised"
+        " by this process, or was forgotten; start the attempt again"
+    )

@@ -1,0 +1,337 @@
+"""What a commit holds under a prefix: from a listing, or from a manifest and the difference to it.
+
+A manifest is what an earlier commit held, written down by this host. With it, the next commit costs
+a question about the difference and not a listing of everything. Nothing is moved here.
+"""
+
+import contextlib
+import json
+import zlib
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
+from typing import cast, final
+
+from perago.adapters.workspace.cache_store import CacheStore, CacheUnusableError
+from perago.domain.prefix_projection import (
+    DEFAULT_NAME_RULES,
+    NameRules,
+    are_plain,
+    collision,
+    is_directory_marker,
+    listing_prefix,
+    name_problem,
+)
+from perago.domain.references import NO_METADATA, CommitId
+from perago.domain.reserved_paths import is_reserved_object
+from perago.ports.commits import Change, ChangeKind, ChangePage, Commits
+from perago.ports.concurrency import Concurrency
+from perago.ports.errors import MissingError, RequestRefusedError, UnsafeNameError
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
+from perago.ports.workspace_pipeline import WorkspaceSource
+
+# Several commits of one workspace, because attempts of parallel branches take turns on a host. A
+# manifest of 100,000 objects is a few megabytes, so there are not many.
+MANIFESTS_PER_WORKSPACE_MAX = 4
+MANIFESTS_MAX = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The business objects of a workspace in order of path, and what asking for them cost.
+
+    `news` are the object paths that this host has not materialised as they are now; None when it
+    may have materialised none of them.
+    """
+
+    prefix: str
+    entries: Sequence[ObjectEntry]
+    requests: int
+    news: Collection[str] | None = None
+
+    def names(self) -> list[str]:
+        """The relative paths, in the order of the entries."""
+        outer = len(listing_prefix(self.prefix))
+        return [entry.path[outer:] for entry in self.entries]
+
+
+class WorkspaceTooLargeError(RequestRefusedError):
+    """A workspace has more objects than one process is to move."""
+
+    def __init__(self, source: WorkspaceSource, objects_max: int) -> None:
+        super().__init__(
+            f"{source.prefix} of {source.repository} has more than {objects_max} objects"
+        )
+        self.objects_max = objects_max
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one workspace held at one commit, as it was written down."""
+
+    commit: CommitId
+    body: bytes
+
+    def entries(self) -> list[ObjectEntry] | None:
+        """The business objects in order of path, None when they cannot be read; takes a while."""
+        try:
+            return _read(self.body)
+        except (zlib.error, ValueError, KeyError, TypeError, IndexError):
+            return None
+
+
+@final
+class Manifests:
+    """Manifests of one installation; an unusable store has none."""
+
+    def __init__(self, store: CacheStore, installation: str) -> None:
+        self._store = store
+        self._installation = installation
+
+    def nearest(self, source: WorkspaceSource) -> Manifest | None:
+        """The manifest of this very commit, else the one used last for this workspace."""
+        with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
+            row = connection.execute(
+                "SELECT commit_id, body FROM manifests WHERE workspace = ?"
+                " ORDER BY commit_id = ? DESC, used DESC LIMIT 1",
+                (self._workspace(source), source.commit),
+            ).fetchone()
+            if row is not None:
+                return Manifest(CommitId(row[0]), row[1])
+        return None
+
+    def save(self, source: WorkspaceSource, entries: Sequence[ObjectEntry]) -> None:
+        """Remember what a commit holds; the oldest ones go."""
+        workspace, body = self._workspace(source), _written(entries)
+        with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO manifests (workspace, commit_id, used, body)"
+                " VALUES (?, ?, (SELECT COALESCE(MAX(used), 0) + 1 FROM manifests), ?)",
+                (workspace, source.commit, body),
+            )
+            connection.execute(
+                "DELETE FROM manifests WHERE workspace = ? AND commit_id NOT IN"
+                " (SELECT commit_id FROM manifests WHERE workspace = ?"
+                " ORDER BY used DESC LIMIT ?)",
+                (workspace, workspace, MANIFESTS_PER_WORKSPACE_MAX),
+            )
+            connection.execute(
+                "DELETE FROM manifests WHERE rowid NOT IN"
+                " (SELECT rowid FROM manifests ORDER BY used DESC LIMIT ?)",
+                (MANIFESTS_MAX,),
+            )
+
+    def _workspace(self, source: WorkspaceSource) -> str:
+        return json.dumps([self._installation, source.repository, source.prefix])
+
+
+@final
+class Inventories:
+    """Takes inventories; with manifests it asks for differences."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        commits: Commits,
+        concurrency: Concurrency,
+        manifests: Manifests | None,
+    ) -> None:
+        self._objects = objects
+        self._commits = commits
+        self._concurrency = concurrency
+        self._manifests = manifests
+        self.objects_max: int | None = None
+
+    async def take(self, source: WorkspaceSource) -> Inventory:
+        """The business objects of a commit; raises when there are more than `objects_max`."""
+        inventory = await self._from_manifest_or_listing(source)
+        if self.objects_max is not None and len(inventory.entries) > self.objects_max:
+            raise WorkspaceTooLargeError(source, self.objects_max)
+        return inventory
+
+    async def _from_manifest_or_listing(self, source: WorkspaceSource) -> Inventory:
+        manifests = self._manifests
+        if manifests is None:
+            return await self._listed(source)
+        known = await self._concurrency.blocking(lambda: manifests.nearest(source))
+        inventory = None if known is None else await self._from_manifest(source, known)
+        return await self._listed(source) if inventory is None else inventory
+
+    def remember(self, source: WorkspaceSource, inventory: Inventory) -> None:
+        """Write the manifest for the next attempt; blocks. Without requests it is there already."""
+        if self._manifests is not None and inventory.requests:
+            self._manifests.save(source, inventory.entries)
+
+    async def _listed(self, source: WorkspaceSource) -> Inventory:
+        return await take_inventory(
+            self._objects, self._concurrency, source, objects_max=self.objects_max
+        )
+
+    async def _from_manifest(self, source: WorkspaceSource, known: Manifest) -> Inventory | None:
+        """What a manifest and the difference to it say; None when a listing has to say it."""
+        if known.commit == source.commit:
+            held = await self._concurrency.blocking(known.entries)
+            if held is None:
+                return None
+            return Inventory(source.prefix, held, requests=0, news=())
+        # The server compares while this host reads.
+        held, page = await self._concurrency.together(
+            self._concurrency.blocking(known.entries),
+            self._changes(source, known.commit, after=""),
+        )
+        return None if held is None else await self._applied(source, known.commit, held, page)
+
+    async def _applied(
+        self,
+        source: WorkspaceSource,
+        base: CommitId,
+        held: Sequence[ObjectEntry],
+        page: ChangePage | None,
+    ) -> Inventory | None:
+        """Apply the difference; None when a listing costs no more, or the answer lacks facts."""
+        changed: dict[str, ObjectEntry | None] = {}
+        # From this many pages on, a listing of everything costs no more.
+        pages_max = len(held) // LIST_AMOUNT_MAX + 1
+        requests = 1
+        while page is not None and all(_note(changed, change) for change in page.changes):
+            if not page.more:
+                entries = _merged(source.prefix, held, changed)
+                return Inventory(source.prefix, entries, requests, changed)
+            if requests == pages_max:
+                return None
+            requests += 1
+            page = await self._changes(source, base, after=page.changes[-1].path)
+        return None
+
+    async def _changes(
+        self, source: WorkspaceSource, base: CommitId, *, after: str
+    ) -> ChangePage | None:
+        """One page of the difference; None when a commit is gone: the listing says which."""
+        try:
+            return await self._commits.diff_page(
+                source.repository,
+                base,
+                source.commit,
+                prefix=listing_prefix(source.prefix),
+                after=after,
+            )
+        except MissingError:
+            return None
+
+
+def _note(changed: dict[str, ObjectEntry | None], change: Change) -> bool:
+    """Note what became of one object; False when the server does not say what it is now."""
+    changed[change.path] = None if change.kind is ChangeKind.REMOVED else change.entry
+    return change.kind is ChangeKind.REMOVED or change.entry is not None
+
+
+def _merged(
+    prefix: str, held: Sequence[ObjectEntry], changed: Mapping[str, ObjectEntry | None]
+) -> list[ObjectEntry]:
+    """What was held, with what became of it, in order of path; a manifest is in order."""
+    fresh = business_entries(prefix, (entry for entry in changed.values() if entry is not None))
+    entries = [entry for entry in held if entry.path not in changed]
+    entries.extend(entry for _, entry in fresh)
+    entries.sort(key=attrgetter("path"))
+    return entries
+
+
+async def take_inventory(
+    objects: Objects,
+    concurrency: Concurrency,
+    source: WorkspaceSource,
+    *,
+    objects_max: int | None = None,
+) -> Inventory:
+    """List a workspace page by page; names are not checked."""
+    entries: list[ObjectEntry] = []
+
+    def ask(after: str) -> Awaitable[ObjectPage]:
+        prefix = listing_prefix(source.prefix)
+        return objects.list_page(
+            source.repository, source.commit, prefix=prefix, after=after, amount=LIST_AMOUNT_MAX
+        )
+
+    async def take(page: ObjectPage) -> None:
+        entries.extend(entry for _, entry in business_entries(source.prefix, page.entries))
+        if objects_max is not None and len(entries) > objects_max:
+            raise WorkspaceTooLargeError(source, objects_max)
+
+    page = await ask("")
+    requests = 1
+    while page.more:
+        # The next page is on its way while this one is read.
+        page, _ = await concurrency.together(ask(page.entries[-1].path), take(page))
+        requests += 1
+    await take(page)
+    return Inventory(source.prefix, entries, requests)
+
+
+def business_entries(
+    prefix: str, entries: Iterable[ObjectEntry]
+) -> Iterable[tuple[str, ObjectEntry]]:
+    """The entries a task may see, each with its relative path."""
+    outer = listing_prefix(prefix)
+    for entry in entries:
+        path = entry.path
+        if not path.startswith(outer) or is_reserved_object(path):
+            continue
+        relative = path[len(outer) :]
+        if not is_directory_marker(relative, entry.size):
+            yield relative, entry
+
+
+def refuse_unsafe_names(
+    repository: str, names: Sequence[str], rules: NameRules = DEFAULT_NAME_RULES
+) -> None:
+    """Raise for the first name that cannot stand in lakeFS and on disk alike."""
+    # One look at all names together is enough for nearly every workspace, and far faster.
+    if not are_plain(names, rules):
+        for name in names:
+            refuse_unsafe_name(repository, name, rules)
+    clash = collision(names, rules)
+    if clash is not None:
+        raise name_clash(repository, *clash)
+
+
+def refuse_unsafe_name(repository: str, name: str, rules: NameRules) -> None:
+    """Raise for a name that cannot stand in lakeFS and on disk alike."""
+    problem = name_problem(name, rules)
+    if problem is not None:
+        raise UnsafeNameError(
+            f"object {name!r} of {repository} {problem}; nothing was moved; rename it"
+        )
+
+
+def name_clash(repository: str, one: str, other: str) -> UnsafeNameError:
+    """The error for two names that one directory cannot hold."""
+    return UnsafeNameError(
+        f"objects {one!r} and {other!r} of {repository} cannot stand in one directory;"
+        " nothing was moved; rename one of them"
+    )
+
+
+def _written(entries: Sequence[ObjectEntry]) -> bytes:
+    """The entries as columns, because rows take five times as long to read and compress less."""
+    columns = {
+        "path": [entry.path for entry in entries],
+        "checksum": [entry.checksum for entry in entries],
+        "size": [entry.size for entry in entries],
+        "modified_at": [entry.modified_at for entry in entries],
+        "content_type": [entry.content_type for entry in entries],
+        "described": {
+            number: dict(entry.metadata) for number, entry in enumerate(entries) if entry.metadata
+        },
+    }
+    return zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), level=1)
+
+
+def _read(body: bytes) -> list[ObjectEntry]:
+    columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
+    described = cast("dict[str, dict[str, str]]", columns["described"])
+    listed = (columns[name] for name in ObjectEntry._fields[:-1])
+    entries = [ObjectEntry._make(row) for row in zip(*listed, repeat(NO_METADATA), strict=False)]
+    for number, metadata in described.items():
+        entries[int(number)] = entries[int(number)]._replace(metadata=metadata)
+    return entries
