@@ -16,11 +16,12 @@ from tools.servers import LakefsServer, lakefs_server, toxiproxy_server
 from tools.servers.http import ask
 
 from benchmarks.transfer_rows import Case
+from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
+from perago.adapters.lakefs.object_requests import TransferConfiguration
+from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.transfer.configuration import TransferConfiguration
-from perago.adapters.transfer.http_transport import HttpTransport
 from perago.domain.references import BranchName, RepositoryId
 from perago.ports.commits import CommitRequest
 from perago.ports.objects import ObjectUpload
@@ -146,14 +147,13 @@ async def _seeded(server: LakefsServer, case: Case, tree: Path, authority: Path 
     auth = (server.access_key_id, server.secret_access_key)
     ask("POST", f"{server.endpoint}/api/v1/repositories", body=created, basic_auth=auth)
     concurrency = AsyncioConcurrency()
-    transport = HttpTransport(
+    transport = LakeFSTransport(
         TransferConfiguration(
             endpoint_url=server.endpoint,
             access_key_id=server.access_key_id,
             secret_access_key=server.secret_access_key,
-            ca_file=authority,
+            http=HttpTerms(ca_file=authority),
         ),
-        concurrency,
     )
     lakefs = open_lakefs(
         LakeFSConfiguration(

@@ -9,11 +9,12 @@ import time
 from pathlib import Path
 
 from benchmarks.subjects.assignment import Assignment, answered_requests, tell
+from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
+from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
+from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
-from perago.adapters.transfer.http_transport import HttpTransport
 from perago.adapters.workspace.cache import open_local_cache
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
@@ -39,15 +40,14 @@ class Measured:
                 ca_file=ca_file,
             )
         )
-        self._transport = HttpTransport(
+        self._transport = LakeFSTransport(
             TransferConfiguration(
                 endpoint_url=told.endpoint,
                 access_key_id=told.access_key_id,
                 secret_access_key=told.secret_access_key,
-                ca_file=ca_file,
+                http=HttpTerms(ca_file=ca_file),
                 route=RouteChoice(told.route),
             ),
-            self._concurrency,
         )
         self._cache = open_local_cache(told.directory / "cache", told.endpoint, keeps_aside=True)
         self._pipeline = LocalWorkspacePipeline(

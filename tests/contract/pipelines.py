@@ -11,10 +11,10 @@ from tests.contract.adapters import Adapter, Factory
 from tests.contract.lakefs_world import LakeFSWorld
 from tests.contract.memory_worlds import open_memory_lakefs
 
+from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
+from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
-from perago.adapters.transfer.http_transport import HttpTransport
 from perago.adapters.workspace.cache import open_local_cache
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
 from perago.adapters.workspace.port_transport import PortTransport
@@ -76,7 +76,7 @@ async def _by_http(
         route=route,
     )
     concurrency = AsyncioConcurrency()
-    transport = HttpTransport(configuration, concurrency)
+    transport = LakeFSTransport(configuration)
     async with connected(named) as world:
         yield TransportWorld(world, transport, concurrency)
     transport.close()

@@ -18,9 +18,9 @@ from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer
 
+from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
+from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
-from perago.adapters.transfer.http_transport import HttpTransport
 from perago.adapters.workspace.cache import open_local_cache
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.references import CommitId, RepositoryId
@@ -60,7 +60,7 @@ class Host:
     """One worker's way to lakeFS."""
 
     lakefs: RealLakeFS
-    transport: HttpTransport
+    transport: LakeFSTransport
     concurrency: AsyncioConcurrency
     repository: RepositoryId
     commit: CommitId
@@ -88,14 +88,13 @@ def held(directory: Path) -> dict[str, bytes]:
 async def host(request: pytest.FixtureRequest, lakefs_server: LakefsServer) -> AsyncIterator[Host]:
     files: dict[str, bytes] = request.param
     concurrency = AsyncioConcurrency()
-    transport = HttpTransport(
+    transport = LakeFSTransport(
         TransferConfiguration(
             endpoint_url=lakefs_server.endpoint,
             access_key_id=lakefs_server.access_key_id,
             secret_access_key=lakefs_server.secret_access_key,
             route=RouteChoice.API,
         ),
-        concurrency,
     )
     async with connected(lakefs_server) as world:
         repository = await world.create_repository()

@@ -13,9 +13,8 @@ from perago.adapters.conductor.connection_settings import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
-from perago.adapters.transfer.http_transport import HttpTransport
+from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
+from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import MissingError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
@@ -117,7 +116,7 @@ async def test_no_object_is_sent_to_a_name_that_nothing_can_have(
     configuration = TransferConfiguration(
         endpoint_url=address, access_key_id="a", secret_access_key="b", route=RouteChoice.API
     )
-    transport = HttpTransport(configuration, AsyncioConcurrency())
+    transport = LakeFSTransport(configuration)
     upload = ObjectUpload("a", tmp_path / "a")
     with pytest.raises(MissingError):
         await transport.store(RepositoryId(repository), BranchName(branch), [upload])

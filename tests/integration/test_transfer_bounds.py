@@ -12,9 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
-from perago.adapters.transfer.http_transport import HttpTransport
+from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
+from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.domain.references import RepositoryId
 from perago.ports.object_transport import FetchOrder
 from perago.ports.objects import ObjectEntry
@@ -43,6 +42,9 @@ class Zeros(BaseHTTPRequestHandler):
             first, _, last = asked.removeprefix("bytes=").partition("-")
             start, end, status = int(first), int(last) + 1, 206
         self.send_response(status)
+        if asked:
+            whole = self.path.rpartition("-")[2]
+            self.send_header("Content-Range", f"bytes {start}-{end - 1}/{whole}")
         self.send_header("Content-Length", str(end - start))
         self.end_headers()
         while start < end:
@@ -60,7 +62,7 @@ class Zeros(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def transport_to_zeros() -> Generator[HttpTransport]:
+def transport_to_zeros() -> Generator[LakeFSTransport]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Zeros) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -71,7 +73,7 @@ def transport_to_zeros() -> Generator[HttpTransport]:
             route=RouteChoice.API,
             requests_concurrent_max=AT_ONCE,
         )
-        transport = HttpTransport(configuration, AsyncioConcurrency())
+        transport = LakeFSTransport(configuration)
         try:
             yield transport
         finally:
@@ -87,7 +89,7 @@ def zeros_at(place: Path, name: str, size: int) -> FetchOrder:
     return FetchOrder(ObjectEntry(f"{name}-{size}", md5.hexdigest(), size), place / name)
 
 
-@pytest.mark.parametrize("size", [10, 300_000], ids=["pipelined", "one request each"])
+@pytest.mark.parametrize("size", [10, 300_000], ids=["in the loop", "by hand"])
 async def test_open_files_are_bounded_by_the_requests_at_once(tmp_path: Path, size: int) -> None:
     orders = [zeros_at(tmp_path, f"f{number}", size) for number in range(600)]
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - descriptors are no paths

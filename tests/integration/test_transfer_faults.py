@@ -12,9 +12,10 @@ from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer, Proxy, ToxiproxyServer
 
+from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
+from perago.adapters.lakefs.retry import RetryTerms
+from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.transfer.configuration import RouteChoice, TransferConfiguration
-from perago.adapters.transfer.http_transport import HttpTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.errors import WorldError
@@ -54,17 +55,15 @@ async def line(
 ) -> AsyncIterator[Line]:
     concurrency = AsyncioConcurrency()
     with toxiproxy.proxied(lakefs_server.endpoint) as proxy:
-        transport = HttpTransport(
+        transport = LakeFSTransport(
             TransferConfiguration(
                 endpoint_url=proxy.endpoint,
                 access_key_id=lakefs_server.access_key_id,
                 secret_access_key=lakefs_server.secret_access_key,
                 route=RouteChoice.API,
-                answer_seconds=3.0,
-                first_pause_seconds=0.05,
-                tries_max=6,
+                silence_seconds=3.0,
+                retry=RetryTerms(first_pause_seconds=0.05, seconds_max=10),
             ),
-            concurrency,
         )
         async with connected(lakefs_server) as world:
             repository = await world.create_repository()
@@ -125,7 +124,7 @@ async def test_a_black_hole_of_five_seconds_is_survived(line: Line) -> None:
 
 async def test_a_dead_line_is_a_clean_failure(line: Line) -> None:
     line.proxy.set_enabled(enabled=False)
-    with pytest.raises(WorldError, match="try again"):
+    with pytest.raises(WorldError, match=r"was not reached|no usable answer"):
         await line.materialise()
     assert held(line.place / "attempt") == {}
 

@@ -21,6 +21,7 @@ from collections.abc import (
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeAlias, TypeVar, final
@@ -37,6 +38,8 @@ CONNECT_SECONDS = 5.0
 SECOND_ADDRESS_SECONDS = 0.25
 # One read of a body. Smaller pieces cost more calls, larger ones are not filled by the kernel.
 PIECE_BYTES = 256 * 1024
+# How long a cancelled caller waits for the end of its work in another thread.
+ABANDONED_SECONDS_MAX = 3.0
 
 Value = TypeVar("Value")
 Headers: TypeAlias = Mapping[str, str]
@@ -55,6 +58,10 @@ class RequestFailedError(Exception):
 
 class NotSentError(RequestFailedError):
     """The request did not leave: no connection, no trusted server, no usable address."""
+
+
+class NotTrustedError(NotSentError):
+    """The server's certificate is not trusted; asking again changes nothing."""
 
 
 class NoAnswerError(RequestFailedError):
@@ -145,6 +152,8 @@ class _SentOnce:
         if isinstance(error, RequestFailedError):
             return error
         said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            return NotTrustedError(said)
         return NoAnswerError(said) if self.left else NotSentError(said)
 
 
@@ -311,7 +320,8 @@ class HttpClient:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 trust_env=False,  # proxies and keys come from the settings, by one rule
                 read_bufsize=PIECE_BYTES,
-                skip_auto_headers=("Accept-Encoding",),
+                # A signed address may not carry a type that nobody signed.
+                skip_auto_headers=("Accept-Encoding", "Content-Type"),
                 headers={"User-Agent": "perago"},
                 trace_configs=[trace],
             )
@@ -357,6 +367,37 @@ class LoopThread:
         """Run a coroutine there; its future can be waited for, or cancelled, from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self._running())
 
+    async def run(self, work: Coroutine[object, object, Value]) -> Value:
+        """Run a coroutine there and wait for it in the caller's loop.
+
+        A caller that is cancelled cancels it, and waits a moment for its end, because what it
+        leaves behind can be removed only then.
+        """
+        try:
+            running = self._running()
+        except NotSentError:
+            work.close()
+            raise
+        ended: Future[Value] = Future()
+        tasks: list[asyncio.Task[Value]] = []
+
+        def start() -> None:
+            tasks.append(running.create_task(work))
+            tasks[0].add_done_callback(partial(_hand_over, ended))
+
+        def stop() -> None:
+            tasks[0].cancel()
+
+        running.call_soon_threadsafe(start)
+        waiting = asyncio.wrap_future(ended)
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            running.call_soon_threadsafe(stop)
+            waiting.add_done_callback(_hear)
+            await asyncio.wait([waiting], timeout=ABANDONED_SECONDS_MAX)
+            raise
+
     def close(self) -> None:
         """Stop the loop and wait for its thread; the work in it must have ended."""
         with self._lock:
@@ -369,9 +410,28 @@ class LoopThread:
     def _running(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(
-                    target=self._loop.run_forever, name=self._name, daemon=True
-                )
-                self._thread.start()
+                loop = asyncio.new_event_loop()
+                thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # the machine allows no further thread
+                    loop.close()
+                    raise NotSentError(str(error)) from error
+                self._loop, self._thread = loop, thread
             return self._loop
+
+
+def _hand_over(ended: Future[Value], task: asyncio.Task[Value]) -> None:
+    """Give a task's end to those who wait in other threads."""
+    if task.cancelled():
+        ended.cancel()
+    elif (error := task.exception()) is not None:
+        ended.set_exception(error)
+    else:
+        ended.set_result(task.result())
+
+
+def _hear(abandoned: asyncio.Future[Value]) -> None:
+    """Take the end of work that is given up, or asyncio logs that its error was never retrieved."""
+    if not abandoned.cancelled():
+        abandoned.exception()

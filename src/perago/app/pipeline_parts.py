@@ -63,7 +63,7 @@ def _local(
     listener: TransferListener,
 ) -> LocalWorkspacePipeline:
     connection, terms = connections.lakefs, connections.transfer
-    transport = None if connection is None else open_transport(connection, terms, concurrency)
+    transport = None if connection is None else open_transport(connection, terms)
     if connection is None or transport is None:
         return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency)
     cache = open_local_cache(
@@ -116,7 +116,7 @@ def open_part_work(
 
     concurrency = AsyncioConcurrency()
     lakefs = open_lakefs(connection)
-    transport = open_transport(connection, terms, concurrency)
+    transport = open_transport(connection, terms)
     transport = transport or PortTransport(lakefs.objects, concurrency)
     writes = StagingWrites(lakefs.objects, transport, concurrency, None)
     gc.freeze()  # Spark's Python collects after every task, and what is imported stays

@@ -11,26 +11,23 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
-from perago.ports.concurrency import Concurrency
 from perago.ports.errors import WorldError
 from perago.ports.object_transport import ObjectTransport
 from perago.ports.progress import Progress
 
 if TYPE_CHECKING:
-    from perago.adapters.transfer.configuration import TransferConfiguration
+    from perago.adapters.lakefs.object_requests import TransferConfiguration
 
 _QUESTION_SECONDS = 3.0
 
 
-def open_transport(
-    connection: LakeFSConnection, terms: TransferTerms, concurrency: Concurrency
-) -> ObjectTransport | None:
-    """Transfer of its own for a real server; behind a proxy bytes go by the objects port."""
-    if not _has_transport(connection):
+def open_transport(connection: LakeFSConnection, terms: TransferTerms) -> ObjectTransport | None:
+    """Transfer of its own for a real server; any other lakeFS is moved by its objects port."""
+    if urlsplit(connection.url).scheme not in {"http", "https"}:
         return None
-    from perago.adapters.transfer.http_transport import HttpTransport  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.transport import LakeFSTransport  # noqa: PLC0415 - lazy
 
-    return HttpTransport(_configuration(connection, terms), concurrency)
+    return LakeFSTransport(_configuration(connection, terms))
 
 
 def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
@@ -38,18 +35,19 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
     connection, terms = connections.lakefs, connections.transfer
     if connection is None:
         return "none", "no lakeFS is configured"
-    if not _has_transport(connection):
-        proxied = connection.proxies(connection.url) is not None
-        why = "a proxy stands before lakeFS" if proxied else connection.url
-        return "objects port", why
+    if urlsplit(connection.url).scheme not in {"http", "https"}:
+        return "objects port", connection.url
     if terms.route != "auto":
         return terms.route, origin
-    from perago.adapters.transfer.server_route import route_of_server  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.transport import LakeFSTransport  # noqa: PLC0415 - lazy
 
+    transport = LakeFSTransport(_configuration(connection, terms, seconds=_QUESTION_SECONDS))
     try:
-        return route_of_server(_configuration(connection, terms, seconds=_QUESTION_SECONDS))
+        return transport.ask_for_route()
     except WorldError as error:
         return "auto", f"lakeFS was asked and did not say: {error}"
+    finally:
+        transport.close()
 
 
 @contextmanager
@@ -64,31 +62,34 @@ def transfer_bar() -> Generator[Progress]:
         bar.close()
 
 
-def _has_transport(connection: LakeFSConnection) -> bool:
-    return connection.proxies(connection.url) is None and urlsplit(connection.url).scheme in {
-        "http",
-        "https",
-    }
-
-
 def _configuration(
     connection: LakeFSConnection, terms: TransferTerms, *, seconds: float | None = None
 ) -> "TransferConfiguration":
-    from perago.adapters.transfer.configuration import (  # noqa: PLC0415 - lazy
+    """The terms of a transport; `seconds` is all the time that a single question may take."""
+    from perago.adapters.http import HttpTerms  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.object_requests import (  # noqa: PLC0415 - lazy
         REQUESTS_CONCURRENT_MAX,
         RouteChoice,
         TransferConfiguration,
     )
+    from perago.adapters.lakefs.retry import RetryTerms  # noqa: PLC0415 - lazy
 
+    http = HttpTerms(
+        ca_file=connection.ca_file, verify_tls=connection.verify_tls, proxy_of=connection.proxies
+    )
     configuration = TransferConfiguration(
         endpoint_url=connection.url,
         access_key_id=connection.access_key_id,
         secret_access_key=connection.secret_access_key,
-        ca_file=connection.ca_file,
-        verify_tls=connection.verify_tls,
+        http=http,
         route=RouteChoice(terms.route),
         requests_concurrent_max=terms.requests_max or REQUESTS_CONCURRENT_MAX,
     )
     if seconds is None:
         return configuration
-    return replace(configuration, connect_seconds=seconds, answer_seconds=seconds)
+    return replace(
+        configuration,
+        http=replace(http, connect_seconds=seconds),
+        silence_seconds=seconds,
+        retry=RetryTerms(seconds_max=0.0),
+    )

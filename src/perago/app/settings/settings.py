@@ -100,7 +100,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_TRANSFER_CONCURRENCY",
             parsing.parse_count,
-            "Most transfers at one time; 0: as many as latency allows",
+            "Most requests for objects at one time, of all attempts together; 0: 48",
         ),
     ] = 0
     disk_free_min: Annotated[

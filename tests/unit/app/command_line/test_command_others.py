@@ -54,15 +54,6 @@ def test_config_shows_every_value_its_origin_and_no_secret(
     [
         ({}, "none  (no lakeFS is configured)"),
         ({"PERAGO_LAKEFS": "memory:"}, "objects port  (memory:)"),
-        (
-            {
-                "PERAGO_LAKEFS": "https://lakefs.example",
-                "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
-                "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush",
-                "HTTPS_PROXY": "http://proxy.example",
-            },
-            "objects port  (a proxy stands before lakeFS)",
-        ),
     ],
 )
 def test_config_says_what_moves_bytes_where_no_route_does(

@@ -1,0 +1,139 @@
+"""Objects past lakeFS, with a block store that misbehaves or is of another kind than S3."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.integration.http_scene import Arrived, scripted
+from tests.integration.transfer_scene import answers, md5_of, transfer_bench
+
+from perago.adapters.http import HttpTerms
+from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
+from perago.adapters.lakefs.object_requests import RouteChoice
+from perago.ports.errors import LocalDiskError, RequestRefusedError
+
+PRESIGNED = b"x" * (5 * 1024 * 1024)
+
+
+@pytest.mark.parametrize("size", [len(PRESIGNED), MULTIPART_BYTES_MIN + 1])
+@pytest.mark.parametrize("kind", ["s3", "azure"])
+async def test_a_store_whose_tags_are_no_md5_takes_uploads(
+    tmp_path: Path, size: int, kind: str
+) -> None:
+    kinds: set[str | None] = set()
+
+    async def takes(arrived: Arrived) -> bool:
+        kinds.add(arrived.headers.get("x-ms-blob-type"))
+        assert "content-md5" in arrived.headers
+        assert "authorization" not in arrived.headers, "the key of lakeFS is not the store's"
+        return await bench.lakefs.store_well(arrived)
+
+    content = bytes(range(256)) * (size // 256 + 1)
+    async with transfer_bench(tmp_path) as bench:
+        bench.lakefs.signs, bench.lakefs.blockstore_type = True, kind
+        bench.lakefs.stored = takes
+        entry = await bench.upload("x", content)
+        assert bench.lakefs.objects["x"] == content
+        assert entry.checksum == md5_of(content), "what was sent, whatever the store calls it"
+        assert kinds == {"blockblob" if kind == "azure" else None}
+
+
+async def test_the_address_of_each_part_is_asked_for_when_it_is_used(tmp_path: Path) -> None:
+    """Even when a part is sent twice: an address that was used has expired by then."""
+    failing = {"x/2"}
+
+    async def fails_once(arrived: Arrived) -> bool:
+        path = arrived.line.split(" ")[1].partition("?")[0].removeprefix("/")
+        if path in failing:
+            failing.discard(path)
+            await arrived.read_body()
+            await bench.lakefs.store_well(arrived)
+            return False
+        return await bench.lakefs.store_well(arrived)
+
+    async with transfer_bench(tmp_path, retry_seconds=5.0) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.stored = fails_once
+        content = bytes(MULTIPART_BYTES_MIN + PART_BYTES // 2)
+        await bench.upload("x", content)
+        assert bench.lakefs.objects["x"] == content
+
+
+async def test_a_file_that_becomes_shorter_leaves_no_parts_behind(tmp_path: Path) -> None:
+    async def truncates(arrived: Arrived) -> bool:
+        os.truncate(tmp_path / "s-x", PART_BYTES)
+        return await bench.lakefs.store_well(arrived)
+
+    async with transfer_bench(tmp_path) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.stored = truncates
+        with pytest.raises(LocalDiskError, match="became shorter while it was uploaded"):
+            await bench.upload("x", bytes(MULTIPART_BYTES_MIN))
+        assert any(line.startswith("DELETE") for line in bench.lakefs.asked)
+        assert bench.lakefs.objects == {}
+
+
+async def test_a_redirect_of_the_block_store_is_followed(tmp_path: Path) -> None:
+    async with transfer_bench(tmp_path) as bench:
+
+        async def moves(arrived: Arrived) -> bool:
+            where = f"Location: {region.url}{arrived.line.split(' ')[1]}"
+            await arrived.answer(b"", "307 Temporary Redirect", where)
+            return False
+
+        async with scripted(bench.lakefs.store_well) as region:
+            bench.lakefs.signs = True
+            bench.lakefs.stored = moves
+            await bench.upload("x", PRESIGNED)
+            assert await bench.fetch(bench.order("x")) == [PRESIGNED]
+        assert not any("authorization" in seen.headers for seen in region.requests)
+
+
+@pytest.mark.parametrize("why", ["not there", "refuses"])
+async def test_lakefs_itself_is_used_when_its_block_store_cannot_be(
+    tmp_path: Path, why: str
+) -> None:
+    async with transfer_bench(tmp_path) as bench:
+        bench.lakefs.signs = True
+        if why == "not there":
+            bench.lakefs.store_url = "http://127.0.0.1:9"
+        else:
+            bench.lakefs.stored = answers("403 Forbidden", b"<Error/>")
+        await bench.upload("x", PRESIGNED)
+        assert await bench.fetch(bench.order("x")) == [PRESIGNED]
+        assert len(bench.store.requests) <= 1, "the store is not tried for each object"
+
+
+async def test_a_block_store_that_was_asked_for_and_cannot_be_used_is_an_error(
+    tmp_path: Path,
+) -> None:
+    async with transfer_bench(tmp_path, route=RouteChoice.PRESIGNED) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.objects["x"] = PRESIGNED
+        bench.lakefs.stored = answers("403 Forbidden", b"<Error/>")
+        with pytest.raises(RequestRefusedError, match="PERAGO_TRANSFER_ROUTE"):
+            await bench.fetch(bench.order("x"))
+
+
+@pytest.mark.parametrize("behind", ["lakefs", "store"])
+async def test_one_of_two_servers_is_reached_by_a_proxy(tmp_path: Path, behind: str) -> None:
+    ways: dict[str, str] = {}
+    terms = HttpTerms(connect_seconds=2.0, proxy_of=lambda url: ways.get(url.split("/")[2]))
+    endpoint = "http://hidden.example" if behind == "lakefs" else None
+    async with transfer_bench(tmp_path, terms=terms, endpoint_url=endpoint) as bench:
+        serve = bench.lakefs.serve if behind == "lakefs" else bench.lakefs.serve_store
+
+        async def hands_on(arrived: Arrived) -> bool:
+            method, target, version = arrived.line.split(" ")
+            assert target.startswith("http://hidden.example/")
+            arrived.line = f"{method} {target.removeprefix('http://hidden.example')} {version}"
+            return await serve(arrived)
+
+        async with scripted(hands_on) as proxy:
+            ways["hidden.example"] = proxy.url
+            if behind == "store":
+                bench.lakefs.store_url = "http://hidden.example"
+                bench.lakefs.signs = True
+            await bench.upload("x", PRESIGNED)
+            assert await bench.fetch(bench.order("x")) == [PRESIGNED]
+            assert proxy.requests
