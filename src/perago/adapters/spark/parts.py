@@ -122,11 +122,11 @@ class PartDown:
         """
         made: set[str] = set()
         with disk_errors(landing):
-            room = Path(tempfile.mkdtemp(dir=landing))
+            own = Path(tempfile.mkdtemp(dir=landing))  # two runs of one part may overlap
         with asyncio.Runner() as runner:
             for batch in batched(rows, FETCHED_AT_ONCE):
                 orders = [
-                    FetchOrder(_entry(source.prefix, row), f"{room}/{number}")
+                    FetchOrder(_entry(source.prefix, row), f"{own}/{number}")
                     for number, row in enumerate(batch)
                 ]
                 fetched = runner.run(
@@ -185,9 +185,9 @@ class PartScan:
         """Hash suspects; a name that may not be staged is refused."""
         for row in rows:
             refuse_name(prefix, row.path)
-            place = directory / row.path
-            with disk_errors(place):
-                yield row._replace(md5=md5_of_file(place), size=place.lstat().st_size)
+            file = directory / row.path
+            with disk_errors(file):
+                yield row._replace(md5=md5_of_file(file), size=file.lstat().st_size)
 
 
 @final

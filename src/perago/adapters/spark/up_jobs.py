@@ -29,7 +29,7 @@ from perago.ports.objects import DELETE_PATHS_MAX
 from perago.ports.workspace_pipeline import StagingArea, TransferCounts
 
 CHECKED_AT_ONCE = 20_000
-CHECK_LANES = 8
+CHECKING_THREADS = 8
 
 
 def write_changes(
@@ -103,7 +103,7 @@ def _sum(batches: Iterable[WrittenBatch]) -> WrittenBatch:
 def _check(
     open_work: OpenPartWork, place: Path, area: StagingArea, part: PlanRange
 ) -> Iterator[SeenChange]:
-    """Some neighbours at a time, in lanes: what takes time is the way to the server."""
+    """Some neighbours at a time in threads, because what takes time is the way to the server."""
 
     def rows() -> Iterator[PlannedChange]:
         return iter(()) if part.name is None else rows_of(place, part.name)
@@ -111,11 +111,11 @@ def _check(
     def check() -> Iterator[SeenChange]:
         up = open_work().up
         written = (row for row in rows() if row.kind != PlanKind.DELETE)
-        with ThreadPoolExecutor(CHECK_LANES + 1) as lanes:
-            walk = lanes.submit(deque, as_planned(up, area, part, rows()), 0)
+        with ThreadPoolExecutor(CHECKING_THREADS + 1) as threads:
+            walk = threads.submit(deque, as_planned(up, area, part, rows()), 0)
             for batch in batched(written, CHECKED_AT_ONCE):
-                share = -(-len(batch) // CHECK_LANES)
-                list(lanes.map(partial(up.check, area), batched(batch, share)))
+                share = -(-len(batch) // CHECKING_THREADS)
+                list(threads.map(partial(up.check, area), batched(batch, share)))
             walk.result()
         yield from ()
 

@@ -70,23 +70,23 @@ class CacheStore:
 
     @contextmanager
     def new_file(self) -> Generator[BinaryIO]:
-        """A fresh empty file beside the large contents; it goes with the block if it is not kept.
+        """A new empty file beside the large contents; removed after the block unless it is kept.
 
         The lock on it says that its process lives, so that no other process sweeps it away.
         """
         self._large.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(prefix=_NEW, dir=self._large)
         os.close(descriptor)
-        fresh = Path(name)
-        with fresh.open("wb", buffering=0) as file:
+        new = Path(name)
+        with new.open("wb", buffering=0) as file:
             try:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX)
                 yield file
             finally:
-                fresh.unlink(missing_ok=True)
+                new.unlink(missing_ok=True)
 
     def keep_file(self, filled: BinaryIO, key: str) -> None:
-        """Put a filled file in its place at once."""
+        """Give a whole file the name of its content."""
         target = self.large_path(key)
         target.parent.mkdir(mode=0o700, exist_ok=True)
         Path(filled.name).replace(target)

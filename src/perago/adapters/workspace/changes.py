@@ -6,7 +6,7 @@ other file is a suspect and is hashed. Knows no server.
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
@@ -98,6 +98,12 @@ class WorkspaceIndex:
     @cached_property
     def _newest_ctime_ns(self) -> int:
         return max((one.stamp[2] for one in self._fetched if one.stamp is not None), default=0)
+
+    @property
+    def paths(self) -> Collection[str]:
+        """The relative paths of what was materialised."""
+        outer = len(self._outer)
+        return {where[outer:] for where in self._files}
 
     @property
     def base(self) -> Mapping[str, FileFacts]:

@@ -230,9 +230,11 @@ def _merged(
     prefix: str, held: Sequence[ObjectEntry], changed: Mapping[str, ObjectEntry | None]
 ) -> list[ObjectEntry]:
     """What was held, with what became of it, in order of path; a manifest is in order."""
-    fresh = business_entries(prefix, (entry for entry in changed.values() if entry is not None))
+    changed_entries = business_entries(
+        prefix, (entry for entry in changed.values() if entry is not None)
+    )
     entries = [entry for entry in held if entry.path not in changed]
-    entries.extend(entry for _, entry in fresh)
+    entries.extend(entry for _, entry in changed_entries)
     entries.sort(key=attrgetter("path"))
     return entries
 

@@ -81,10 +81,12 @@ class LocalWorkspacePipeline(WorkspacePipeline):
             self._from_cache(here, given_up), self._fetch(source, absent, cached=len(here))
         )
         fetched = [*first, *await self._fetch(source, filled.missing)]
-        self._indexes[directory] = await self._concurrency.blocking(
+        index = await self._concurrency.blocking(
             lambda: _index_of(directory, [*filled.fetched, *fetched])
         )
         await self._remember(source, inventory, fetched)
+        # Last, because an attempt that is cancelled before has nothing to forget.
+        self._indexes[directory] = index
         counts = TransferCounts(
             objects=len(inventory.entries),
             bytes=sum(one.order.entry.size for one in fetched),
@@ -110,7 +112,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         )
 
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
-        await self._verification.check(tuple(self._index(materialised).base), plan, area)
+        await self._verification.check(self._index(materialised).paths, plan, area)
 
     async def listing(self, source: WorkspaceSource) -> Sequence[str]:
         inventory = await take_inventory(self._objects, self._concurrency, source)

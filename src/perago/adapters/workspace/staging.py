@@ -4,7 +4,7 @@ Uploads, copies on the server and deletions go side by side. Afterwards the bran
 for its uncommitted paths, then for the objects that were written.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import final
 
@@ -136,24 +136,18 @@ class StagingVerification:
         self._commits = commits
         self._concurrency = concurrency
 
-    async def check(self, base: Sequence[str], plan: SyncPlan, area: StagingArea) -> None:
+    async def check(self, base: Collection[str], plan: SyncPlan, area: StagingArea) -> None:
         """Raise DamagedObjectError for the first path that is not as planned."""
-        written = {
-            object_path(area.prefix, facts.path): facts
-            for facts in (*plan.upload, *(facts for facts, _ in plan.copy))
-        }
-        after = set(base).difference(plan.delete)
-        after.update(facts.path for facts in plan.upload)
-        after.update(facts.path for facts, _ in plan.copy)
-        tree = sorted(object_path(area.prefix, path) for path in after)
-        asked = windows(tree, sorted(written), amount_max=LIST_AMOUNT_MAX)
+        written = {object_path(area.prefix, facts.path): facts for facts in _written(plan)}
+        left = set(base).difference(plan.delete)
+        tree = written.keys() | {object_path(area.prefix, path) for path in left}
+        asked = windows(sorted(tree), sorted(written), amount_max=LIST_AMOUNT_MAX)
         await self._concurrency.together(
-            self._check_paths(base, plan, area),
+            self._check_paths(_expected_changes(base, plan, area.prefix), area),
             self._check_contents(written, asked, area),
         )
 
-    async def _check_paths(self, base: Sequence[str], plan: SyncPlan, area: StagingArea) -> None:
-        expected = _expected_changes(set(base), plan, area.prefix)
+    async def _check_paths(self, expected: Mapping[str, ChangeKind], area: StagingArea) -> None:
         found: dict[str, ChangeKind] = {}
         after = ""
         while True:
@@ -200,8 +194,8 @@ def _upload_of(directory: Path, entry_of: EntryOf, facts: FileFacts, prefix: str
     before = entry_of(facts.path)
     content_type = DEFAULT_CONTENT_TYPE if before is None else before.content_type
     if not content_type.isprintable():
-        # lakeFS lets any client store one with a line break, and no header can carry it back: every
-        # change of that object would fail.
+        # lakeFS lets any client store one with a line break, and no header can carry it back.
+        # With it, every upload of a changed file to that object would fail.
         content_type = DEFAULT_CONTENT_TYPE
     return ObjectUpload(
         path=object_path(prefix, facts.path),
@@ -222,10 +216,16 @@ def check_written(facts: FileFacts, answer: ObjectEntry, how: str) -> None:
         )
 
 
-def _expected_changes(base: set[str], plan: SyncPlan, prefix: str) -> dict[str, ChangeKind]:
+def _written(plan: SyncPlan) -> list[FileFacts]:
+    """What a plan writes, uploaded or copied on the server."""
+    return [*plan.upload, *(facts for facts, _ in plan.copy)]
+
+
+def _expected_changes(base: Collection[str], plan: SyncPlan, prefix: str) -> dict[str, ChangeKind]:
+    before = set(base)
     expected = {object_path(prefix, path): ChangeKind.REMOVED for path in plan.delete}
-    for facts in (*plan.upload, *(facts for facts, _ in plan.copy)):
-        kind = ChangeKind.CHANGED if facts.path in base else ChangeKind.ADDED
+    for facts in _written(plan):
+        kind = ChangeKind.CHANGED if facts.path in before else ChangeKind.ADDED
         expected[object_path(prefix, facts.path)] = kind
     return expected
 
