@@ -1,6 +1,7 @@
 """The short form of the kill tests; the long one is in tests/soak."""
 
 import pytest
+from tests.integration.operator_chaos import survive_operators
 from tests.integration.worker_chaos import survive_kills, survive_stops
 from tests.integration.worker_scene import WorkerScene
 
@@ -17,3 +18,10 @@ async def test_a_worker_that_was_stopped_longer_than_its_leases_publishes_nothin
     scene: WorkerScene,
 ) -> None:
     await survive_stops(scene, count=40, stops=5, seed=7)
+
+
+async def test_a_minute_of_kills_repeats_and_requeues_ends_every_workflow_and_loses_no_slot(
+    scene: WorkerScene,
+) -> None:
+    done = await survive_operators(scene, seconds=60, seed=7)
+    assert {"restart", "rerun", "retry", "requeue", "release", "kill"} <= set(done), done

@@ -97,10 +97,10 @@ class Chaos:
                     reason = str(row.reason)
                     assert any(each in reason for each in EXPLAINED), reason
         for workflow, branch in self.workflows.items():
-            await self._check_publication(self.records[workflow], branch)
-        await self._check_litter()
+            await self.check_publication(self.records[workflow], branch)
+        await self.check_litter()
 
-    async def _check_publication(self, record: WorkflowRecord, branch: BranchName) -> None:
+    async def check_publication(self, record: WorkflowRecord, branch: BranchName) -> None:
         """The accepted output is the branch's one commit above the input."""
         (accepted,) = [
             row for row in record.attempts if row.snapshot.status is AttemptStatus.COMPLETED
@@ -112,7 +112,8 @@ class Chaos:
         assert isinstance(workspace, dict)
         assert workspace["ref"] == published
 
-    async def _check_litter(self) -> None:
+    async def check_litter(self) -> None:
+        """Nothing is left on disk, in lakeFS and in the process table."""
         lakefs, repository = self.scene.lakefs, self.scene.repository
         for root in self.scene.folder.glob("root*"):
             process = await asyncio.create_subprocess_exec(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from tests.integration.operator_chaos import survive_operators
 from tests.integration.worker_chaos import survive_kills, survive_stops
 from tests.integration.worker_scene import WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
@@ -38,3 +39,9 @@ async def test_workers_that_are_stopped_again_and_again_publish_nothing_twice(
     scene: WorkerScene, seed: int
 ) -> None:
     await survive_stops(scene, count=400, stops=10, seed=seed)
+
+
+async def test_ten_minutes_of_kills_repeats_and_requeues_end_every_workflow_and_lose_no_slot(
+    scene: WorkerScene,
+) -> None:
+    await survive_operators(scene, seconds=600, seed=1)
