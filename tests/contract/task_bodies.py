@@ -1,6 +1,8 @@
 """The registry of task bodies: in threads of this process, and in an executor."""
 
+import asyncio
 import os
+import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -43,8 +45,18 @@ async def process_body(
 
 @asynccontextmanager
 async def thread_body(observer: BodyObserver | None = None) -> AsyncGenerator[ThreadBody]:
-    """Threads that run the suite's tasks."""
-    yield ThreadBody({OBEY.name: OBEY}, observer=observer)
+    """Threads that run the suite's tasks; none goes on beside the next test, and in its attempt."""
+    try:
+        yield ThreadBody({OBEY.name: OBEY}, observer=observer)
+    finally:
+        await abandoned_bodies_ended()
+
+
+async def abandoned_bodies_ended() -> None:
+    """Wait for bodies that were abandoned, because a thread cannot be ended."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("perago-"):
+            await asyncio.to_thread(thread.join, 10)
 
 
 BODIES: Mapping[str, Callable[[], AbstractAsyncContextManager[TaskBody]]] = {

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.contract.task_bodies import abandoned_bodies_ended
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.memory.planned_faults import Fault, Pause, Refuse, When
@@ -98,6 +99,7 @@ async def test_a_body_that_goes_on_is_abandoned_and_its_retry_is_scheduled_at_on
         assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
     finally:
         let_go.set()
+        await abandoned_bodies_ended()
     first, retry = (await world.read()).attempts
     assert (first.snapshot.status, retry.snapshot.status) == (
         AttemptStatus.FAILED,
