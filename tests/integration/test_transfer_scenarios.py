@@ -66,7 +66,7 @@ async def test_a_body_that_stalls_is_given_up(tmp_path: Path, tls: Path | None, 
         await arrived.send(head.encode() + bytes(size // 2))
         return await waits(arrived)
 
-    async with transfer_bench(tmp_path, tls=tls) as bench:
+    async with transfer_bench(tmp_path, tls=tls, silence_seconds=SILENCE_SECONDS) as bench:
         bench.lakefs.objects["x"] = bytes(size)
         bench.lakefs.downloading = stalls
         began = time.monotonic()
@@ -90,7 +90,7 @@ async def test_an_upload_that_is_slower_than_the_limit_for_silence_is_not_killed
 
     # What is in the buffers of the kernel when all is sent must not take longer than the limit.
     content = bytes(48 * MIB)
-    async with transfer_bench(tmp_path, tls=tls) as bench:
+    async with transfer_bench(tmp_path, tls=tls, silence_seconds=SILENCE_SECONDS) as bench:
         bench.lakefs.uploading = reads_slowly
         began = time.monotonic()
         await bench.upload("x", content)
@@ -100,7 +100,7 @@ async def test_an_upload_that_is_slower_than_the_limit_for_silence_is_not_killed
 async def test_a_server_that_stops_reading_an_upload_is_left(
     tmp_path: Path, tls: Path | None
 ) -> None:
-    async with transfer_bench(tmp_path, tls=tls) as bench:
+    async with transfer_bench(tmp_path, tls=tls, silence_seconds=SILENCE_SECONDS) as bench:
         bench.lakefs.uploading = waits
         with pytest.raises(OutcomeUnknownError):
             await bench.upload("x", bytes(64 * MIB))

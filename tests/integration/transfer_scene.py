@@ -222,6 +222,7 @@ async def transfer_bench(
     endpoint_url: str | None = None,
     terms: HttpTerms | None = None,
     retry_seconds: float = 0.3,
+    silence_seconds: float = 10.0,
 ) -> AsyncGenerator[Bench]:
     """Two servers, and a transport that is impatient."""
     lakefs, opened = Lakefs(), None
@@ -239,7 +240,7 @@ async def transfer_bench(
                     http=terms or HttpTerms(ca_file=tls, connect_seconds=2.0),
                     route=route,
                     requests_concurrent_max=at_once,
-                    silence_seconds=SILENCE_SECONDS,
+                    silence_seconds=silence_seconds,
                     retry=RetryTerms(first_pause_seconds=0.02, seconds_max=retry_seconds),
                 )
             )

@@ -60,7 +60,8 @@ class ObjectTransport(Protocol):
     M3 fetch_of_other_bytes_is_damage: bytes that are not the entry's size and checksum raise
        DamagedObjectError, and the target does not exist.
     M4 store_writes_the_exact_bytes: every upload reads back with its content type and metadata,
-       and the answer is what the server says of it, in the order of the uploads.
+       and the answer is what the server says of it, in the order of the uploads. Its checksum
+       is the MD5 of the bytes that were sent, also where the store calls them something else.
     M5 store_on_a_missing_branch: raises BranchMissingError.
     M6 odd_names_move: spaces, unicode, `+`, `%`, `?`, `#` and `&` round-trip.
     M7 large_objects_move: several megabytes round-trip, both ways.
