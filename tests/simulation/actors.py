@@ -64,6 +64,7 @@ class Actor:
     started: int = 0
     report: AttemptReport | None = None
     last_call: int = 0
+    heard: int = 0
     judged: tuple[str, ...] = ()
 
     @property
@@ -146,7 +147,9 @@ async def _attempt(scene: Scene, actor: Actor, number: int, task_type: str, seen
         task=TASKS[task_type],
         record=actor.record,
         execution_id=world.identities.new_execution_id(),
-        settings=AttemptSettings(actor.name, publication=_policy(scene, number)),
+        settings=AttemptSettings(
+            actor.name, publication=_policy(scene, number), failure_reason_max_length=5_000
+        ),
     )
     actor.report = await run_attempt(world, dispatch, Beats(scene.clock))
 

@@ -75,6 +75,8 @@ class Engine:
     mix: Mix
     chooser: Chooser
     tells: bool = False
+    listens: bool = False
+    """Keeps what each process heard as a number, for a search that compares states."""
     lines: list[Line] = field(default_factory=list[Line])
     actors: list[Actor] = field(default_factory=list[Actor])
     wire: list[Late] = field(default_factory=list[Late])
@@ -103,7 +105,7 @@ class Engine:
         except Broken as found:
             broken = found
             self.tell("", "BROKEN", str(found))
-        self._close()
+        self.close()
         made = self.chooser.made
         return Ran(made, broken, self.steps, frozenset(self.seen), self.lines)
 
@@ -300,12 +302,18 @@ class Engine:
     def _send(self, actor: Actor, value: object) -> None:
         coroutine = actor.coroutine
         assert coroutine is not None, "only living processes are answered"
+        self._hear(actor, value)
         self._resume(actor, lambda: coroutine.send(value))
 
     def _throw(self, actor: Actor, error: Exception) -> None:
         coroutine = actor.coroutine
         assert coroutine is not None, "only living processes are answered"
+        self._hear(actor, error)
         self._resume(actor, lambda: coroutine.throw(error))
+
+    def _hear(self, actor: Actor, answer: object) -> None:
+        if self.listens:
+            actor.heard = hash((actor.heard, answer_as_number(answer)))
 
     def _resume(self, actor: Actor, go_on: Callable[[], object]) -> None:
         polled_before = actor.record
@@ -370,10 +378,18 @@ class Engine:
         """Whether the workflow schedules nothing new."""
         return self.scene.workflow_status is WorkflowStatus.PAUSED
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End what still runs."""
         for actor in self.actors:
             if actor.coroutine is not None:
                 self.kill(actor)
+
+
+def answer_as_number(answer: object) -> int:
+    """Equal answers, equal numbers, in every schedule of this program."""
+    if isinstance(answer, OpenWrite):
+        return 0
+    return hash(repr(answer))
 
 
 def _told(value: object) -> str:

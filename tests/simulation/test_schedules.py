@@ -6,14 +6,15 @@ from collections.abc import Mapping
 import pytest
 from tests.simulation.choices import RandomChoices, ReplayedChoices
 from tests.simulation.engine import Engine
+from tests.simulation.exhaustive import PAIR, explore_exhaustively
 from tests.simulation.explore import Found, explore_all, failure_in_words
 from tests.simulation.mixes import MIXES
 from tests.simulation.sometimes import SOMETIMES, never_met
 
 pytestmark = pytest.mark.simulation
 
-GATE_SCHEDULES = 1_100  # of each mix: more than 20,000 in all
-SOAK_SCHEDULES = 55_000  # of each mix: more than 10^6 in all
+GATE_SCHEDULES = 1_150  # of each mix: more than 20,000 in all
+SOAK_SCHEDULES = 56_000  # of each mix: more than 10^6 in all
 GC_SCHEDULES = 100_000
 GC_MIXES = ("gc-default-ages", "gc-age-zero")
 
@@ -61,3 +62,17 @@ def test_a_schedule_is_the_same_when_it_is_replayed(seed: int) -> None:
     first = Engine(mix, RandomChoices(seed), tells=True).run()
     again = Engine(mix, ReplayedChoices(first.differences), tells=True).run()
     assert again.lines == first.lines
+
+
+@pytest.mark.timeout(300)
+def test_every_schedule_of_two_attempts_with_a_switch_and_a_fault() -> None:
+    explored = explore_exhaustively(switches=1, faults=1)
+    assert not explored.broken, failure_in_words(PAIR, 0, explored.broken[0])
+    assert explored.schedules > 1_000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_every_schedule_of_two_attempts_with_two_switches_and_two_faults() -> None:
+    explored = explore_exhaustively(switches=2, faults=2)
+    assert not explored.broken, failure_in_words(PAIR, 0, explored.broken[0])

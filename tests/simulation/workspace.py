@@ -142,12 +142,12 @@ class SimulatedPipeline(WorkspacePipeline):
         expected = {facts.path for facts in plan.upload} | {to.path for to, _ in plan.copy}
         expected |= set(plan.delete)
 
-        def changed() -> set[str]:
+        def changed() -> list[str]:
             branch = self._lakefs.repository(area.staged.repository).branch(area.staged.branch)
-            return {change.path.removeprefix(f"{area.prefix}/") for change in branch.uncommitted()}
+            return [change.path.removeprefix(f"{area.prefix}/") for change in branch.uncommitted()]
 
         found = await self._handle.ask("pipeline.verify", changed)
-        if found != expected:
+        if set(found) != expected:
             raise DamagedObjectError(f"staged {sorted(found)}, expected {sorted(expected)}")
 
     async def listing(self, source: WorkspaceSource) -> Collection[str]:
