@@ -1,5 +1,6 @@
 """The envelope of an attempt: what Conductor gave, and what it gets back."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -76,10 +77,12 @@ def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None
     )
     attempt, reason = dispatch.attempt, result.reason_for_incompletion or ""
     # Errors of the domain do not know whose attempt met them; here their command can be completed.
-    task = f"{attempt.workflow_id} {attempt.reference_name}"
+    # Reference names may have spaces, and what is filled in must not make a reason too long.
+    task = shlex.join((attempt.workflow_id, attempt.reference_name))
+    reason = reason.replace("WORKFLOW REFERENCE", task)
     return TerminalUpdate(
         attempt=dispatch.attempt,
         worker_id=dispatch.settings.worker_id,
         status=AttemptStatus(result.status),
-        reason=reason.replace("WORKFLOW REFERENCE", task),
+        reason=reason[: settings.failure_reason_max_length],
     )

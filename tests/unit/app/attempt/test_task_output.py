@@ -10,7 +10,7 @@ from pydantic import BaseModel, field_serializer
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
 from perago.app.attempt.dispatch import Dispatch
-from perago.app.attempt.task_output import read_input
+from perago.app.attempt.task_output import failed_update, read_input
 from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
@@ -21,8 +21,10 @@ from perago.domain.attempt import (
     AttemptStatus,
     ExecutionId,
 )
-from perago.domain.authoring_errors import TaskInputError
+from perago.domain.authoring_errors import TaskFailed, TaskInputError
+from perago.domain.errors import DamagedResultError
 from perago.domain.publication_policy import PolicySetting
+from perago.domain.secret_text import Secrets
 
 
 class Took(BaseModel):
@@ -108,3 +110,27 @@ async def test_whatever_a_read_only_task_wrote_is_dropped_with_a_warning(
     text = "local writes of a read-only task were dropped"
     assert [facts for _, facts in worker.progress.events if facts.get("warning") == text]
     assert world.repository.head().commit == world.input
+
+
+def _failed(error: Exception, reference: str, settings: AttemptSettings) -> str:
+    """The reason that Conductor gets."""
+    row = AttemptSnapshot("w", "t", reference, "free", AttemptStatus.IN_PROGRESS)
+    dispatch = Dispatch(_definition(free), AttemptRecord(row, {}), ExecutionId("e"), settings)
+    update = failed_update(dispatch, error)
+    assert update is not None
+    return str(update.reason)
+
+
+def test_no_reason_has_a_secret_and_half_of_one_neither() -> None:
+    secret = 's3cr"et of the worker'
+    settings = AttemptSettings("worker", failure_reason_max_length=30, secrets=Secrets.of([secret]))
+    reason = _failed(TaskFailed(f"cannot open a://key:{secret}@host"), "ref", settings)
+    assert reason == "cannot open a://key:***@host"
+
+
+def test_a_command_in_a_reason_can_be_typed_and_makes_no_reason_too_long() -> None:
+    error = DamagedResultError("a part is gone")
+    whole = _failed(error, "my task", AttemptSettings("worker"))
+    assert "w 'my task'" in whole
+    short = AttemptSettings("worker", failure_reason_max_length=len(str(error)))
+    assert len(_failed(error, "long " * 50, short)) == len(str(error))
