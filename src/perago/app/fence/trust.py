@@ -77,5 +77,7 @@ class FenceTrust:
         """A merge was seen that the fence had to refuse: nothing here is fenced any more.
 
         Until the process ends: a canary that works now says nothing of the server that skipped it.
+        It is the server of the other repositories too, so they wait for no old verdict.
         """
         self._distrusted.add(repository)
+        self._verdict = None

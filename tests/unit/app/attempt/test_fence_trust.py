@@ -15,12 +15,15 @@ from perago.adapters.memory.planned_faults import (
     Refuse,
     When,
 )
+from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.app.attempt.complete import Recorded
 from perago.app.fence.trust import DEAD_SECONDS, TRUSTED_SECONDS
 from perago.domain.attempt import AttemptStatus
 from perago.domain.outcome import RefusedByHook, TooManyTries
+from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.publication_policy import FenceState, PolicySetting
 from perago.domain.references import RepositoryId
+from perago.domain.reserved_paths import FENCE_PATH
 from perago.ports.errors import UnavailableError
 
 MERGE = "branches.merge"
@@ -157,6 +160,19 @@ async def test_a_fence_that_was_seen_not_to_run_is_distrusted_until_the_process_
     assert "PRG-F023" in reason
     assert "`perago fence verify repo main`" in reason
     assert "restart" in reason
+
+
+async def test_what_one_repository_has_disproved_is_proven_anew_for_the_others(
+    tmp_path: Path,
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    trust = world.worker().world.lakefs.trust
+    elsewhere = RepositoryBuilder(world.lakefs, "elsewhere")
+    other = elsewhere.commit({FENCE_PATH: FENCE_FILE})
+    assert await trust.proven(elsewhere.id, other) is FenceState.TRUSTED
+    world.lakefs.actions_enabled = False
+    trust.distrust(REPOSITORY)
+    assert await trust.proven(elsewhere.id, other) is FenceState.DEAD
 
 
 async def test_distrust_is_not_undone_by_a_canary_under_way(tmp_path: Path) -> None:
