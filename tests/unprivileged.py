@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NOBODY = 65534
+# A worker that runs as root is given a group, so that a test sees whether it hands groups on.
+GROUP_OF_ROOT = 65533
 SOURCE = Path(__file__).parents[1] / "src"
 # Nothing that a worker of local tasks imports, and most of the bytes.
 LEFT_OUT = (
@@ -46,7 +48,9 @@ class ReadablePython:
         self, arguments: Sequence[str], *, folder: Path, user: int | None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a program to its end, as `user` where that is possible; None is the suite's own."""
-        switched = user if os.geteuid() == 0 else None
+        is_root = os.geteuid() == 0
+        switched = user if is_root else None
+        groups = [GROUP_OF_ROOT] if is_root and user is None else []
         return subprocess.run(
             [self.executable, *arguments],
             cwd=folder,
@@ -57,7 +61,7 @@ class ReadablePython:
             check=False,
             user=switched,
             group=switched,
-            extra_groups=None if switched is None else [],
+            extra_groups=groups if is_root else None,
         )
 
 

@@ -22,6 +22,7 @@ from perago.domain.authoring_errors import TaskFailed, TaskTerminalError
 from perago.domain.errors import StaleAttemptError
 from perago.domain.publication_policy import PolicySetting
 from perago.ports.errors import UnavailableError
+from perago.ports.task_queue import PollRequest
 
 COMPLETE = "queue.complete"
 LOOK = "queue.read_workflow"
@@ -104,6 +105,29 @@ async def test_a_body_that_fails_after_its_row_was_rerun_does_not_end_the_rerun(
     _assert_not_sent(report, world)
     assert (await _row(world)).snapshot.status is AttemptStatus.SCHEDULED
     assert (await world.finish()).status is WorkflowStatus.COMPLETED
+
+
+@WIDTHS
+async def test_a_late_success_does_not_end_the_rerun_that_another_worker_has_begun(
+    tmp_path: Path, width: FenceWidth
+) -> None:
+    """Its row has the same id, retry count and status: only what tells the two polls apart does."""
+
+    def body(params: Params) -> Params:
+        _rerun(world)
+        (row,) = world.conductor.poll(PollRequest(TASK, "another"))
+        assert row.snapshot.status is AttemptStatus.IN_PROGRESS
+        return params
+
+    world = await _started(tmp_path, body, None)
+    worker = world.worker()
+    settings = replace(worker.settings, fence_width=width)
+
+    report = await world.attempt(replace(worker, settings=settings))
+
+    _assert_not_sent(report, world)
+    snapshot = (await _row(world)).snapshot
+    assert (snapshot.status, snapshot.worker_id) == (AttemptStatus.IN_PROGRESS, "another")
 
 
 async def test_a_guardrail_that_fails_after_a_rerun_does_not_end_the_rerun(

@@ -8,11 +8,14 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
 from perago.adapters.memory.planned_faults import CrashAfter
+from perago.app.attempt.clean_up import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.forget import ForgetTools, forget
 from perago.domain.commit_metadata import STAGING_BRANCH
+from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitRecord
+from perago.domain.references import BranchName, CommitRecord
+from perago.domain.reserved_paths import FENCE_PATH
 
 CREATE_TAG = "tags.create"
 OTHER_HOOK = b"""
@@ -102,6 +105,29 @@ async def test_a_decision_that_is_the_same_work_by_other_hands_is_finished(tmp_p
     await world.finish()
     await assert_accepted(world)
     assert world.runs == 1
+
+
+async def test_the_same_tree_on_another_history_is_refused(tmp_path: Path) -> None:
+    """Nothing differs outside the prefix, but a merge has another base than was compared."""
+    world = await _decided(tmp_path, "data")
+    files = {"elsewhere/other.txt": b"other", "data/kept.txt": b"kept", FENCE_PATH: FENCE_FILE}
+    _forge(world, Forgery("the same tree", files, on_root=True))
+
+    report = await world.attempt(world.worker())
+
+    assert report is not None
+    assert "does not stand on the input" in str(report.update.reason if report.update else "")
+    assert world.repository.head().commit == world.input
+
+
+async def test_a_clean_up_deletes_only_branches_with_names_of_ours(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    names = [BranchName("production"), BranchName("perago-staging-x")]
+    for name in names:
+        world.repository.branch(name)
+    for name in names:
+        await delete_staging(world.worker().world, world.repository.id, name)
+    assert world.repository.branch_names() == {"main", "production"}
 
 
 async def test_forgetting_a_decision_leaves_a_branch_that_is_not_private(tmp_path: Path) -> None:

@@ -190,3 +190,14 @@ def test_names_content_and_output_give_no_orders_to_the_terminal(run: Run, targe
     assert [line for line in ran.out.splitlines() if line.startswith("result")] == [
         'result: {"size": 2}'
     ]
+
+
+def test_the_traceback_of_a_body_gives_no_orders_to_the_terminal(run: Run, target: str) -> None:
+    module = Path("trial_task.py")
+    hostile = "raise ValueError('x\\x1b]0;stolen\\x07\\x1b[2Jx')"
+    module.write_text(module.read_text().replace('print("writing")', hostile))
+    ran = run("run", target, "--workspace", "ws", "--params", '{"text": "hi"}')
+    assert ran.code == 1
+    assert "Traceback" in ran.err
+    assert "ValueError: x\\x1b]0;stolen" in ran.err
+    assert not set("\x1b\x07\r") & set(ran.out + ran.err)

@@ -114,6 +114,16 @@ async def test_a_beat_without_an_answer_is_followed_by_a_look_as_well(
     assert scene.handle.calls["queue.extend_lease"] == 1
 
 
+async def test_a_beat_that_could_not_be_sent_is_followed_by_the_next_beat(scene: Scene) -> None:
+    scene.handle.plan(Refuse("queue.extend_lease", UnavailableError("refused")))
+    lease = scene.lease()
+    await terminate(scene.conductor.workflows, scene.workflow)
+    await asyncio.wait_for(scene.told.wait(), 5)
+    await lease.end()
+    assert scene.handle.calls["queue.extend_lease"] == 2
+    assert scene.handle.calls["queue.read_workflow"] == 1
+
+
 async def test_a_look_without_an_answer_is_made_again_after_the_next_beat(scene: Scene) -> None:
     scene.handle.plan(Refuse("queue.read_workflow", UnavailableError("refused")))
     lease = scene.lease()
