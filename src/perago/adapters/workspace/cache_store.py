@@ -17,6 +17,7 @@ from typing import BinaryIO, final
 # The version of the tables. A database of another version is new, or another Perago made it: its
 # tables are dropped, because a cache is cheaper to fill again than to convert.
 _VERSION = 2
+_BEGIN_LOCK = "begin.lock"
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 DROP TABLE IF EXISTS objects;
@@ -75,15 +76,19 @@ class CacheStore:
         The lock on it says that its process lives, so that no other process sweeps it away.
         """
         self._large.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(prefix=_NEW, dir=self._large)
-        os.close(descriptor)
-        new = Path(name)
-        with new.open("wb", buffering=0) as file:
-            try:
+        while True:
+            descriptor, name = tempfile.mkstemp(prefix=_NEW, dir=self._large)
+            os.close(descriptor)
+            new = Path(name)
+            with new.open("wb", buffering=0) as file:
                 fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-                yield file
-            finally:
-                new.unlink(missing_ok=True)
+                if os.fstat(file.fileno()).st_nlink == 0:
+                    continue  # swept away just before it was locked
+                try:
+                    yield file
+                finally:
+                    new.unlink(missing_ok=True)
+                return
 
     def keep_file(self, filled: BinaryIO, key: str) -> None:
         """Give a whole file the name of its content."""
@@ -96,8 +101,8 @@ class CacheStore:
         for path in self._large.rglob("*"):
             if path.is_file():
                 row = connection.execute("SELECT 1 FROM objects WHERE key = ?", (path.name,))
-                if row.fetchone() is None and not _is_being_filled(path):
-                    path.unlink(missing_ok=True)
+                if row.fetchone() is None:
+                    _remove_unless_filled(path)
 
     def _connect(self) -> sqlite3.Connection:
         try:
@@ -112,14 +117,26 @@ class CacheStore:
             connection.execute("PRAGMA synchronous = NORMAL")
             # Asked for each connection: an operator may have removed the directory while this
             # worker runs, or another worker may have begun a damaged database anew.
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version != _VERSION:
-                connection.execute("PRAGMA journal_mode = WAL")
-                connection.executescript(_SCHEMA)
+            if not _is_begun(connection):
+                self._begin(connection)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Make the tables, unless another process has done so by now: its rows would go.
+
+        A lock of SQLite's own does not do, because changing the journal waits for none.
+        """
+        try:
+            with (self._directory / _BEGIN_LOCK).open("wb") as lock:
+                fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
+                if not _is_begun(connection):
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.executescript(_SCHEMA)
+        except OSError as error:
+            raise CacheUnusableError(str(error)) from error
 
     def _remove_database(self) -> None:
         for suffix in ("", "-wal", "-shm"):
@@ -127,11 +144,16 @@ class CacheStore:
                 Path(f"{self.database}{suffix}").unlink(missing_ok=True)
 
 
-def _is_being_filled(path: Path) -> bool:
-    """Whether a living process holds the lock on a new file."""
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    return False
+def _is_begun(connection: sqlite3.Connection) -> bool:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(version == _VERSION)
+
+
+def _remove_unless_filled(path: Path) -> None:
+    """Remove a new file unless a living process holds the lock on it.
+
+    It goes while the lock is held: whoever waits to lock it sees then that it is gone.
+    """
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)

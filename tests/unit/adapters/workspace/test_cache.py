@@ -1,5 +1,6 @@
 """The cache of one host: what it keeps and fills, what it survives, and what it lets go."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -9,7 +10,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from threading import Event, Thread
+from threading import Barrier, Event, Thread
 from typing import final
 
 import pytest
@@ -261,6 +262,42 @@ def test_a_file_that_another_process_is_filling_is_not_swept_away(tmp_path: Path
         keep(cache(tmp_path), SMALL, tmp_path / "first")
         assert Path(fresh.name).exists()
     assert not Path(fresh.name).exists()
+
+
+def test_a_new_file_that_is_swept_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process sweeps between the two steps, which no file system makes one."""
+    lock, sweeps = fcntl.flock, [SMALL]
+
+    def swept_first(descriptor: int, operation: int) -> None:
+        if operation == fcntl.LOCK_EX and sweeps:
+            keep(cache(tmp_path), sweeps.pop(), tmp_path / "other")
+        lock(descriptor, operation)
+
+    store = CacheStore(tmp_path / "cache")
+    with store.work():
+        pass  # begun, so that the lock below is that of the file
+    monkeypatch.setattr(fcntl, "flock", swept_first)
+    with store.new_file() as new:
+        assert not sweeps
+        assert Path(new.name).exists()
+
+
+def test_what_is_kept_while_others_begin_the_same_cache_stays(tmp_path: Path) -> None:
+    for number in range(20):
+        place = tmp_path / str(number)
+        together = Barrier(4)
+
+        def begin(row: int, place: Path = place, together: Barrier = together) -> None:
+            together.wait()
+            with CacheStore(place).work() as connection:
+                connection.execute("INSERT INTO objects VALUES (?, 1, 1, NULL)", (str(row),))
+
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(begin, range(4)))
+        with CacheStore(place).work() as connection:
+            assert connection.execute("SELECT COUNT(*) FROM objects").fetchone() == (4,)
 
 
 FILES = 2 * FILLED_AT_ONCE + 7  # three queries
