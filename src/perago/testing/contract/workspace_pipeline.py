@@ -68,7 +68,8 @@ async def test_P3_reserved_paths_stay_out(bench: Bench) -> None:
         ["a/../b"],
         ["x" * 256],
         ["a", "a/b"],
-        ["d/" * 1500 + "f"],
+        # More segments than are allowed, within the 1,024 characters that lakeFS takes.
+        ["d/" * 505 + "f"],
     ],
     ids=lambda names: " and ".join(names)[:20],
 )
