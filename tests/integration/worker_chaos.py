@@ -21,6 +21,7 @@ from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScen
 from perago.adapters.system.identities import SystemIdentities
 from perago.app.fence.install import FenceTools, install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.private_names import CANARY_BRANCH_PREFIX
 from perago.domain.references import BranchName, CommitId
 from perago.ports.workflows import WorkflowRecord
 
@@ -129,7 +130,10 @@ class Chaos:
             assert left == []
             assert list((workspaces / ".perago-attempts").glob("*")) == []
             shutil.rmtree(workspaces)
-        assert (await lakefs.branches.list_page(repository, "perago-")).names == ()
+        names = (await lakefs.branches.list_page(repository, "perago-")).names
+        # A parent that was killed leaves the branches of its check of the fence. Garbage collection
+        # keeps those of the last ten minutes whatever its ages are: the check may be under way.
+        assert [name for name in names if not name.startswith(CANARY_BRANCH_PREFIX)] == []
         assert (await lakefs.tags.list_page(repository, "perago-")).tags == ()
         assert [pid for pid in self.executors if is_alive(pid)] == []
 
