@@ -83,7 +83,7 @@ async def test_a_decision_tag_of_another_input_is_refused_and_kept(
     reason = await scene.failed(AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
 
     assert "PRG-F006" in reason
-    assert "perago forget" in reason
+    assert "perago reset-task" in reason
     assert await scene.head() == scene.input
     assert await lakefs.tags.read(scene.repository, tag.name) == scene.input
     assert scene.runs == 1

@@ -1,4 +1,4 @@
-"""`perago fence` and `perago forget` as an operator runs them, on real lakeFS and Conductor."""
+"""`perago fence` and `perago reset-task` as an operator runs them, on real lakeFS and Conductor."""
 
 import json
 import os
@@ -111,16 +111,16 @@ async def test_a_repository_that_is_not_there_has_an_exit_code_of_its_own(
     assert "nowhere" in said
 
 
-async def test_a_decision_is_forgotten_once_its_workflow_has_ended(
+async def test_a_task_is_reset_once_its_workflow_has_ended(
     lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path, operator: Operator
 ) -> None:
     scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED)
     await scene.create()
     await scene.start()
     assert await scene.attempt(dies_at=Phase.DECIDED) is None
-    words = ("forget", scene.workflow, scene.task.name)
+    words = ("reset-task", scene.workflow, scene.task.name)
 
-    code, _, said = await operator.run(*words)
+    code, _, said = await operator.run("forget", *words[1:])  # the old name of the command
     assert code == 1, said
     assert "RUNNING" in said
     assert (await lakefs.tags.list_page(scene.repository, "perago-settled-")).tags
@@ -132,3 +132,12 @@ async def test_a_decision_is_forgotten_once_its_workflow_has_ended(
     assert (await lakefs.tags.list_page(scene.repository, "perago-settled-")).tags == ()
     assert await scene.branches() == {MAIN}
     assert await scene.head() == scene.input
+
+    await conductor.workflows.retry(scene.workflow)
+    report = await scene.attempt()
+    assert report is not None
+    assert report.error is None, report.error
+    assert scene.runs == 2, "the retry computes again"
+    code, document, said = await operator.run(*words)
+    assert code == 0, said
+    assert document["published"] == [await scene.head()]

@@ -27,10 +27,10 @@ from tests.simulation.workspace import (
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.app.attempt.dispatch import Dispatch
 from perago.app.attempt.known_places import KnownPlaces
+from perago.app.attempt.reset_task import ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.attempt.world import AttemptSettings, LakeFS, World
 from perago.app.fence.canary import Canary
-from perago.app.fence.forget import ForgetTools, forget
 from perago.app.fence.trust import FenceTrust
 from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.domain.attempt import AttemptRecord
@@ -218,6 +218,6 @@ def new_reset(scene: Scene, number: int, reference: str) -> Actor:
 
 async def _reset(scene: Scene, actor: Actor, reference: str) -> None:
     lakefs = lakefs_installation(scene.lakefs, actor.handle)
-    queue = conductor_installation(scene.conductor, actor.handle).queue
-    tools = ForgetTools(lakefs.branches, lakefs.commits, lakefs.tags, queue)
-    await forget(tools, RepositoryId(REPOSITORY), scene.workflow, reference)
+    workflows = conductor_installation(scene.conductor, actor.handle).workflows
+    tools = ResetTools(lakefs.branches, lakefs.commits, lakefs.tags, workflows, scene.clock)
+    await reset_task(tools, RepositoryId(REPOSITORY), scene.workflow, reference)

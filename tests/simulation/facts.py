@@ -42,6 +42,8 @@ class Facts:
     _may_be: dict[int, int] = field(default_factory=dict[int, int])
     _held: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     _published: dict[CommitId, int] = field(default_factory=dict[CommitId, int])
+    _resets: set[str] = field(default_factory=set[str])
+    _reset_rows: set[Dispatched] = field(default_factory=set[Dispatched])
     _was_terminal: bool = False
     _count: int = 0
 
@@ -95,6 +97,20 @@ class Facts:
         mine = mark_of(row.snapshot()).task_hash
         return any(mark is not None and mark.task_hash == mine for mark in marks)
 
+    def resets_may_have_landed(self) -> None:
+        """What retries the rows of now begins a new execution, if there is another reset mark.
+
+        Its name holds the hash of a chain, where that of every other mark holds a row's.
+        """
+        rows = self.rows()
+        known = {mark_of(row.snapshot()).task_hash for row in rows}
+        tags = self.scene.lakefs.repository(self.scene.repository.id).tags
+        marks = {tag: parse_attempt_mark(tag) for tag in tags}
+        resets = {tag for tag, mark in marks.items() if mark and mark.task_hash not in known}
+        if resets > self._resets:
+            self._reset_rows = {(row.task_id, row.scheduled_time) for row in rows}
+        self._resets |= resets
+
     def execution_of(self, record: AttemptRecord) -> int:
         """The execution of a polled row."""
         row = record.snapshot
@@ -104,10 +120,10 @@ class Facts:
         """The execution of a row: that of the row it retries, or a new one."""
         if dispatched not in self._executions:
             before = None if retried is None else self.scene.conductor.state.find_row(retried)
-            if before is None:
+            earlier = (before.task_id, before.scheduled_time) if before else None
+            if before is None or earlier is None or earlier in self._reset_rows:
                 self._executions[dispatched] = self._new()
             else:
-                earlier = before.task_id, before.scheduled_time
                 self._executions[dispatched] = self.execution(earlier, before.retried_task_id)
         return self._executions[dispatched]
 

@@ -115,6 +115,8 @@ class Monitor:
                 self.removals.after(actor)
             case "tags.create" if actor.record is not None:
                 self._tag_created(actor.record, step, late=call.late)
+            case "tags.create":
+                self.facts.resets_may_have_landed()
             case "tags.delete":
                 self.removals.after(actor)
                 self._forget_decisions()

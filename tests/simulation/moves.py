@@ -98,6 +98,9 @@ def _surroundings(engine: "Engine") -> list[tuple[Kind, list[str]]]:
 
 def _fits(engine: "Engine", verb: Verb) -> bool:
     terminal = engine.scene.workflow_is_terminal
+    # An operator waits for the end of his own `perago reset-task`: it says that it was in vain
+    # where the workflow was brought back meanwhile.
+    waits = any(engine.live(actor) and actor.name.startswith("reset") for actor in engine.actors)
     match verb:
         case Verb.TERMINATE:
             return not terminal
@@ -106,7 +109,7 @@ def _fits(engine: "Engine", verb: Verb) -> bool:
         case Verb.RESUME:
             return engine.is_paused
         case Verb.RETRY | Verb.RERUN | Verb.RERUN_OTHER | Verb.RESTART:
-            return terminal
+            return terminal and not waits
 
 
 def take(engine: "Engine", name: str) -> None:

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 from dependency_injector import containers, providers
 
 from perago.app.attempt.known_places import KnownPlaces
+from perago.app.attempt.reset_task import ResetTools
 from perago.app.attempt.world import LakeFS, World
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.app.fence.canary import Canary
-from perago.app.fence.forget import ForgetTools
 from perago.app.fence.install import FenceTools
 from perago.app.fence.trust import FenceTrust
 from perago.domain.authoring_errors import RuntimeConfigError
@@ -206,8 +206,10 @@ def _fence_tools(lakefs: LakeFSInstallation, identities: Identities) -> FenceToo
     return FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, identities)
 
 
-def _forget_tools(lakefs: LakeFSInstallation, conductor: ConductorInstallation) -> ForgetTools:
-    return ForgetTools(lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue)
+def _reset_tools(
+    lakefs: LakeFSInstallation, conductor: ConductorInstallation, clock: Clock
+) -> ResetTools:
+    return ResetTools(lakefs.branches, lakefs.commits, lakefs.tags, conductor.workflows, clock)
 
 
 def spark_gateway(connections: Connections) -> SparkGateway | None:
@@ -241,7 +243,7 @@ class Container(containers.DeclarativeContainer):
     lakefs_ports = providers.Singleton(_lakefs_ports, lakefs, pipeline, trust)
 
     fence_tools = providers.Factory(_fence_tools, lakefs, identities)
-    forget_tools = providers.Factory(_forget_tools, lakefs, conductor)
+    reset_tools = providers.Factory(_reset_tools, lakefs, conductor, clock)
 
     body: providers.Dependency[TaskBody] = providers.Dependency(
         instance_of=cast("type[TaskBody]", object)

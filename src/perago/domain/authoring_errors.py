@@ -34,7 +34,8 @@ class StoredResultError(PeragoError, ValueError):
     def __init__(self, differing: str) -> None:
         super().__init__(
             f"the stored result differs from today's result model in: {differing};"
-            " deploy the code that decided, or `perago forget WORKFLOW REFERENCE` to compute again"
+            " deploy the code that decided; or, once the workflow has ended, run `perago reset-task"
+            " WORKFLOW REFERENCE`, and its retry computes again"
         )
         self.differing = differing
 

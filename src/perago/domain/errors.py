@@ -133,8 +133,8 @@ class DamagedResultError(PeragoError, RuntimeError):
 
     def __init__(self, found: str) -> None:
         super().__init__(
-            f"the stored result is damaged: {found}; `perago forget WORKFLOW REFERENCE` removes "
-            "the decision, and the next attempt computes again"
+            f"the stored result is damaged: {found}; once the workflow has ended, run `perago "
+            "reset-task WORKFLOW REFERENCE`, and its retry computes again"
         )
         self.found = found
 

@@ -189,6 +189,16 @@ def decision_key(tag: TagName) -> LogicalExecutionKey:
     return LogicalExecutionKey(tag.removeprefix(DECISION_TAG_PREFIX))
 
 
+def decision_tags_of_workflow(workflow_id: str) -> str:
+    """Prefix of the decisions of a workflow, and of others whose ids begin with its id."""
+    return f"{DECISION_TAG_PREFIX}{workflow_segment(workflow_id)}-"
+
+
+def chain_of_key(key: LogicalExecutionKey) -> str:
+    """The hash of the chain in a key."""
+    return key.rsplit("-", 2)[1]
+
+
 def attempt_marks_of_task(attempt: AttemptSnapshot) -> str:
     """Prefix of the marks of all attempts of an attempt's task."""
     return attempt_marks_of(attempt.workflow_id, attempt.reference_name, attempt.iteration)

@@ -74,4 +74,4 @@ def test_an_error_survives_the_way_between_two_processes(error: PeragoError) -> 
 def test_a_stored_result_error_says_what_differs_and_the_way_out() -> None:
     error = StoredResultError("count")
     assert error.differing == "count"
-    assert "perago forget" in str(error)
+    assert "perago reset-task" in str(error)

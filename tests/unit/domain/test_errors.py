@@ -21,7 +21,8 @@ from perago.domain.errors import (
 
 WRITE = "write the data into the workspace and return its path"
 FORGET = (
-    "`perago forget WORKFLOW REFERENCE` removes the decision, and the next attempt computes again"
+    "once the workflow has ended, run `perago reset-task WORKFLOW REFERENCE`, and its retry "
+    "computes again"
 )
 STALE = Stale("retry_count", "1", "2")
 

@@ -212,4 +212,4 @@ def test_damaged_storage_is_named(
         join_result(staged, below)
     whole = caught.value.found
     assert whole.startswith(found[:-3]) if found.endswith("...") else whole == found
-    assert "`perago forget WORKFLOW REFERENCE`" in str(caught.value)
+    assert "`perago reset-task WORKFLOW REFERENCE`" in str(caught.value)

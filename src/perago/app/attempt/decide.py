@@ -133,7 +133,7 @@ async def _believe(world: World, scope: Scope, record: CommitRecord) -> None:
 
 def _remove_command(scope: Scope) -> str:
     attempt = scope.dispatch.attempt
-    command = f"perago forget {attempt.workflow_id} {attempt.reference_name}"
+    command = f"perago reset-task {attempt.workflow_id} {attempt.reference_name}"
     return f"`{command}` removes the decision"
 
 

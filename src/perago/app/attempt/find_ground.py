@@ -162,7 +162,7 @@ async def _look_for_decisions(
     mine = decision_tag(key)
     if attempt.retry_count == 0:
         return Earlier(key, await tags.read(repository, mine))
-    found = await _list_tags(tags, repository, decision_tags_of_chain(key))
+    found = await list_tags(tags, repository, decision_tags_of_chain(key))
     decided = next((tag.commit for tag in found if tag.name == mine), None)
     return Earlier(key, decided, tuple(tag for tag in found if tag.name != mine))
 
@@ -210,12 +210,12 @@ async def seal_chain(
     found = find_epoch(chain, marks, record)
     while isinstance(found, Unsealed):
         tag = attempt_mark_tag(found.row)
-        marks[mark_of(found.row)] = await _put_mark(tags, clock, repository, tag, found.commit)
+        marks[mark_of(found.row)] = await put_mark(tags, clock, repository, tag, found.commit)
         found = find_epoch(chain, marks, record)
     return chain_hash(attempt, found, marks)
 
 
-async def _put_mark(
+async def put_mark(
     tags: Tags, clock: Clock, repository: RepositoryId, mark: TagName, commit: CommitId
 ) -> CommitId:
     """Put a mark until it is surely there; the commit it stands on, which the first one chose."""
@@ -240,12 +240,13 @@ async def _read_marks(
     tags: Tags, repository: RepositoryId, attempt: AttemptSnapshot
 ) -> dict[AttemptMark, CommitId]:
     """All marks of an attempt's task, and the commits they stand on."""
-    found = await _list_tags(tags, repository, attempt_marks_of_task(attempt))
+    found = await list_tags(tags, repository, attempt_marks_of_task(attempt))
     named = ((parse_attempt_mark(tag.name), tag.commit) for tag in found)
     return {mark: commit for mark, commit in named if mark is not None}
 
 
-async def _list_tags(tags: Tags, repository: RepositoryId, prefix: str) -> list[TagRecord]:
+async def list_tags(tags: Tags, repository: RepositoryId, prefix: str) -> list[TagRecord]:
+    """All tags whose names begin with a prefix, up to a bound of pages."""
     found: list[TagRecord] = []
     for _ in range(TAG_PAGES_MAX):
         page = await tags.list_page(repository, prefix, found[-1].name if found else "")

@@ -8,7 +8,13 @@ from perago.app.attempt.dispatch import Scope
 from perago.app.attempt.publish import Publication, publish
 from perago.app.attempt.world import World
 from perago.domain import settled
-from perago.domain.commit_metadata import INPUT_REF, PREFIX, STAGING_COMMIT, TARGET_BRANCH
+from perago.domain.commit_metadata import (
+    INPUT_REF,
+    LOGICAL_TASK_KEY,
+    PREFIX,
+    STAGING_COMMIT,
+    TARGET_BRANCH,
+)
 from perago.domain.errors import DecidedOnOtherInputError
 from perago.domain.logical_execution import ExecutionInput, decision_key, key_on_input
 from perago.domain.publication_facts import Isolation, PublicationFacts
@@ -18,8 +24,10 @@ from perago.domain.references import (
     CommitId,
     CommitRecord,
     FirstParentWalk,
+    RepositoryId,
     WorkspaceReference,
 )
+from perago.ports.commits import Commits
 from perago.ports.errors import MissingError
 from perago.ports.progress import Phase
 from perago.ports.tags import TagRecord
@@ -74,7 +82,9 @@ async def find_decision_on_other_input(
     anew = settled.start_anew(ground.workspace.repository, ground.workspace.branch)
     refused: CommitId | None = None
     for tag in others:
-        published = await _publication_of(world, scope, tag)
+        published = await find_publication_of(
+            world.lakefs.commits, ground.workspace.repository, tag
+        )
         if published is None:
             continue
         theirs = ExecutionInput(published.place, published.prefix, params)
@@ -99,7 +109,7 @@ async def find_decision_on_other_input(
 
 
 @dataclass(frozen=True, slots=True)
-class _Published:
+class PublishedDecision:
     """The commit on a target that published a decision, and where that decision belongs."""
 
     record: CommitRecord
@@ -107,10 +117,11 @@ class _Published:
     prefix: str
 
 
-async def _publication_of(world: World, scope: Scope, tag: TagRecord) -> _Published | None:
+async def find_publication_of(
+    commits: Commits, repository: RepositoryId, tag: TagRecord
+) -> PublishedDecision | None:
     """Look for the publication of a decision on the branch that its metadata names."""
-    repository = scope.ground.workspace.repository
-    decided = (await world.lakefs.commits.read(repository, tag.commit)).metadata
+    decided = (await commits.read(repository, tag.commit)).metadata
     place = WorkspaceReference(
         repository,
         BranchName(decided.get(TARGET_BRANCH, "")),
@@ -119,7 +130,7 @@ async def _publication_of(world: World, scope: Scope, tag: TagRecord) -> _Publis
     if not (place.branch and place.ref):
         return None  # not a staged commit of ours: it was never published
     try:
-        walk = await world.lakefs.commits.first_parents(
+        walk = await commits.first_parents(
             repository, place.branch, place.ref, commits_max=settled.FIRST_PARENT_COMMITS_MAX
         )
     except MissingError:
@@ -129,15 +140,17 @@ async def _publication_of(world: World, scope: Scope, tag: TagRecord) -> _Publis
             workspace=place,
             walk=walk,
             staged=None,
-            logical_task_key=scope.dispatch.attempt.logical_task_key,
+            logical_task_key=decided.get(LOGICAL_TASK_KEY, ""),
             execution_key=decision_key(tag.name),
             isolation=Isolation.PREFIX,  # anywhere above the input: the head may have moved
         )
     )
-    return None if found is None else _Published(found, place, decided.get(PREFIX, ""))
+    return None if found is None else PublishedDecision(found, place, decided.get(PREFIX, ""))
 
 
-async def _adopt(world: World, scope: Scope, decided: CommitId, published: _Published) -> Finished:
+async def _adopt(
+    world: World, scope: Scope, decided: CommitId, published: PublishedDecision
+) -> Finished:
     """The publication with the result of what was staged for it.
 
     That need not be the decision: one may have been removed and made again since.

@@ -32,7 +32,8 @@ COMMANDS = (
     CommandRow("register", "register:register", "Create or update TaskDefs on Conductor."),
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
     CommandRow("gc", "gc:gc", "Remove what crashed attempts left."),
-    CommandRow("forget", "forget:forget", "Remove the decisions of a task."),
+    CommandRow("reset-task", "reset_task:reset_task", "Let a task be computed anew."),
+    CommandRow("forget", "reset_task:reset_task", "The old name of reset-task."),
     CommandRow(
         "verify", "verify:verify", "Read every object of a commit and find damage, on Spark."
     ),

@@ -71,7 +71,8 @@ ATTEMPT_CODES = (
     ErrorCode(
         "PRG-I012",
         "The stored result of a decision is damaged.",
-        "Run perago forget WORKFLOW REFERENCE; the next attempt computes again.",
+        "Once the workflow has ended, run perago reset-task WORKFLOW REFERENCE and retry it; it"
+        " computes again.",
         "Somebody changed or removed commits of a staging branch.",
     ),
     ErrorCode(
@@ -89,7 +90,8 @@ ATTEMPT_CODES = (
     ErrorCode(
         "PRG-R003",
         "A stored result does not fit today's result model.",
-        "Deploy the code that decided, or run perago forget WORKFLOW REFERENCE.",
+        "Deploy the code that decided. Or, once the workflow has ended, run perago reset-task"
+        " WORKFLOW REFERENCE and retry it; it computes again.",
         "A retry finishes what an earlier attempt decided, with its result. A deploy in between"
         " may have changed the model.",
     ),

@@ -54,7 +54,7 @@ FENCE_CODES = (
     ErrorCode(
         "PRG-F006",
         "A decision tag does not belong to this execution.",
-        "Run perago forget WORKFLOW REFERENCE if nobody needs the tag.",
+        "Run perago reset-task WORKFLOW REFERENCE if nobody needs the tag.",
         "The decided commit carries another key or another input. Every retry would find it again,"
         " so the attempt ends for good.",
     ),
@@ -75,7 +75,7 @@ FENCE_CODES = (
         "PRG-F009",
         "The workflow is running, so its decisions stay.",
         "Terminate the workflow first, or wait for its end.",
-        "perago forget removes decisions of workflows that do not run.",
+        "perago reset-task resets tasks of workflows that do not run.",
     ),
     ErrorCode(
         "PRG-F010",
@@ -160,7 +160,7 @@ FENCE_CODES = (
     ErrorCode(
         "PRG-F025",
         "A staged commit is not what an attempt of this task stages.",
-        "Run perago forget WORKFLOW REFERENCE if it is a decision, and find out who wrote it.",
+        "Run perago reset-task WORKFLOW REFERENCE if it is a decision, and find out who wrote it.",
         "It must stand on the input commit, change nothing outside the prefix and nothing"
         " reserved, and be on a staging branch of this task. Who may create tags, or write to a"
         " staging branch, can put any commit there; its metadata proves nothing.",

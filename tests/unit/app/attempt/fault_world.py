@@ -21,6 +21,7 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.planned_faults import Fault
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
+from perago.app.attempt.reset_task import Reset, ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_declaration import task
@@ -217,6 +218,14 @@ class FaultWorld:
         workflow = await self.operator.workflows.read(self.workflow)
         assert workflow is not None
         return workflow
+
+    async def reset_task(self, reference: str = TASK, handle: WorkerHandle | None = None) -> Reset:
+        """An operator's `perago reset-task`."""
+        lakefs = lakefs_installation(self.lakefs, handle or WorkerHandle())
+        tools = ResetTools(
+            lakefs.branches, lakefs.commits, lakefs.tags, self.operator.workflows, self.clock
+        )
+        return await reset_task(tools, self.repository.id, self.workflow, reference)
 
     def publications(self) -> list[CommitRecord]:
         """Commits of our task on the target above the input, newest first."""

@@ -26,7 +26,6 @@ from perago.adapters.memory.planned_faults import (
 )
 from perago.app.authoring.failure import error_code, failure_reason
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.fence.forget import ForgetTools, forget
 from perago.domain.error_codes import ERROR_CODES
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import MergeConflict, MergeRefused, NoChanges
@@ -190,14 +189,10 @@ async def a_retry_resolves_to_other_params(root: Path) -> str:
 
 
 @mistake("PRG-F009")
-async def a_running_workflow_is_to_be_forgotten(root: Path) -> str:
+async def a_task_of_a_running_workflow_is_to_be_reset(root: Path) -> str:
     world = await started(FaultWorld(root, SETTLED))
-    worker = world.worker().world
-    tools = ForgetTools(
-        worker.lakefs.branches, worker.lakefs.commits, worker.lakefs.tags, worker.queue
-    )
     with pytest.raises(PeragoError) as caught:
-        await forget(tools, world.repository.id, world.workflow, TASK)
+        await world.reset_task()
     return failure_reason(caught.value)
 
 

@@ -10,7 +10,6 @@ from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 from perago.adapters.memory.planned_faults import CrashAfter
 from perago.app.attempt.clean_up import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.fence.forget import ForgetTools, forget
 from perago.domain.commit_metadata import STAGING_BRANCH
 from perago.domain.publication_fence import FENCE_FILE
 from perago.domain.publication_policy import PolicySetting
@@ -130,15 +129,13 @@ async def test_a_clean_up_deletes_only_branches_with_names_of_ours(tmp_path: Pat
     assert world.repository.branch_names() == {"main", "production"}
 
 
-async def test_forgetting_a_decision_leaves_a_branch_that_is_not_private(tmp_path: Path) -> None:
+async def test_a_reset_leaves_a_branch_that_is_not_private(tmp_path: Path) -> None:
     world = await _decided(tmp_path, "data")
     _forge(world, Forgery("foreign", {"data/x": b"x"}, {STAGING_BRANCH: "production"}))
     world.conductor.terminate(world.workflow, "over")
-    lakefs = world.worker().world.lakefs
-    tools = ForgetTools(lakefs.branches, lakefs.commits, lakefs.tags, world.operator.queue)
 
-    forgotten = await forget(tools, world.repository.id, world.workflow, "edit")
+    reset = await world.reset_task()
 
-    assert len(forgotten.decisions) == 1
-    assert forgotten.branches == ()
+    assert len(reset.decisions) == 1
+    assert reset.branches == []
     assert "production" in world.repository.branch_names()

@@ -107,7 +107,7 @@ async def test_a_stored_result_that_a_deploy_outdated_fails_before_it_is_publish
     assert report.update is not None
     assert report.update.status is AttemptStatus.FAILED
     assert "PRG-R003" in str(report.update.reason)
-    assert f"perago forget {world.workflow} edit" in str(report.update.reason)
+    assert f"perago reset-task {world.workflow} edit" in str(report.update.reason)
     assert world.repository.head().commit == world.input
     assert len(_staging_branches(world)) == 1, "the decision keeps its branch"
     world.task = before

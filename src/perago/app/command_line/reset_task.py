@@ -1,4 +1,4 @@
-"""`perago forget WORKFLOW REFERENCE`: remove decisions, so that a task is computed anew."""
+"""`perago reset-task WORKFLOW REFERENCE`: let a task be computed anew."""
 
 import asyncio
 from collections.abc import Mapping
@@ -6,6 +6,8 @@ from typing import Annotated, cast
 
 import typer
 
+from perago.app.attempt.reset_task import Reset
+from perago.app.attempt.reset_task import reset_task as reset
 from perago.app.command_line.reporting import (
     CommandUsageError,
     JsonOption,
@@ -14,16 +16,15 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.fence.forget import Forgotten
-from perago.app.fence.forget import forget as forget_task
 from perago.app.settings.server_connections import connections_of
 from perago.app.settings.settings import load_settings
 from perago.domain.references import RepositoryId
+from perago.domain.settled import start_anew
 from perago.ports.workflows import Workflows
 
 
 @reports_errors_by_class
-def forget(
+def reset_task(
     workflow: Annotated[str, typer.Argument(metavar="WORKFLOW", help="Id of the workflow.")],
     reference: Annotated[
         str, typer.Argument(metavar="REFERENCE", help="Reference name of the task.")
@@ -35,19 +36,30 @@ def forget(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the decisions and marks of a task whose workflow is not running."""
-    forgotten = asyncio.run(_forget(repository, workflow, reference))
+    """Let a task whose workflow is not running be computed anew when it is run again.
+
+    Nothing that was decided or published before counts for its later attempts. What is published
+    stays on its branch.
+    """
+    done = asyncio.run(_reset(repository, workflow, reference))
     if as_json:
-        names = {"decisions": list(forgotten.decisions), "marks": list(forgotten.marks)}
-        say_json("forget/1", {**names, "branches": list(forgotten.branches)})
+        published = [each.record.commit for each in done.published]
+        names = {"decisions": done.decisions, "branches": done.branches, "marks": done.marks}
+        say_json("reset-task/1", {**names, "published": published})
         return
-    for name in (*forgotten.decisions, *forgotten.marks, *forgotten.branches):
-        say(f"removed: {name}")
-    if not forgotten.decisions:
-        note(f"no decision of {reference} in workflow {workflow} was found")
+    for name in done.marks:
+        say(f"left: {name}")
+    for gone in (*done.decisions, *done.branches):
+        say(f"removed: {gone}")
+    if not (done.marks or done.decisions):
+        note(f"no attempt of {reference} in workflow {workflow} can have decided anything")
+    for each in done.published:
+        place = each.place
+        text = f"{each.record.commit} stays published on {place.branch}: a retry on the old input"
+        note(f"{text} will be refused; {start_anew(place.repository, place.branch)}")
 
 
-async def _forget(repository: str | None, workflow: str, reference: str) -> Forgotten:
+async def _reset(repository: str | None, workflow: str, reference: str) -> Reset:
     from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
 
     container = Container(connections=connections_of(load_settings()))
@@ -55,7 +67,7 @@ async def _forget(repository: str | None, workflow: str, reference: str) -> Forg
         found = repository or await _repository_of(
             container.conductor().workflows, workflow, reference
         )
-        return await forget_task(container.forget_tools(), RepositoryId(found), workflow, reference)
+        return await reset(container.reset_tools(), RepositoryId(found), workflow, reference)
     finally:
         await container.lakefs().close()
         await container.conductor().close()

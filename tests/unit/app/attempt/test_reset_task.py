@@ -1,0 +1,300 @@
+"""`perago reset-task`: what was decided or published before counts for no later attempt."""
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, Params
+
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.installations import conductor_installation
+from perago.adapters.memory.planned_faults import CrashAfter, CrashBefore, Meanwhile, When
+from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
+from perago.app.attempt.reset_task import WorkflowRunsError
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.publication_policy import PolicySetting
+
+MERGE = "branches.merge"
+PUBLISH = 3
+"""Of the merges of a process's first attempt: two are the canary's."""
+UNPUBLISHED, PUBLISHED = CrashBefore(MERGE, PUBLISH), CrashAfter(MERGE, PUBLISH)
+
+
+class LaterResult(BaseModel):
+    """What a later release reports."""
+
+    number: int
+
+
+def _later_release(world: FaultWorld) -> TaskDefinition:
+    @task(name=TASK, owner_email="data@example.com", workspace=world.spec)
+    def edit(workspace: Path, params: Params) -> LaterResult:
+        world.runs += 1
+        (workspace / "out.txt").write_text(f"later {params.text}")
+        return LaterResult(number=world.runs)
+
+    definition: TaskDefinition = vars(edit)["__perago_task__"]
+    return definition
+
+
+async def _started(tmp_path: Path) -> FaultWorld:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    return world
+
+
+async def _ended(world: FaultWorld) -> None:
+    await world.operator.workflows.terminate(world.workflow, "the operator looks at it")
+
+
+async def _attempt(world: FaultWorld) -> AttemptReport:
+    report = await world.attempt(world.worker())
+    assert report is not None
+    assert report.update is not None
+    return report
+
+
+async def _refused_result(world: FaultWorld) -> None:
+    """A release that reports something else meets the decision of the one before it."""
+    world.task = _later_release(world)
+    world.clock.advance(RESPONSE_SECONDS + 1)
+    await world.operator.workflows.decide(world.workflow)
+    report = await _attempt(world)
+    assert report.update is not None
+    assert "PRG-R003" in str(report.update.reason)
+    assert "perago reset-task" in str(report.update.reason)
+
+
+async def test_the_remedy_of_a_result_that_fits_no_more_computes_again(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([UNPUBLISHED]))
+    await _refused_result(world)
+    await _ended(world)
+
+    await world.reset_task()
+    await world.operator.workflows.retry(world.workflow)
+    report = await _attempt(world)
+
+    assert report.error is None, report.error
+    assert report.update is not None
+    assert report.update.output["result"] == {"number": 2}
+    assert world.repository.files()["data/out.txt"] == b"later new"
+    assert len(world.publications()) == 1
+
+
+async def test_a_publication_of_before_is_not_adopted_and_the_refusal_says_why(
+    tmp_path: Path,
+) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([PUBLISHED]))
+    published = world.repository.head().commit
+    await _refused_result(world)
+    await _ended(world)
+
+    reset = await world.reset_task()
+    await world.operator.workflows.retry(world.workflow)
+    report = await _attempt(world)
+
+    assert [each.record.commit for each in reset.published] == [published]
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    assert f"current head is {published}" in str(report.error)
+    assert "another execution of this task published it" in str(report.error)
+    assert "start a new workflow from the current head" in str(report.error)
+
+
+async def test_a_rerun_on_the_current_head_computes_again(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([PUBLISHED]))
+    published = world.repository.head().commit
+    await _refused_result(world)
+    await _ended(world)
+
+    await world.reset_task()
+    (*_, newest) = (await world.read()).attempts
+    given = {**newest.input_data, "workspace": world.workspace(ref=published)}
+    world.clock.advance(1)
+    await world.operator.workflows.rerun(world.workflow, newest.snapshot.task_id, given)
+    report = await _attempt(world)
+
+    assert report.error is None, report.error
+    assert len(world.publications()) == 2
+    assert world.repository.head().parents == (published,)
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_every_reset_begins_anew(tmp_path: Path, times: int) -> None:
+    world = await _started(tmp_path)
+    for number in range(times):
+        await world.attempt(world.worker([UNPUBLISHED]))
+        assert world.runs == number + 1, "a retry after the reset runs the body"
+        await _ended(world)
+        await world.reset_task()
+        await world.operator.workflows.retry(world.workflow)
+
+    report = await _attempt(world)
+
+    assert report.error is None, report.error
+    assert world.runs == times + 1
+    assert len(world.publications()) == 1
+
+
+async def test_all_retries_after_a_reset_are_one_execution(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([UNPUBLISHED]))
+    await _ended(world)
+    await world.reset_task()
+    await world.operator.workflows.retry(world.workflow)
+    await world.attempt(world.worker([UNPUBLISHED]))
+    world.clock.advance(RESPONSE_SECONDS + 1)
+    await world.operator.workflows.decide(world.workflow)
+
+    workflow = await world.finish()
+
+    assert workflow.status is WorkflowStatus.COMPLETED
+    assert world.runs == 2
+
+
+async def _started_fork(world: FaultWorld) -> None:
+    """A workflow with two branches, `left` and `right`, of the same task."""
+    await world.start()
+    await _ended(world)
+    place: dict[str, object] = {"workspace": "${workflow.input.workspace}", "params": {}}
+
+    def branch(name: str) -> list[dict[str, object]]:
+        row = {"name": TASK, "taskReferenceName": name, "type": "SIMPLE"}
+        return [{**row, "inputParameters": place}]
+
+    fork: dict[str, object] = {"name": "fork", "taskReferenceName": "fork", "type": "FORK_JOIN"}
+    fork["forkTasks"] = [branch("left"), branch("right")]
+    join = {"name": "join", "taskReferenceName": "join", "type": "JOIN"}
+    join_on: dict[str, object] = {**join, "joinOn": ["left", "right"]}
+    definition = {"name": "forked", "version": 1, "schemaVersion": 2, "tasks": [fork, join_on]}
+    await world.operator.workflows.put_definition(definition)
+    given = {"workspace": world.workspace()}
+    world.workflow = await world.operator.workflows.start("forked", given)
+
+
+async def test_a_row_that_is_handed_out_again_begins_anew(tmp_path: Path) -> None:
+    """A rerun of its sibling brings a cancelled row back as it was, with its scheduled time."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await _started_fork(world)
+    left = await world.worker().poll(TASK)
+    right = await world.worker().poll(TASK)
+    assert left is not None
+    assert right is not None
+    assert (left.snapshot.reference_name, right.snapshot.reference_name) == ("left", "right")
+    with suppress(WorkerDied):
+        await world.drive(world.worker([PUBLISHED]).run(left))
+    published = world.repository.head().commit
+    assert published != world.input
+    await _ended(world)
+    await world.reset_task("left")
+    await world.operator.workflows.rerun(world.workflow, right.snapshot.task_id)
+
+    again = await world.worker().poll(TASK)
+    assert again is not None
+    assert again.snapshot.task_id == left.snapshot.task_id
+    assert (again.snapshot.retry_count, again.snapshot.poll_count) == (0, 2)
+    report = await world.drive(world.worker().run(again))
+
+    assert world.runs == 2, "it computes, and does not adopt what was published before"
+    assert "another execution of this task published it" in str(report.error)
+
+
+async def test_what_a_reset_removes_and_leaves(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([UNPUBLISHED]))
+    (decision,) = world.repository.tags()
+    (branch,) = world.repository.branch_names() - {"main"}
+    await _ended(world)
+
+    reset = await world.reset_task()
+
+    assert reset.decisions == [decision]
+    assert reset.branches == [branch]
+    assert reset.published == []
+    assert list(world.repository.tags()) == reset.marks
+    assert world.repository.branch_names() == {"main"}
+    assert world.repository.head().commit == world.input
+
+
+async def test_another_task_of_the_workflow_keeps_what_it_decided(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([UNPUBLISHED]))
+    before = world.repository.tags()
+    await _ended(world)
+
+    reset = await world.reset_task("another")
+
+    assert (reset.marks, reset.decisions) == ([], [])
+    assert world.repository.tags() == before
+
+
+@pytest.mark.parametrize("says", ["nothing", "a wrong iteration"])
+async def test_a_decision_with_strange_metadata_is_removed(tmp_path: Path, says: str) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([UNPUBLISHED]))
+    (tag,) = world.repository.tags()
+    metadata = {LOGICAL_TASK_KEY: f"{world.workflow}/{TASK}/first"}
+    made = world.repository.commit({"x": b"x"}, metadata=metadata if says != "nothing" else {})
+    world.repository.delete_tag(tag)
+    world.repository.tag(tag, made)
+    await _ended(world)
+
+    reset = await world.reset_task()
+
+    assert reset.decisions == [tag]
+
+
+async def test_decisions_of_a_workflow_that_conductor_forgot_are_removed(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([UNPUBLISHED]))
+    (decision,) = world.repository.tags()
+    world.conductor = MemoryConductor(VirtualClock())
+    world.operator = conductor_installation(world.conductor, WorkerHandle())
+
+    reset = await world.reset_task()
+
+    assert (reset.decisions, reset.marks) == ([decision], [])
+
+
+async def test_a_reset_reads_the_decisions_of_its_workflow_only(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    for _ in range(3):
+        await world.attempt(world.worker([UNPUBLISHED]))
+        await world.start()
+    await world.attempt(world.worker([UNPUBLISHED]))
+    await _ended(world)
+    handle = WorkerHandle()
+
+    reset = await world.reset_task(handle=handle)
+
+    assert len(reset.decisions) == 1
+    assert len(world.repository.tags()) == 4, "three decisions of others, and the mark"
+    assert handle.calls["commits.read"] <= 3
+
+
+async def test_a_workflow_that_is_brought_back_beside_a_reset_is_told(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await world.attempt(world.worker([UNPUBLISHED]))
+    await _ended(world)
+    brought_back = Meanwhile(
+        "tags.create", When.AFTER_EFFECT, lambda: world.conductor.retry(world.workflow)
+    )
+
+    with pytest.raises(WorkflowRunsError, match="run `perago reset-task` again"):
+        await world.reset_task(handle=WorkerHandle([brought_back]))
+    await _ended(world)
+    await world.reset_task()
+    await world.operator.workflows.retry(world.workflow)
+
+    report = await _attempt(world)
+    assert report.error is None, report.error
+    assert world.runs == 2
