@@ -107,6 +107,8 @@ class CacheStore:
     def _connect(self) -> sqlite3.Connection:
         try:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # SQLite would let every user read it, and its other files have the mode of this one.
+            os.close(os.open(self.database, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         except OSError as error:
             raise CacheUnusableError(str(error)) from error
         connection = sqlite3.connect(self.database, timeout=_BUSY_SECONDS)

@@ -264,6 +264,26 @@ def test_a_file_that_another_process_is_filling_is_not_swept_away(tmp_path: Path
     assert not Path(fresh.name).exists()
 
 
+def test_no_other_user_reads_a_cache_in_a_directory_that_others_can_enter(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir(mode=0o755)
+    before = os.umask(0o022)
+    try:
+        with CacheStore(tmp_path / "cache").work() as connection:
+            connection.execute("INSERT INTO objects VALUES ('k', 1, 1, NULL)")
+            found = {each.name: each.stat().st_mode & 0o077 for each in files_of(tmp_path)}
+        for content in (SMALL, LARGE):
+            keep(cache(tmp_path), content, tmp_path / "own")
+    finally:
+        os.umask(before)
+    assert {"cache.sqlite", "cache.sqlite-wal", "cache.sqlite-shm"} <= set(found)
+    assert {name for name, open_to in found.items() if open_to} <= {"begin.lock"}
+    assert (tmp_path / "cache" / "objects").stat().st_mode & 0o077 == 0
+
+
+def files_of(place: Path) -> list[Path]:
+    return [each for each in (place / "cache").rglob("*") if each.is_file()]
+
+
 def test_a_new_file_that_is_swept_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
