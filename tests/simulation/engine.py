@@ -335,6 +335,8 @@ class Engine:
         actor.stop = stop
         if isinstance(stop, PortCall):
             stop.after, stop.asked = actor.last_call, self.scene.clock.monotonic()
+        if self.mix.racy:  # a late write may have landed within this step
+            self.monitor.rows_may_have_changed(self.steps)
         if polled_before is None and actor.record is not None:
             self.monitor.polled(actor, self.steps)
             self.tell(actor.name, "took", self.monitor.facts.in_words(actor.record))

@@ -86,19 +86,21 @@ class Bounded(Chooser):
             assert self.engine is not None, "set before the schedule runs"
             if not self._explored.is_new(state_of(self.engine), self._wanted.left):
                 raise MetBefore
-            self._offer_all(f"move {point}", options())
+            self._offer_all(f"move {point}", options)
         return self._wanted.differences.get(f"move {point}")
 
     def fate(self, point: str, options: Callable[[], Weighted]) -> str | None:
         """A fault of one call."""
         self._points += 1
         if self._points > self._wanted.start:
-            self._offer_all(f"fate {point}", options())
+            self._offer_all(f"fate {point}", options)
         return self._wanted.differences.get(f"fate {point}")
 
-    def _offer_all(self, address: str, options: Weighted) -> None:
+    def _offer_all(self, address: str, options: Callable[[], Weighted]) -> None:
         left = self._wanted.left
-        for name, _ in options:
+        if not (left.faults or (left.switches and address.startswith("move"))):
+            return  # looking what is possible costs more than a step does
+        for name, _ in options():
             is_fault = address.startswith("fate") or name.startswith((EXPIRES, REQUEUES))
             next_left = Left(left.switches - (not is_fault), left.faults - is_fault)
             if min(next_left.switches, next_left.faults) >= 0:
@@ -111,6 +113,8 @@ def explore_exhaustively(
 ) -> Explored:
     """Until nothing is open; stops at the first broken schedule."""
     explored = Explored()
+    # The last first: few are open at a time. The other order meets two states of a hundred less
+    # often, and keeps a million schedules in memory.
     todo = [Open({}, 0, Left(switches, faults))]
     while todo and not explored.broken and explored.schedules < schedules_max:
         chooser = Bounded(todo.pop(), explored, todo.append)

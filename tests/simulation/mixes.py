@@ -102,6 +102,7 @@ _A_DECISION_LANDS_AFTER_ITS_RESET = frozenset({14})
 _LINEAGE_DOES_NOT_PROMISE = frozenset({3, 4, 15, 16})
 _HEAD_PARENT_DOES_NOT_PROMISE = frozenset({3, 4, 12, 15})
 
+_EVERYTHING = (Kind.VERB, Kind.GC, Kind.WEEK, Kind.FOREIGN, Kind.ANEW, Kind.REQUEUE)
 _CORE = {Kind.FAULT: 3, Kind.STAND: 2, Kind.EXPIRE: 2}
 
 MIXES: Mapping[str, Mix] = {
@@ -232,6 +233,46 @@ MIXES: Mapping[str, Mix] = {
             {**_CORE},
             other_policy=PolicySetting.LINEAGE,
             without=_LINEAGE_DOES_NOT_PROMISE,
+        ),
+        Mix(
+            "chain-verbs",
+            "two tasks, beside an operator and gc",
+            {**_CORE, Kind.VERB: 3, Kind.GC: 1},
+            shape=Shape.CHAIN,
+            verbs=ALL_VERBS,
+            attempts_max=8,
+        ),
+        Mix(
+            "fork-anew",
+            "two prefixes of one branch, and inputs that resolve anew",
+            {**_CORE, Kind.ANEW: 2, Kind.FOREIGN: 1},
+            shape=Shape.FORK,
+            foreign=(Foreign.OUTSIDE, Foreign.EMPTY),
+            attempts_max=8,
+        ),
+        Mix(
+            "racy-gc",
+            "a racy Conductor beside gc with ages of zero",
+            {**_CORE, Kind.BEAT: 2, Kind.VERB: 1, Kind.GC: 2, Kind.REQUEUE: 1},
+            verbs=CAUTIOUS_VERBS,
+            racy=True,
+            gc_age_zero=True,
+        ),
+        Mix(
+            "lineage-verbs",
+            "policy lineage beside an operator and gc",
+            {**_CORE, Kind.VERB: 2, Kind.GC: 1},
+            policy=PolicySetting.LINEAGE,
+            verbs=ALL_VERBS,
+            without=_LINEAGE_DOES_NOT_PROMISE,
+        ),
+        Mix(
+            "everything",
+            "a little of everything at once",
+            {**_CORE, **dict.fromkeys(_EVERYTHING, 1)},
+            verbs=ALL_VERBS,
+            foreign=ALL_FOREIGN,
+            attempts_max=6,
         ),
     )
 }

@@ -13,8 +13,8 @@ from tests.simulation.sometimes import SOMETIMES, never_met
 
 pytestmark = pytest.mark.simulation
 
-GATE_SCHEDULES = 1_150  # of each mix: more than 20,000 in all
-SOAK_SCHEDULES = 56_000  # of each mix: more than 10^6 in all
+GATE_SCHEDULES = 900  # of each mix: more than 20,000 in all
+SOAK_SCHEDULES = 44_000  # of each mix: more than 10^6 in all
 GC_SCHEDULES = 100_000
 GC_MIXES = ("gc-default-ages", "gc-age-zero")
 
