@@ -1,5 +1,6 @@
 """`settled`: all attempts of one logical execution agree on one staged commit, by one tag."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -133,7 +134,7 @@ async def _believe(world: World, scope: Scope, record: CommitRecord) -> None:
 
 def _remove_command(scope: Scope) -> str:
     attempt = scope.dispatch.attempt
-    command = f"perago reset-task {attempt.workflow_id} {attempt.reference_name}"
+    command = shlex.join(("perago", "reset-task", attempt.workflow_id, attempt.reference_name))
     return f"`{command}` removes the decision"
 
 

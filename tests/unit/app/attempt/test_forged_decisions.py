@@ -96,6 +96,17 @@ async def test_a_decision_that_no_attempt_of_the_task_staged_is_refused(
     assert "production" in world.repository.branch_names()
 
 
+async def test_the_command_in_a_refusal_can_be_typed(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, reference="my task")
+    await world.start()
+    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    world.clock.advance(61)
+    await world.operator.workflows.decide(world.workflow)
+    _forge(world, Forgery("outside", {"elsewhere/x": b"x"}))
+    report = await world.attempt(world.worker())
+    assert f"`perago reset-task {world.workflow} 'my task'`" in str(report and report.error)
+
+
 async def test_a_decision_that_is_the_same_work_by_other_hands_is_finished(tmp_path: Path) -> None:
     """Content decides, not who committed it."""
     world = await _decided(tmp_path, "data")

@@ -109,6 +109,30 @@ async def test_a_publication_of_before_is_not_adopted_and_the_refusal_says_why(
     assert "start a new workflow from the current head" in str(report.error)
 
 
+async def test_the_chain_that_a_rerun_of_a_retry_began_is_the_one_that_is_reset(
+    tmp_path: Path,
+) -> None:
+    """Its rows lead back to the first one; only marks tell that it is another chain."""
+    world = await _started(tmp_path)
+    for _ in range(2):  # an attempt and its retry
+        await world.attempt(world.worker([CrashBefore("branches.create", PUBLISH)]))
+        world.clock.advance(RESPONSE_SECONDS + 1)
+        await world.operator.workflows.decide(world.workflow)
+    (_, retry, _) = (await world.read()).attempts
+    await _ended(world)
+    await world.operator.workflows.rerun(world.workflow, retry.snapshot.task_id)
+    await world.attempt(world.worker([PUBLISHED]))
+    published = world.repository.head().commit
+    assert published != world.input
+    await _ended(world)
+
+    await world.reset_task()
+    await world.operator.workflows.retry(world.workflow)
+    report = await _attempt(world)
+
+    assert "another execution of this task published it" in str(report.error)
+
+
 async def test_a_rerun_on_the_current_head_computes_again(tmp_path: Path) -> None:
     world = await _started(tmp_path)
     await world.attempt(world.worker([PUBLISHED]))
