@@ -1,7 +1,8 @@
 """The table of mixes: what may happen in a schedule, and how often.
 
-One row is one question. A mix that is open because of a known defect leaves out the choices that
-show it, with a comment that says which invariant breaks; they come back with the fix.
+One row is one question. A row leaves out invariants that its policy does not promise. While a
+known defect is being mended, its row leaves out the invariant that shows it, with a comment, and
+takes it back with the fix. None is left out for that now.
 """
 
 from collections.abc import Mapping
