@@ -63,6 +63,8 @@ class Objects(Protocol):
     O13 empty_object: zero bytes round-trip.
     O14 odd_names: spaces, unicode, `+`, `%`, `?`, `#` and `&` in a path round-trip.
     O15 download_writes_the_exact_bytes: a download to a local path has the object's bytes.
+    O16 long_paths: a path of 1,024 bytes of UTF-8 round-trips, a longer one raises
+        RequestRefusedError and is not there.
     """
 
     async def list_page(

@@ -15,6 +15,8 @@ from perago.ports.errors import (
 )
 from perago.ports.objects import DELETE_PATHS_MAX
 
+PATH_BYTES_MAX = 1024  # lakeFS 1.86 counts bytes of UTF-8, not characters
+
 
 def read_object(
     lakefs: MemoryLakeFS, repository: RepositoryId, ref: str, path: str
@@ -43,6 +45,10 @@ def write_object(
     target = state.branch(branch)
     if not path:
         raise RequestRefusedError("an object needs a path")
+    if (length := len(path.encode())) > PATH_BYTES_MAX:
+        raise RequestRefusedError(
+            f"path: {length} is above maximum length ({PATH_BYTES_MAX}): {path[:60]}..."
+        )
     target.stage(path, stored)
     return stored
 

@@ -62,6 +62,7 @@ async def decide(world: World, scope: Scope, mine: SettledDecision) -> SettledDe
     scope.traces.staging = scope.traces.proposed = None
     decision = await read_decision(world, scope, commit)
     scope.traces.staging = (decision.staged.repository, decision.staged.branch)
+    scope.traces.proposed = commit
     world.progress.phase(Phase.DECIDED, {"commit": commit, "mine": False})
     return decision
 

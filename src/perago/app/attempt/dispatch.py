@@ -106,6 +106,6 @@ class Traces:
     )
     staging_may_go: bool = True
     proposed: CommitId | None = None
-    """The staged commit that this attempt made, or may have made, the decision."""
+    """The decided commit; or the one that this attempt proposed and nobody answered for."""
     decided: bool = False
     outcome_unknown: bool = False

@@ -58,6 +58,7 @@ async def resume(world: World, scope: Scope, decided: CommitId) -> Finished:
     decision = await read_decision(world, scope, decided)
     scope.traces.staging = (decision.staged.repository, decision.staged.branch)
     scope.traces.staging_may_go = False
+    scope.traces.proposed = decision.staged.commit
     scope.traces.decided = True
     world.progress.phase(Phase.RESUMED, {"commit": decided, "noop": decision.noop})
     return await finish_decision(world, scope, decision)

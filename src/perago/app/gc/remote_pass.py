@@ -60,6 +60,7 @@ from perago.ports.commits import Commits
 from perago.ports.errors import (
     BranchExistsError,
     BranchMissingError,
+    OutcomeUnknownError,
     RepositoryMissingError,
     UnavailableError,
     WorldError,
@@ -69,6 +70,8 @@ from perago.ports.task_queue import TaskQueue
 
 # A Conductor that is down answers none of thousands of questions, and each may take a time-out.
 UNANSWERED_IN_A_ROW_MAX = 3
+LOOKS_MAX = 5
+LOOK_PAUSE_SECONDS = 0.5
 LATE_COMMITS_MAX = 100
 """Commits on top of a decision that are looked through; one page of an answer."""
 NOT_OURS = "its name is none that Perago gives"
@@ -352,8 +355,17 @@ class RemotePass:
         try:
             await self.tools.branches.delete(self.repository, branch)
         except WorldError:
-            await self._put_back(branch, owner)
+            await self._look_again(branch, owner)
             raise
+        return await self._look_again(branch, owner)
+
+    async def _look_again(self, branch: BranchName, owner: Owner) -> str | None:
+        """Not given up at the first lost answer: no later pass can find what is missing here."""
+        for number in range(1, LOOKS_MAX):
+            try:
+                return await self._put_back(branch, owner)
+            except (UnavailableError, OutcomeUnknownError):
+                await self.tools.clock.sleep(LOOK_PAUSE_SECONDS * number)
         return await self._put_back(branch, owner)
 
     async def _put_back(self, branch: BranchName, owner: Owner) -> str | None:

@@ -12,6 +12,7 @@ from perago.ports.errors import (
     ObjectMissingError,
     ProtectedBranchError,
     ReferenceMissingError,
+    RequestRefusedError,
 )
 from perago.ports.objects import ObjectEntry, ObjectUpload
 from perago.testing.contract.lakefs_world import MAIN, LakeFSWorld
@@ -214,3 +215,12 @@ async def test_O15_download_writes_the_exact_bytes(scene: Scene) -> None:
     target = scene.folder / "downloaded"
     await scene.world.objects.download(scene.repository, WORK, "data", target)
     assert target.read_bytes() == content
+
+
+async def test_O16_long_paths(scene: Scene) -> None:
+    longest = "ü" * 512
+    await scene.upload(longest, b"x")
+    assert await scene.read(longest) == b"x"
+    with pytest.raises(RequestRefusedError, match="maximum length"):
+        await scene.upload(f"{longest}a", b"x")
+    assert await scene.paths() == ["kept", longest]

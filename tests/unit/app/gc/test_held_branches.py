@@ -135,6 +135,43 @@ async def test_an_attempt_that_decides_after_its_branch_went_puts_it_back(
     assert world.repository.head(gone[0]).commit == world.repository.tags()[TagName(tag)]
 
 
+@pytest.mark.parametrize("call", ["tags.list_page", "commits.read", "branches.create"])
+async def test_a_branch_is_put_back_although_one_answer_is_lost(
+    world: FaultWorld, call: str
+) -> None:
+    await world.start()
+    await world.attempt(world.worker([CrashAfter("branches.create", nth=3)]))
+    await lose_lease(world)
+    (branch,) = staging_branches(world)
+    tag = f"perago-settled-{world.workflow}-{'a' * 32}-{'b' * 32}"
+
+    def commit_and_decide() -> None:
+        metadata = {STAGING_BRANCH: branch}
+        world.repository.tag(tag, world.repository.commit({}, branch, metadata=metadata))
+
+    listed_before = 3  # decisions, marks, relocated heads
+    lost = Refuse(call, DOWN, listed_before + 1 if call == "tags.list_page" else 1)
+    decided = Meanwhile("branches.delete", When.BEFORE_EFFECT, commit_and_decide)
+    await collect(world, times=DEFAULT, faults=[decided, lost])
+    assert staging_branches(world) == [branch]
+
+
+async def test_a_retry_that_cannot_finish_a_decision_puts_its_branch_back(
+    world: FaultWorld,
+) -> None:
+    """The attempt that decided was collected before and died right after: nobody else looks."""
+    await decide_and_die(world)
+    (branch,) = staging_branches(world)
+    world.repository.delete_branch(branch)
+    await lose_lease(world)
+
+    def stop() -> None:
+        world.conductor.terminate(world.workflow, "stop")
+
+    await world.attempt(world.worker([Meanwhile("commits.first_parents", When.AFTER_EFFECT, stop)]))
+    assert staging_branches(world) == [branch]
+
+
 @pytest.mark.parametrize("when", list(When), ids=lambda when: str(when.value))
 async def test_a_branch_that_was_empty_when_it_was_judged_is_put_back_with_its_decision(
     world: FaultWorld, when: When
