@@ -7,12 +7,14 @@ from perago.app.attempt.dispatch import Traces
 from perago.app.attempt.world import World
 from perago.domain.private_names import is_private_branch
 from perago.domain.references import BranchName, CommitId, RepositoryId
-from perago.ports.errors import BranchExistsError
+from perago.ports.errors import BranchExistsError, OutcomeUnknownError, UnavailableError
 from perago.ports.progress import Phase
 
 STAGING_FAILED = "failed to clean staging workspace"
 STAGING_LOST = "the branch of a decision is gone and could not be put back"
 LOCAL_FAILED = "failed to clean attempt-local workspace"
+PUT_BACK_TRIES_MAX = 5
+PUT_BACK_PAUSE_SECONDS = 0.5
 
 
 async def clean_up(world: World, traces: Traces) -> None:
@@ -54,6 +56,16 @@ async def _keep_staging(
     """
 
     async def put_back() -> None:
+        # Not given up at the first lost request: if the attempt ends here, no pass looks for a
+        # branch that is missing.
+        for number in range(1, PUT_BACK_TRIES_MAX):
+            try:
+                return await create()
+            except (UnavailableError, OutcomeUnknownError):
+                await world.clock.sleep(PUT_BACK_PAUSE_SECONDS * number)
+        return await create()
+
+    async def create() -> None:
         with suppress(BranchExistsError):  # as a rule it is there
             await world.lakefs.branches.create(repository, branch, decision)
 

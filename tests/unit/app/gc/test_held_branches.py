@@ -23,6 +23,7 @@ from perago.adapters.memory.planned_faults import (
     ANY,
     CrashAfter,
     CrashBefore,
+    Fault,
     LoseRequest,
     Meanwhile,
     Refuse,
@@ -114,8 +115,11 @@ async def test_a_staged_commit_that_nobody_decided_on_keeps_its_branch_for_a_day
     assert staging_branches(world) == []
 
 
+@pytest.mark.parametrize(
+    "lost", [[], [LoseRequest("branches.create", 4)]], ids=["at once", "although a request is lost"]
+)
 async def test_an_attempt_that_decides_after_its_branch_went_puts_it_back(
-    world: FaultWorld,
+    world: FaultWorld, lost: list[Fault]
 ) -> None:
     """It stood still between commit and decision, longer than any age; then it goes on."""
     await world.start()
@@ -127,7 +131,7 @@ async def test_an_attempt_that_decides_after_its_branch_went_puts_it_back(
         world.repository.delete_branch(*gone)
 
     zombie = Meanwhile("tags.create", When.BEFORE_EFFECT, be_collected)
-    report = await world.attempt(world.worker([zombie]))
+    report = await world.attempt(world.worker([zombie, *lost]))
     assert report is not None
     assert report.update is None, "it learned that it is stale"
     (tag,) = decisions(world)
