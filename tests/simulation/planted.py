@@ -279,7 +279,7 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "reset-task runs while the workflow runs",
-        "perago.app.fence.forget:forget",
+        "perago.app.attempt.reset_task:_read_ended",
         "if workflow is not None and not workflow.status.is_terminal:",
         "if False:",
         ("reset-task",),
