@@ -39,6 +39,7 @@ def _page(taken: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
         "s5cmd do not, rclone takes the gateway's ETag for one; `s5cmd, md5sum` is s5cmd and then",
         "the MD5 of every file, two at once. CPU is processor time of the client: of the step for",
         "Perago and obstore, of the whole process for the programs.",
+        *(["", "These are the short cases of `make bench-transfer QUICK=1`."] * taken["quick"]),
         *(f"Measured again afterwards: {name}." for name in taken.get("again", ())),
         "",
         f"![Seconds of every row]({PLOT})",
