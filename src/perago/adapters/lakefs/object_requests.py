@@ -9,7 +9,7 @@ import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from http.client import NOT_FOUND
@@ -231,13 +231,7 @@ class ObjectRequests:
     ) -> AsyncGenerator[Reply]:
         """One request to the API and its successful answer as it arrives."""
         with _told_apart():
-            async with self._client.exchange(
-                method,
-                url,
-                silence_seconds=self._silence_seconds,
-                headers=headers,
-                body=None if body is None else body(),
-            ) as reply:
+            async with self._exchange(method, url, headers, body) as reply:
                 if reply.status not in _SUCCESS:
                     raise FailedRequestError(
                         read_refusal(reply.status, await _error_text(reply)), reply.headers
@@ -258,13 +252,7 @@ class ObjectRequests:
         """
         for _ in range(_REDIRECTS_MAX):
             with _told_apart():
-                async with self._client.exchange(
-                    method,
-                    url,
-                    silence_seconds=self._silence_seconds,
-                    headers=headers,
-                    body=None if body is None else body(),
-                ) as reply:
+                async with self._exchange(method, url, headers, body) as reply:
                     if reply.status in _FOLLOWED and "location" in reply.headers:
                         url = urljoin(url, reply.headers["location"])
                         continue
@@ -278,6 +266,22 @@ class ObjectRequests:
     def outgoing(self, file: LeavingFile, start: int, length: int, *around: bytes) -> "FileBody":
         """A stretch of a file as a body, with what stands before and behind it."""
         return FileBody(self, file, start, length, *around)
+
+    def _exchange(
+        self,
+        method: str,
+        url: str,
+        headers: Headers,
+        body: Callable[[], Outgoing] | None,
+    ) -> AbstractAsyncContextManager[Reply]:
+        """Send on this installation's terms; each try begins its body anew."""
+        return self._client.exchange(
+            method,
+            url,
+            silence_seconds=self._silence_seconds,
+            headers=headers,
+            body=None if body is None else body(),
+        )
 
 
 @final
