@@ -5,7 +5,7 @@ Knows no model and no command line; what Perago concludes about an attempt is `e
 
 from typing import cast
 
-from perago.domain.errors import PeragoError
+from perago.domain.errors import PeragoError, ResetNeededError
 
 
 class TaskDefinitionError(PeragoError, ValueError):
@@ -26,7 +26,7 @@ class TaskInputError(PeragoError, ValueError):
     code = "PRG-I001"
 
 
-class StoredResultError(PeragoError, ValueError):
+class StoredResultError(ResetNeededError, ValueError):
     """An earlier attempt stored a result that today's result model does not describe."""
 
     code = "PRG-R003"
@@ -34,8 +34,7 @@ class StoredResultError(PeragoError, ValueError):
     def __init__(self, differing: str) -> None:
         super().__init__(
             f"the stored result differs from today's result model in: {differing};"
-            " deploy the code that decided; or, once the workflow has ended, run `perago reset-task"
-            " WORKFLOW REFERENCE`, and its retry computes again"
+            " deploy the code that decided, or reset the task"
         )
         self.differing = differing
 

@@ -3,6 +3,8 @@
 What the world did is `perago.ports.errors`; what authors do wrong is `authoring_errors`.
 """
 
+import shlex
+
 from perago.domain.attempt_fence import Stale
 
 
@@ -125,17 +127,33 @@ class ResultNotStorableError(PeragoError, ValueError):
         self.found = found
 
 
-class DamagedResultError(PeragoError, RuntimeError):
+class ResetNeededError(PeragoError):
+    """Every retry meets the same stored result, until its decision is removed by a command."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+        super().__init__(self.text_for("WORKFLOW", "REFERENCE"))
+
+    def text_for(self, workflow_id: str, reference_name: str) -> str:
+        """The message with the command of one task, as it can be pasted into a shell.
+
+        Whoever raises the error reads a stored result and does not know whose it is.
+        """
+        command = shlex.join(("perago", "reset-task", workflow_id, reference_name))
+        return (
+            f"{self.fault}; once the workflow has ended, run `{command}`,"
+            " and its retry computes again"
+        )
+
+
+class DamagedResultError(ResetNeededError, RuntimeError):
     """The metadata of a decision does not hold a whole result."""
 
     code = "PRG-I012"
     terminal = True
 
     def __init__(self, found: str) -> None:
-        super().__init__(
-            f"the stored result is damaged: {found}; once the workflow has ended, run `perago "
-            "reset-task WORKFLOW REFERENCE`, and its retry computes again"
-        )
+        super().__init__(f"the stored result is damaged: {found}")
         self.found = found
 
 

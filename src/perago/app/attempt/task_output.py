@@ -1,6 +1,5 @@
 """The envelope of an attempt: what Conductor gave, and what it gets back."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -71,18 +70,16 @@ def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None
     """
     if isinstance(error, StaleAttemptError):
         return None
-    settings = dispatch.settings
+    settings, attempt = dispatch.settings, dispatch.attempt
     result = result_for_exception(
-        error, max_length=settings.failure_reason_max_length, secrets=settings.secrets
+        error,
+        max_length=settings.failure_reason_max_length,
+        secrets=settings.secrets,
+        task=(attempt.workflow_id, attempt.reference_name),
     )
-    attempt, reason = dispatch.attempt, result.reason_for_incompletion or ""
-    # Errors of the domain do not know whose attempt met them; here their command can be completed.
-    # Reference names may have spaces, and what is filled in must not make a reason too long.
-    task = shlex.join((attempt.workflow_id, attempt.reference_name))
-    reason = reason.replace("WORKFLOW REFERENCE", task)
     return TerminalUpdate(
-        attempt=dispatch.attempt,
-        worker_id=dispatch.settings.worker_id,
+        attempt=attempt,
+        worker_id=settings.worker_id,
         status=AttemptStatus(result.status),
-        reason=reason[: settings.failure_reason_max_length],
+        reason=result.reason_for_incompletion or "",
     )

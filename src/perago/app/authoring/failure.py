@@ -14,7 +14,7 @@ from perago.domain.authoring_errors import (
     TaskExecutionError,
     TaskTerminalError,
 )
-from perago.domain.errors import BodyFailedError, PeragoError
+from perago.domain.errors import BodyFailedError, PeragoError, ResetNeededError
 from perago.domain.secret_text import NO_SECRETS, Secrets
 from perago.ports.errors import WorldError
 
@@ -73,11 +73,15 @@ def terminal_failed_result(reason: object, *, max_length: int) -> RuntimeTaskRes
 
 
 def result_for_exception(
-    exc: BaseException, *, max_length: int, secrets: Secrets = NO_SECRETS
+    exc: BaseException,
+    *,
+    max_length: int,
+    secrets: Secrets = NO_SECRETS,
+    task: tuple[str, str] | None = None,
 ) -> RuntimeTaskResult:
-    """Say how an attempt ends that raised `exc`."""
+    """Say how an attempt ends that raised `exc`; `task` completes the command in its reason."""
     # Masked before it is cut: the half of a secret that a cut leaves is not found any more.
-    reason = secrets.masked(failure_reason(exc))
+    reason = secrets.masked(failure_reason(exc, task))
     if error_is_terminal(exc):
         return terminal_failed_result(reason, max_length=max_length)
     return failed_result(reason, max_length=max_length)
@@ -88,8 +92,10 @@ def error_is_terminal(exc: BaseException) -> bool:
     return isinstance(exc, _TERMINAL) or (isinstance(exc, PeragoError) and exc.terminal)
 
 
-def failure_reason(exc: BaseException) -> str:
+def failure_reason(exc: BaseException, task: tuple[str, str] | None = None) -> str:
     """One text with the exception's type and, where there is one, its code.
+
+    A command in it is for the task, given as workflow id and reference name, where it is known.
 
     Our own errors begin with their text, since texts are what operators search for; a reason that
     an author chose stands alone; everything else begins with its type, as Python prints it.
@@ -100,7 +106,8 @@ def failure_reason(exc: BaseException) -> str:
     if isinstance(exc, BodyFailedError):
         return str(exc)  # the process that ran the body has said it all
     if isinstance(exc, PeragoError | WorldError):
-        return f"{exc} [{name} {exc.code}]".lstrip()
+        text = exc.text_for(*task) if task and isinstance(exc, ResetNeededError) else str(exc)
+        return f"{text} [{name} {exc.code}]".lstrip()
     if isinstance(exc, ValidationError):
         return f"{name}: {validation_reason(exc)} [{error_code(exc)}]"
     text = str(exc)

@@ -21,7 +21,7 @@ from perago.domain.attempt import (
     AttemptStatus,
     ExecutionId,
 )
-from perago.domain.authoring_errors import TaskFailed, TaskInputError
+from perago.domain.authoring_errors import StoredResultError, TaskFailed, TaskInputError
 from perago.domain.errors import DamagedResultError
 from perago.domain.publication_policy import PolicySetting
 from perago.domain.secret_text import Secrets
@@ -134,3 +134,22 @@ def test_a_command_in_a_reason_can_be_typed_and_makes_no_reason_too_long() -> No
     assert "w 'my task'" in whole
     short = AttemptSettings("worker", failure_reason_max_length=len(str(error)))
     assert len(_failed(error, "long " * 50, short)) == len(str(error))
+
+
+def test_the_words_of_a_team_stay_as_they_wrote_them() -> None:
+    error = TaskFailed("no WORKFLOW REFERENCE in the order")
+    assert _failed(error, "ref", AttemptSettings("worker")) == "no WORKFLOW REFERENCE in the order"
+
+
+@pytest.mark.parametrize(
+    "error", [DamagedResultError("x"), StoredResultError("x")], ids=["damaged", "differing"]
+)
+def test_an_error_that_a_reset_repairs_names_the_command_of_its_task(error: Exception) -> None:
+    reason = _failed(error, "ref", AttemptSettings("worker"))
+    command = "once the workflow has ended, run `perago reset-task w ref`"
+    assert f"{command}, and its retry computes again [" in reason
+
+
+def test_the_fact_in_an_error_is_not_taken_for_its_command() -> None:
+    reason = _failed(StoredResultError("WORKFLOW REFERENCE"), "ref", AttemptSettings("worker"))
+    assert "model in: WORKFLOW REFERENCE;" in reason
