@@ -26,15 +26,14 @@ from tools.servers.python_wheel import private_environment
 
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import BranchName, CommitId, RepositoryId
-from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.commits import CommitRequest
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
 from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
-from perago.ports.progress import Phase, Progress
-from perago.testing.struck_ports import struck_installation
+from perago.ports.workspace import Phase, Progress
+from perago.testing.strikes import struck_installation
 
 FILES = 10
 ROUNDS = 5

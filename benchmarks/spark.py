@@ -23,11 +23,9 @@ from tools.servers.spark_jars import spark_jars
 
 from benchmarks.render_transfer import render
 from benchmarks.transfer_rows import Row, middle
-from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.hadoop_options import COMMIT_PROTOCOL, repository_options
-from perago.adapters.spark.jars import fetch_jars
-from perago.adapters.spark.session import start_session
-from perago.ports.spark_workspace import SparkGateway
+from perago.adapters.spark.jars import COMMIT_PROTOCOL, fetch_jars, repository_options
+from perago.adapters.spark.session import SparkConfiguration, start_session
+from perago.ports.workspace import SparkGateway
 
 FromSpark: TypeAlias = Any  # sessions and frames
 ROOT = Path(__file__).parents[1]

@@ -16,12 +16,12 @@ from typing import cast
 from benchmarks.spark import FromSpark
 from benchmarks.spark_rows import SyntheticObjects, open_synthetic
 from benchmarks.transfer_rows import Row
-from perago.adapters.spark.configuration import SparkConfiguration
+from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.objects import Objects
-from perago.ports.workspace_pipeline import StagingArea, WorkspaceSource
+from perago.ports.workspace import StagingArea, WorkspaceSource
 
 PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 FORGET_PEAK = "5"

@@ -26,12 +26,11 @@ from benchmarks.spark import RESULT, ROOT, FromSpark
 from benchmarks.spark_driver import driver_rows
 from benchmarks.transfer_ground import Seeded, scratch_place, seed
 from benchmarks.transfer_rows import Case, Row, middle
-from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.session import start_session
+from perago.adapters.spark.session import SparkConfiguration, start_session
 from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
 from perago.app.container import Container, open_lakefs
-from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
-from perago.ports.workspace_pipeline import StagingArea, WorkspacePipeline, WorkspaceSource
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.ports.workspace import StagingArea, WorkspacePipeline, WorkspaceSource
 
 MASTER = "local-cluster[2,1,1024]"
 GROWTH = (10_000, 100_000, 1_000_000)

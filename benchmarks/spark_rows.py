@@ -10,16 +10,15 @@ from typing import cast, final, overload
 
 from perago.adapters.spark.parts import PartDown, PartScan, PartUp, PartWork
 from perago.domain.key_ranges import KeyRange
-from perago.domain.workspace_rows import (
+from perago.domain.sync_plan import (
     ListedObject,
     PlacedFile,
     PlannedChange,
     SeenChange,
     WrittenBatch,
 )
-from perago.ports.object_transport import ObjectTransport
-from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
-from perago.ports.workspace_pipeline import StagingArea, WorkspaceSource
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects, ObjectTransport
+from perago.ports.workspace import StagingArea, WorkspaceSource
 
 FOLDER = 1000
 

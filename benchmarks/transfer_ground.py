@@ -22,8 +22,8 @@ from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.lakefs.object_requests import TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.domain.references import BranchName, RepositoryId
-from perago.ports.commits import CommitRequest
+from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
 
 MAIN = BranchName("main")

@@ -10,23 +10,18 @@ from pathlib import Path
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.progress import RecordingProgress
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.attempt.dispatch import Dispatch
-from perago.app.attempt.known_places import KnownPlaces
+from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
-from perago.app.attempt.world import AttemptSettings, LakeFS, World
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.fence.canary import Canary
 from perago.app.fence.install import FenceTools
-from perago.app.fence.trust import FenceTrust
+from perago.app.fence.trust import Canary, FenceTrust
 from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptRecord
-from perago.ports.clock import Clock
-from perago.ports.concurrency import Concurrency
-from perago.ports.identities import Identities
+from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.spark_workspace import SparkGateway
-from perago.ports.task_queue import PollRequest
-from perago.testing.embedded_worker import NoLease
+from perago.ports.system import Clock, Concurrency, Identities
+from perago.ports.workspace import SparkGateway
+from perago.testing.crew import NoLease
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from perago import (
     WorkspaceSpec,
     task,
 )
-from perago.domain.references import CommitId
+from perago.domain.logical_execution import CommitId
 from perago.testing import (
     Fault,
     PeragoEnvironment,

@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.domain.references import CommitId, RepositoryId
-from perago.ports.spark_workspace import SparkPlace, SparkWorkspace
+from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.task_body import BodyCall
+from perago.ports.workspace import SparkPlace, SparkWorkspace
 
 HANG_SECONDS = 600
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel
 
-from perago.ports.spark_workspace import SparkWorkspace
+from perago.ports.workspace import SparkWorkspace
 
 CUSTOMERS = 97
 SAMPLE = 1000

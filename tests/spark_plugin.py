@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
-from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.installation import HOME
-from perago.adapters.spark.jars import fetch_jars
-from perago.adapters.spark.scratch_home import scratch_home
-from perago.adapters.spark.session import start_session, stop_session
+from perago.adapters.spark.jars import HOME, fetch_jars
+from perago.adapters.spark.session import (
+    SparkConfiguration,
+    scratch_home,
+    start_session,
+    stop_session,
+)
 
 LOCAL = "local[2,3]"  # two threads; a task may fail twice
 CLUSTER = "local-cluster[2,1,1024]"

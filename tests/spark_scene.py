@@ -14,15 +14,15 @@ from tools.servers import LakefsServer
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
+from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.fence.install import install_fence
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId, RepositoryId
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.publication import PolicySetting
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.spark_workspace import SparkGateway
+from perago.ports.workspace import SparkGateway
 
 
 def gateway_of(server: LakefsServer, endpoint: str | None = None) -> SparkGateway:

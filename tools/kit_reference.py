@@ -10,7 +10,7 @@ from typing import cast
 import perago.testing
 import perago.testing.contract as suites
 from perago.testing import pytest_plugin
-from perago.testing.points import POINTS
+from perago.testing.faults import POINTS
 
 FIXTURES = (
     "perago_env",

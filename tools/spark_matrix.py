@@ -36,7 +36,7 @@ SMOKE = (
 # One master, but for what needs executors; of the pipeline the laws that take every step.
 CHOSEN = "(s3a or settled or P9 or P13) and not cluster or again"
 FACTS = """
-from perago.adapters.spark.installation import read_facts
+from perago.adapters.spark.jars import read_facts
 from perago.adapters.spark.jars import fetch_jars
 facts, jars = read_facts(), fetch_jars()
 size = sum(jar.stat().st_size for jar in jars) / 1e6

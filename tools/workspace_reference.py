@@ -1,8 +1,7 @@
 """The part of the reference about what a directory workspace can hold."""
 
 from perago.adapters.workspace.changes import SYMLINK_REFUSAL
-from perago.domain.prefix_projection import SEGMENT_BYTES_MAX, SEGMENTS_MAX
-from perago.domain.reserved_paths import ACTIONS_PREFIX, ATTEMPT_MARKER
+from perago.domain.paths import ACTIONS_PREFIX, ATTEMPT_MARKER, SEGMENT_BYTES_MAX, SEGMENTS_MAX
 
 ON_DISK = (
     ("empty directory", "nothing: lakeFS has objects only; neither published nor brought down"),

@@ -13,9 +13,9 @@ from pydantic import BaseModel
 
 from perago import RetryPolicy, TaskControls, WorkspaceSpec, task
 from perago.testing import Fault, PeragoEnvironment, crash, foreign_commit, zombie
-from perago.testing.dev.branch_graph import branch_graph
-from perago.testing.json_values import as_list, as_object
-from perago.testing.story_document import story_document
+from perago.testing.definitions import as_list, as_object
+from perago.testing.dev.page_server import branch_graph
+from perago.testing.story import story_document
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"

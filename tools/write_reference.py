@@ -14,19 +14,12 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from typer import Typer
 
-from perago.app.authoring import (
-    guardrail_declaration,
-    metric_spec,
-    task_controls,
-    workspace_contract,
-    workspace_spec,
-)
+from perago.app.authoring import guardrails, task_definition, workspace_spec
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.taskdef import CONTROL_FIELD_MAP
-from perago.app.command_line.commands import COMMANDS
-from perago.app.command_line.program import find_command, program
+from perago.app.command_line.program import COMMANDS, find_command, program
 from perago.app.settings.inherited_settings import DEFAULT_ROOT
-from perago.app.settings.layered_settings import DEFAULT
+from perago.app.settings.layers import DEFAULT
 from perago.app.settings.settings import Settings
 from perago.domain.error_codes import ERROR_CODES
 from tools.attempt_reference import attempt_rows, attempt_section
@@ -149,21 +142,21 @@ def task_page() -> str:
     ]
     models: Sequence[type[BaseModel]] = (
         workspace_spec.WorkspaceSpec,
-        task_controls.TaskControls,
-        task_controls.RetryPolicy,
-        task_controls.TimeoutPolicy,
-        task_controls.ExecutionLimits,
-        task_controls.PublishBudget,
-        metric_spec.MetricSpec,
-        workspace_contract.WorkspaceInput,
+        task_definition.TaskControls,
+        task_definition.RetryPolicy,
+        task_definition.TimeoutPolicy,
+        task_definition.ExecutionLimits,
+        task_definition.PublishBudget,
+        task_definition.MetricSpec,
+        workspace_spec.WorkspaceInput,
     )
-    guardrails = [
+    meanings = [
         (f"`{each.__name__}{_signature(each)}`", inspect.getdoc(each) or "")
         for each in (
-            guardrail_declaration.require_file,
-            guardrail_declaration.require_dir,
-            guardrail_declaration.require_glob,
-            guardrail_declaration.forbid_glob,
+            guardrails.require_file,
+            guardrails.require_dir,
+            guardrails.require_glob,
+            guardrails.forbid_glob,
         )
     ]
     return f"""{DECLARING}
@@ -176,7 +169,7 @@ def task_page() -> str:
 Paths are relative to the prefix. In a pattern `**` stands for directories only and does not
 follow links, on every version of Python. The attempt marker and `_lakefs_actions/` never match.
 
-{table(("Guardrail", "Meaning"), guardrails)}
+{table(("Guardrail", "Meaning"), meanings)}
 
 {chr(10).join(_model_section(model) for model in models)}
 {workspace_section()}
@@ -187,7 +180,7 @@ follow links, on every version of Python. The attempt marker and `_lakefs_action
 
 def taskdef_page() -> str:
     """Return where each field of a TaskDef comes from."""
-    controls = task_controls.TaskControls()
+    controls = task_definition.TaskControls()
     rows = [
         ("`name`", "`name`", ""),
         ("`ownerEmail`", "`owner_email`", ""),

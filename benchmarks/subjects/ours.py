@@ -17,9 +17,9 @@ from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.cache import open_local_cache
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
-from perago.ports.commits import CommitRequest
-from perago.ports.workspace_pipeline import Materialised, StagingArea, WorkspaceSource
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.ports.lakefs import CommitRequest
+from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
 
 CHANGED_EACH = 100
 

@@ -6,8 +6,7 @@ import pytest
 from examples.custom_adapter.directory_lakefs import DirectoryStore, installation_in
 
 from perago.testing.contract.branches import *  # noqa: F403 - every law of the port
-from perago.testing.contract.lakefs_world import LakeFSWorld
-from perago.testing.contract.memory_lakefs_world import MemoryLakeFSWorld
+from perago.testing.contract.lakefs_world import LakeFSWorld, MemoryLakeFSWorld
 from perago.testing.contract.merges import *  # noqa: F403 - as above
 
 

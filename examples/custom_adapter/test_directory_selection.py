@@ -10,7 +10,7 @@ from examples.quickstart.clean_events import clean
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.testing import MemoryGround, PeragoEnvironment, crash
 
 MAIN = BranchName("main")

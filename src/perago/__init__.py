@@ -10,44 +10,46 @@ from perago._version import __version__
 
 TYPE_CHECKING = False  # so that the module `typing` is not imported for it
 if TYPE_CHECKING:
-    from perago.app.authoring.attempt_objects import (
+    from perago.app.authoring.current_attempt import (
+        CurrentAttempt,
         StagedWorkspace,
         TaskExecutionContext,
         assert_current_attempt_snapshot,
+        current_attempt,
         staging_branch_name,
     )
-    from perago.app.authoring.current_attempt import CurrentAttempt, current_attempt
     from perago.app.authoring.envelope import (
         build_workspace_free_task_output,
         build_workspace_task_output,
     )
-    from perago.app.authoring.guardrail_declaration import (
+    from perago.app.authoring.guardrails import (
+        check_guardrails,
         forbid_glob,
         require_dir,
         require_file,
         require_glob,
     )
-    from perago.app.authoring.guardrails import check_guardrails
     from perago.app.authoring.invocation import (
         invoke_workspace_free_task,
         invoke_workspace_task_body,
     )
-    from perago.app.authoring.metric_recorder import MetricRecorder
-    from perago.app.authoring.metric_spec import MetricSpec
-    from perago.app.authoring.task_controls import (
+    from perago.app.authoring.metrics import MetricRecorder
+    from perago.app.authoring.task_declaration import load_module_task, task
+    from perago.app.authoring.task_definition import (
         ExecutionLimits,
+        MetricSpec,
         PublishBudget,
         RetryPolicy,
         TaskControls,
+        TaskDefinition,
         TimeoutPolicy,
     )
-    from perago.app.authoring.task_declaration import load_module_task, task
-    from perago.app.authoring.task_definition import TaskDefinition
     from perago.app.authoring.taskdef import build_taskdef, write_taskdef
-    from perago.app.authoring.workspace_contract import WorkspaceInput, WorkspaceOutput
-    from perago.app.authoring.workspace_spec import WorkspaceSpec
-    from perago.app.authoring.workspace_sync import (
+    from perago.app.authoring.workspace_spec import (
         WorkspaceDownloadFile,
+        WorkspaceInput,
+        WorkspaceOutput,
+        WorkspaceSpec,
         WorkspaceSyncPlan,
         WorkspaceUploadFile,
         build_workspace_sync_plan,
@@ -75,19 +77,20 @@ if TYPE_CHECKING:
         restart_backoff_seconds,
         worker_child_specs,
     )
-    from perago.domain.authoring_errors import (
+    from perago.domain.errors import (
         GuardrailViolation,
         PostGuardrailViolation,
         PreGuardrailViolation,
+        PublishFenceError,
         RuntimeConfigError,
+        StaleAttemptError,
         TaskDefinitionError,
         TaskExecutionError,
         TaskFailed,
         TaskInputError,
         TaskTerminalError,
     )
-    from perago.domain.errors import PublishFenceError, StaleAttemptError
-    from perago.ports.spark_workspace import SparkWorkspace
+    from perago.ports.workspace import SparkWorkspace
 
 __all__ = [
     "ConductorConfig",
@@ -158,32 +161,29 @@ __all__ = [
 
 # Where each public name lives.
 _HOMES = {
-    "perago.app.authoring.attempt_objects": (
-        "StagedWorkspace TaskExecutionContext assert_current_attempt_snapshot staging_branch_name"
+    "perago.app.authoring.current_attempt": (
+        "StagedWorkspace TaskExecutionContext assert_current_attempt_snapshot "
+        "staging_branch_name CurrentAttempt current_attempt"
     ),
-    "perago.app.authoring.current_attempt": "CurrentAttempt current_attempt",
     "perago.app.authoring.envelope": (
         "build_workspace_free_task_output build_workspace_task_output"
     ),
-    "perago.app.authoring.guardrail_declaration": (
-        "forbid_glob require_dir require_file require_glob"
+    "perago.app.authoring.guardrails": (
+        "forbid_glob require_dir require_file require_glob check_guardrails"
     ),
-    "perago.app.authoring.guardrails": "check_guardrails",
-    "perago.app.authoring.invocation": "invoke_workspace_free_task invoke_workspace_task_body",
-    "perago.app.authoring.metric_recorder": "MetricRecorder",
-    "perago.app.authoring.metric_spec": "MetricSpec",
-    "perago.app.authoring.task_controls": (
-        "ExecutionLimits PublishBudget RetryPolicy TaskControls TimeoutPolicy"
+    "perago.app.authoring.invocation": ("invoke_workspace_free_task invoke_workspace_task_body"),
+    "perago.app.authoring.metrics": "MetricRecorder",
+    "perago.app.authoring.task_definition": (
+        "MetricSpec ExecutionLimits PublishBudget RetryPolicy TaskControls TimeoutPolicy "
+        "TaskDefinition"
     ),
     "perago.app.authoring.task_declaration": "load_module_task task",
-    "perago.app.authoring.task_definition": "TaskDefinition",
     "perago.app.authoring.taskdef": "build_taskdef write_taskdef",
-    "perago.app.authoring.workspace_contract": "WorkspaceInput WorkspaceOutput",
-    "perago.app.authoring.workspace_spec": "WorkspaceSpec",
-    "perago.app.authoring.workspace_sync": (
-        "WorkspaceDownloadFile WorkspaceSyncPlan WorkspaceUploadFile "
-        "build_workspace_sync_plan workspace_delete_object_paths workspace_download_files "
-        "workspace_local_path workspace_upload_files"
+    "perago.app.authoring.workspace_spec": (
+        "WorkspaceInput WorkspaceOutput WorkspaceSpec WorkspaceDownloadFile "
+        "WorkspaceSyncPlan WorkspaceUploadFile build_workspace_sync_plan "
+        "workspace_delete_object_paths workspace_download_files workspace_local_path "
+        "workspace_upload_files"
     ),
     "perago.app.callbacks.run_with_callbacks": (
         "run_workspace_free_task_attempt run_workspace_task_attempt"
@@ -196,13 +196,12 @@ _HOMES = {
         "WorkerChildSpec WorkerRuntime prepare_worker_runtime restart_backoff_seconds "
         "worker_child_specs"
     ),
-    "perago.domain.authoring_errors": (
+    "perago.domain.errors": (
         "GuardrailViolation PostGuardrailViolation PreGuardrailViolation "
         "RuntimeConfigError TaskDefinitionError TaskExecutionError TaskFailed "
-        "TaskInputError TaskTerminalError"
+        "TaskInputError TaskTerminalError PublishFenceError StaleAttemptError"
     ),
-    "perago.domain.errors": "PublishFenceError StaleAttemptError",
-    "perago.ports.spark_workspace": "SparkWorkspace",
+    "perago.ports.workspace": "SparkWorkspace",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

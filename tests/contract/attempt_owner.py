@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.contract.local_adapters import DIRECTORIES
 
-from perago.ports.attempt_directory import AttemptMarker
+from perago.ports.workspace import AttemptMarker
 
 
 def crash_after_creating(

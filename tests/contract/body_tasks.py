@@ -11,11 +11,11 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from perago.app.authoring.current_attempt import current_attempt
-from perago.app.authoring.metric_recorder import MetricRecorder
-from perago.app.authoring.metric_spec import MetricSpec
+from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_declaration import task, task_of
+from perago.app.authoring.task_definition import MetricSpec
 from perago.app.worker import frames
-from perago.domain.authoring_errors import TaskTerminalError
+from perago.domain.errors import TaskTerminalError
 
 UNSENDABLE: dict[str, float | str] = {
     "nan": float("nan"),

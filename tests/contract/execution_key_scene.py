@@ -7,18 +7,21 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.tags import MemoryTags
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.app.attempt.find_ground import seal_chain
-from perago.domain.attempt import AttemptRecord, AttemptSnapshot
-from perago.domain.attempt_fence import Current, compare_wide
+from perago.app.attempt.choose_target import seal_chain
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, Current, compare_wide
 from perago.domain.logical_execution import (
+    BranchName,
+    CommitRecord,
     ExecutionInput,
     LogicalExecutionKey,
+    RepositoryId,
+    WorkspaceReference,
     attempt_mark_tag,
     execution_key,
     retry_chain,
 )
-from perago.domain.references import BranchName, CommitRecord, RepositoryId, WorkspaceReference
-from perago.testing.contract.conductor_scene import (
+from perago.testing.contract.conductor_world import (
+    ConductorWorld,
     define_task,
     define_workflow,
     fail,
@@ -26,7 +29,6 @@ from perago.testing.contract.conductor_scene import (
     simple,
     snapshot_of,
 )
-from perago.testing.contract.conductor_world import ConductorWorld
 
 INPUT = {"ref": "commit-a"}
 REF = {"ref": "${workflow.input.ref}"}

@@ -13,13 +13,12 @@ from typing import Any, TypeAlias, cast
 from tests.contract.lakefs_world import MAIN, LakeFSWorld
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import Merged
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
-from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.branches import MergeRequest
-from perago.ports.commits import CommitRequest
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE
 from perago.ports.errors import WorldError
+from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import ObjectEntry, ObjectUpload
 
 # None of these can be read as the beginning of a commit id.

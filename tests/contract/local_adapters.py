@@ -12,16 +12,12 @@ from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.identities import SeededIdentities
 from perago.adapters.memory.progress import RecordingProgress
-from perago.adapters.observability.progress_log import ProgressLog
-from perago.adapters.observability.transfer_bar import TransferBar
+from perago.adapters.observability.progress import ProgressLog, TransferBar
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
-from perago.ports.attempt_directory import AttemptDirectories
-from perago.ports.clock import Clock
-from perago.ports.concurrency import Concurrency
-from perago.ports.identities import Identities
-from perago.ports.progress import Progress
+from perago.ports.system import Clock, Concurrency, Identities
+from perago.ports.workspace import AttemptDirectories, Progress
 
 CLOCKS: Mapping[str, Callable[[], Clock]] = {"memory": VirtualClock, "system": SystemClock}
 

@@ -5,10 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from perago.testing.contract.conductor_world import ConductorWorld
-from perago.testing.contract.lakefs_world import LakeFSWorld
-from perago.testing.contract.memory_conductor_world import MemoryConductorWorld
-from perago.testing.contract.memory_lakefs_world import memory_lakefs_world
+from perago.testing.contract.conductor_world import ConductorWorld, MemoryConductorWorld
+from perago.testing.contract.lakefs_world import LakeFSWorld, memory_lakefs_world
 
 
 @asynccontextmanager

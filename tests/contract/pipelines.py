@@ -18,9 +18,9 @@ from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.cache import open_local_cache
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
 from perago.adapters.workspace.port_transport import PortTransport
-from perago.ports.concurrency import Concurrency
-from perago.ports.object_transport import ObjectTransport
-from perago.ports.workspace_pipeline import WorkspacePipeline
+from perago.ports.objects import ObjectTransport
+from perago.ports.system import Concurrency
+from perago.ports.workspace import WorkspacePipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,11 +26,11 @@ from perago.adapters.lakefs.error_mapping import Operation
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.repositories import LakeFSRepositories
 from perago.adapters.lakefs.tags import LakeFSTags
+from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import RelocationRefused
-from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
-from perago.ports.commits import CommitRequest
 from perago.ports.errors import BrokenActionsError
 from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
 
 SET_UP = Operation("set up", "a contract test", writes=True)

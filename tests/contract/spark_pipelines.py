@@ -9,7 +9,7 @@ import pytest
 from tests.contract.lakefs_world import LakeFSWorld
 from tests.contract.real_lakefs import connected
 
-from perago.adapters.spark.configuration import SparkConfiguration
+from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection, TransferTerms

@@ -13,10 +13,10 @@ import pytest
 from tests.contract.adapters import Adapter
 from tests.contract.lakefs_world import MAIN
 
-from perago.adapters.spark.configuration import SparkConfiguration
+from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
-from perago.domain.references import BranchName, CommitId, RepositoryId
-from perago.ports.spark_workspace import SparkPlace, SparkWorkspace
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.ports.workspace import SparkPlace, SparkWorkspace
 
 ORDERS = b'{"order":1,"amount":10}\n{"order":2,"amount":20}\n{"order":3,"amount":30}\n'
 INPUT = {"lake/orders/a.json": ORDERS, "lake/notes/a.txt": b"hello\n"}

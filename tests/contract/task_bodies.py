@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.contract.body_tasks import OBEY
 
 from perago.adapters.system.clock import SystemClock
-from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.thread_body import ThreadBody

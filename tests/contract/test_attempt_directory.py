@@ -1,4 +1,4 @@
-"""Laws of perago.ports.attempt_directory."""
+"""Laws of perago.ports.workspace."""
 
 import json
 import os
@@ -11,10 +11,10 @@ from tests.contract.attempt_owner import crash_after_creating
 from tests.contract.local_adapters import DIRECTORIES
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.retention import Owner
-from perago.ports.attempt_directory import AttemptDirectories, AttemptMarker
 from perago.ports.errors import ExistsError, WorkspaceLostError
+from perago.ports.workspace import AttemptDirectories, AttemptMarker
 
 
 @pytest.fixture(params=list(DIRECTORIES))

@@ -1,4 +1,4 @@
-"""Laws of perago.ports.branches: the public suites of the testing kit."""
+"""Laws of perago.ports.lakefs: the public suites of the testing kit."""
 
 from perago.testing.contract.branches import *
 from perago.testing.contract.merges import *

@@ -1,4 +1,4 @@
-"""Laws of perago.ports.clock."""
+"""Laws of perago.ports.system."""
 
 import asyncio
 from datetime import timedelta
@@ -7,7 +7,7 @@ import pytest
 from tests.contract.local_adapters import CLOCKS
 
 from perago.adapters.memory.clock import VirtualClock
-from perago.ports.clock import Clock
+from perago.ports.system import Clock
 
 
 @pytest.fixture(params=list(CLOCKS))

@@ -1,11 +1,11 @@
-"""Laws of perago.ports.concurrency."""
+"""Laws of perago.ports.system."""
 
 import asyncio
 
 import pytest
 from tests.contract.local_adapters import CONCURRENCY
 
-from perago.ports.concurrency import Concurrency
+from perago.ports.system import Concurrency
 
 
 @pytest.fixture(params=list(CONCURRENCY))

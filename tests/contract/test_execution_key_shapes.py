@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from tests.contract.execution_key_scene import INPUT, REF, Application, OneTask
 
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.attempt_fence import Stale, compare_wide
-from perago.testing.contract.conductor_scene import (
+from perago.domain.attempt import AttemptStatus, Stale, WorkflowStatus, compare_wide
+from perago.testing.contract.conductor_world import (
+    ConductorWorld,
     define_task,
     define_workflow,
     fail,
@@ -17,7 +17,6 @@ from perago.testing.contract.conductor_scene import (
     snapshot_of,
     system,
 )
-from perago.testing.contract.conductor_world import ConductorWorld
 
 
 async def start_tasks(world: ConductorWorld, *tasks: Mapping[str, object]) -> str:

@@ -1,12 +1,12 @@
-"""Laws of perago.ports.identities."""
+"""Laws of perago.ports.system."""
 
 from uuid import UUID
 
 import pytest
 from tests.contract.local_adapters import IDENTITIES, wall_ms
 
-from perago.domain.private_names import execution_time
-from perago.ports.identities import Identities
+from perago.domain.names import execution_time
+from perago.ports.system import Identities
 
 
 @pytest.fixture(params=list(IDENTITIES))

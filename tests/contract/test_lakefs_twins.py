@@ -11,7 +11,7 @@ from tests.contract.lakefs_twins import Dice, Twin
 from tests.contract.real_lakefs import connected
 from tools.servers import LakefsServer
 
-from perago.testing.contract.memory_lakefs_world import memory_lakefs_world
+from perago.testing.contract.lakefs_world import memory_lakefs_world
 
 STEPS = 150
 

@@ -1,4 +1,4 @@
-"""Laws of perago.ports.lease."""
+"""Laws of perago.ports.task_body."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from perago.adapters.system.clock import SystemClock
-from perago.app.worker.heartbeat import Heartbeat, HeartbeatLease
-from perago.domain.attempt_fence import Current, FenceVerdict, Stale
+from perago.app.worker.attempts import Heartbeat, HeartbeatLease
+from perago.domain.attempt import Current, FenceVerdict, Stale
 from perago.ports.errors import UnavailableError
-from perago.ports.lease import Lease
+from perago.ports.task_body import Lease
 
 
 @dataclass

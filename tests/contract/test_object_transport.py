@@ -1,4 +1,4 @@
-"""Laws of perago.ports.object_transport."""
+"""Laws of perago.ports.objects."""
 
 import hashlib
 from collections.abc import AsyncIterator, Mapping
@@ -11,15 +11,20 @@ from tests.contract.adapters import Factory, parameters
 from tests.contract.lakefs_world import MAIN
 from tests.contract.pipelines import TRANSPORTS, TransportWorld
 
-from perago.domain.references import NO_METADATA, BranchName, RepositoryId
+from perago.domain.logical_execution import NO_METADATA, BranchName, RepositoryId
 from perago.ports.errors import (
     BranchMissingError,
     DamagedObjectError,
     LocalDiskError,
     ObjectMissingError,
 )
-from perago.ports.object_transport import FetchOrder, ObjectTransport
-from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry, ObjectUpload
+from perago.ports.objects import (
+    DEFAULT_CONTENT_TYPE,
+    FetchOrder,
+    ObjectEntry,
+    ObjectTransport,
+    ObjectUpload,
+)
 
 ODD = ("a b+c%41?d#e&f=g.txt", "ünï/cødé", "x~'()!*;:@,$", "%2F", "semi;colon/.hidden")
 LARGE = bytes(range(256)) * 4096 * 41  # 41 MiB: in one piece, in ranges, by any route

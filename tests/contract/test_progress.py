@@ -1,4 +1,4 @@
-"""Laws of perago.ports.progress."""
+"""Laws of perago.ports.workspace."""
 
 from collections.abc import Mapping
 from typing import NoReturn
@@ -6,7 +6,7 @@ from typing import NoReturn
 import pytest
 from tests.contract.local_adapters import PROGRESS
 
-from perago.ports.progress import Phase, Progress
+from perago.ports.workspace import Phase, Progress
 
 
 class Unprintable:

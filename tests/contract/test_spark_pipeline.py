@@ -1,4 +1,4 @@
-"""Laws of perago.ports.workspace_pipeline for the pipeline as Spark jobs, on a real lakeFS."""
+"""Laws of perago.ports.workspace for the pipeline as Spark jobs, on a real lakeFS."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest_asyncio
 from tests.contract.adapters import Factory, parameters
 from tests.contract.pipelines import SPARK_PIPELINES, PipelineWorld
 
-from perago.testing.contract.workspace_bench import Bench
 from perago.testing.contract.workspace_pipeline import *
+from perago.testing.contract.workspace_pipeline import Bench
 
 pytestmark = [pytest.mark.spark, pytest.mark.lakefs]
 

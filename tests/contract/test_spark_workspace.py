@@ -8,8 +8,8 @@ import pytest_asyncio
 from tests.contract.adapters import Factory, parameters
 from tests.contract.spark_worlds import SPARK, SparkWorld
 
-from perago.domain.spark_errors import ReadOnlyWorkspaceError, SparkPathError
-from perago.ports.spark_workspace import SparkWorkspace
+from perago.domain.errors import ReadOnlyWorkspaceError, SparkPathError
+from perago.ports.workspace import SparkWorkspace
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_master")]
 

@@ -1,3 +1,3 @@
-"""Laws of perago.ports.tags: the public suite of the testing kit."""
+"""Laws of perago.ports.lakefs: the public suite of the testing kit."""
 
 from perago.testing.contract.tags import *

@@ -1,3 +1,3 @@
-"""Laws of perago.ports.task_definitions: the public suite of the testing kit."""
+"""Laws of perago.ports.conductor: the public suite of the testing kit."""
 
 from perago.testing.contract.task_definitions import *

@@ -1,4 +1,3 @@
-"""Laws of perago.ports.task_queue: the public suites of the testing kit."""
+"""Laws of perago.ports.conductor: the public suites of the testing kit."""
 
 from perago.testing.contract.task_queue import *
-from perago.testing.contract.task_queue_repeats import *

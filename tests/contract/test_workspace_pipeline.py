@@ -1,4 +1,4 @@
-"""Laws of perago.ports.workspace_pipeline: the public suite of the testing kit."""
+"""Laws of perago.ports.workspace: the public suite of the testing kit."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -7,8 +7,8 @@ import pytest
 from tests.contract.adapters import Factory, parameters
 from tests.contract.pipelines import PIPELINES, PipelineWorld
 
-from perago.testing.contract.workspace_bench import Bench
 from perago.testing.contract.workspace_pipeline import *
+from perago.testing.contract.workspace_pipeline import Bench
 
 
 @pytest.fixture(params=parameters(PIPELINES))

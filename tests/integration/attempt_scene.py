@@ -16,19 +16,18 @@ from tests.contract.real_lakefs import RealLakeFS
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
+from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId, RepositoryId
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.progress import Phase, Progress
-from perago.ports.task_queue import PollRequest, TerminalUpdate
+from perago.ports.workspace import Phase, Progress
 from perago.testing.strikes import ProcessDied
 
 FILES: Mapping[str, bytes | None] = {

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from tests.contract.real_conductor import RealConductor
 
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
-from perago.ports.task_queue import PollRequest, TerminalUpdate
+from perago.ports.conductor import PollRequest, TerminalUpdate
 
 OWNER = "perago@example.org"
 

@@ -16,7 +16,7 @@ from tests.integration.worker_chaos import EXPLAINED, Chaos, chaos, send
 from tests.integration.worker_scene import RunningWorker, WorkerScene
 
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
-from perago.domain.references import BranchName
+from perago.domain.logical_execution import BranchName
 from perago.ports.errors import WorldError
 
 SLOTS = 3

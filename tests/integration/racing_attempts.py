@@ -19,19 +19,18 @@ from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
+from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.attempt import AttemptRecord
-from perago.domain.attempt_fence import FenceWidth
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId, RepositoryId
+from perago.domain.attempt import AttemptRecord, FenceWidth
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.publication import PolicySetting
+from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.progress import Progress
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
-from perago.ports.task_queue import PollRequest
+from perago.ports.workspace import Progress
 
 TASK = "race"
 

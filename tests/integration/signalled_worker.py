@@ -15,11 +15,9 @@ from typing import Any, final
 from tests.kit_cases import counting_task
 
 from perago.testing.environment import PeragoEnvironment
-from perago.testing.faults import Crash, Fault, Side, Zombie, crash, zombie
-from perago.testing.points import Call
+from perago.testing.faults import Call, Crash, Fault, Side, Zombie, crash, zombie
 from perago.testing.real_ground import RealGround, RealServers
-from perago.testing.real_means import RealMeans
-from perago.testing.struck_ports import Send
+from perago.testing.strikes import RealMeans, Send
 
 POLLS_MAX = 200
 POLL_SECONDS = 0.1

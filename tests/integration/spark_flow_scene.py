@@ -19,14 +19,14 @@ from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScen
 from tests.spark_flow import BYTES_A_ROW, FromSpark, check_tables
 from tests.spark_scene import gateway_of
 
-from perago.adapters.spark.hadoop_options import repository_options
+from perago.adapters.spark.jars import repository_options
 from perago.adapters.system.identities import SystemIdentities
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.fence.install import FenceTools, install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.references import CommitId
-from perago.ports.workflows import WorkflowRecord
+from perago.domain.logical_execution import CommitId
+from perago.ports.conductor import WorkflowRecord
 
 ROOT = Path(__file__).parents[2]
 STEPS = ("ingest", "clean", "total")

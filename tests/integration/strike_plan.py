@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from perago.testing.points import Call
-from perago.testing.strikes import ProcessDied, lost_answer
-from perago.testing.struck_ports import CallGate, Send
+from perago.testing.faults import Call
+from perago.testing.strikes import CallGate, ProcessDied, Send, lost_answer
 
 
 class Strike(StrEnum):

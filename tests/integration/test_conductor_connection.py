@@ -14,8 +14,8 @@ from perago.adapters.conductor.client import ConductorClient
 from perago.adapters.conductor.connection_settings import ConductorSettings
 from perago.adapters.conductor.task_queue import ConductorTaskQueue
 from perago.domain.attempt import AttemptStatus
+from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
-from perago.ports.task_queue import TerminalUpdate
 
 pytestmark = pytest.mark.conductor
 

@@ -13,8 +13,9 @@ from tests.contract.real_conductor import RealConductor, connected
 from tests.integration.conductor_scene import OneTask, one_task
 from tools.servers import ConductorServer
 
-from perago.domain.attempt import AttemptSnapshot, AttemptStatus
-from perago.domain.attempt_fence import (
+from perago.domain.attempt import (
+    AttemptSnapshot,
+    AttemptStatus,
     Current,
     FenceVerdict,
     Stale,

@@ -2,8 +2,7 @@
 
 import pytest
 
-from perago.testing.demo.narration import narrate
-from perago.testing.demo.scenes import SCENES, Scene, play
+from perago.testing.demo.command import SCENES, Scene, narrate, play
 
 pytestmark = pytest.mark.spark
 

@@ -14,20 +14,18 @@ from tests.integration.strike_plan import Strike, StrikePlan
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
-from perago.app.attempt.world import AttemptSettings
+from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId, RepositoryId
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation
-from perago.ports.task_queue import PollRequest, TerminalUpdate
-from perago.testing.strikes import ProcessDied
-from perago.testing.struck_ports import struck_installation
+from perago.testing.strikes import ProcessDied, struck_installation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(900)]
 

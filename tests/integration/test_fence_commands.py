@@ -14,11 +14,10 @@ from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import FILES, AttemptScene
 from tools.servers import ConductorServer, LakefsServer
 
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
 from perago.ports.installations import ConductorInstallation
-from perago.ports.progress import Phase
+from perago.ports.workspace import Phase
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 

@@ -12,15 +12,15 @@ from tools.servers import LakefsServer
 from tools.servers.http import ask
 
 from perago.adapters.system.identities import SystemIdentities
-from perago.app.fence.canary import WRONG_HEAD, Canary
+from perago.app.fence.trust import WRONG_HEAD, Canary
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.names import CANARY_BRANCH_PREFIX
 from perago.domain.outcome import MergeAnswer, Merged
-from perago.domain.private_names import CANARY_BRANCH_PREFIX
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.references import BranchName, CommitId, RepositoryId
-from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.branches import MergeRequest
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE
+from perago.ports.lakefs import MergeRequest
 
 pytestmark = pytest.mark.lakefs
 

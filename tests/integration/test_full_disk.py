@@ -23,9 +23,9 @@ from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.cache import open_local_cache
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.domain.references import CommitId, RepositoryId
+from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError
-from perago.ports.workspace_pipeline import WorkspaceSource
+from perago.ports.workspace import WorkspaceSource
 
 pytestmark = pytest.mark.lakefs
 

@@ -15,7 +15,7 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
-from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import MissingError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.objects import ObjectUpload

@@ -16,7 +16,7 @@ from tests.kit_cases import CASES, DIED, Case, counted_repository, counting_task
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.attempt import AttemptStatus
-from perago.ports.task_queue import TerminalUpdate
+from perago.ports.conductor import TerminalUpdate
 from perago.testing import Crash, PeragoEnvironment, Zombie
 from perago.testing.real_ground import RealGround, RealServers
 

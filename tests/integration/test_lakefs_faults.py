@@ -18,18 +18,17 @@ from tools.servers.toxiproxy import Proxy
 from perago.adapters.lakefs.address import LakeFSAddressError
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import Merged, NoAnswer, Relocated
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
-from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.branches import MergeRequest
-from perago.ports.commits import CommitRequest
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE
 from perago.ports.errors import (
     AccessDeniedError,
     OutcomeUnknownError,
     TagExistsError,
     UnavailableError,
 )
+from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import ObjectUpload
 
 pytestmark = pytest.mark.lakefs

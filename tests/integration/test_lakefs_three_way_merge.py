@@ -15,9 +15,9 @@ from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer
 
+from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.outcome import Merged
-from perago.domain.references import BranchName, RepositoryId
-from perago.ports.branches import MergeRequest
+from perago.ports.lakefs import MergeRequest
 
 pytestmark = pytest.mark.lakefs
 

@@ -11,14 +11,14 @@ from tests.contract.real_lakefs import RealLakeFS
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
-from perago.app.attempt.world import AttemptSettings
+from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.install import install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.publication_policy import PolicySetting
+from perago.domain.publication import PolicySetting
 from perago.ports.installations import ConductorInstallation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

@@ -13,9 +13,8 @@ from tools.servers import LakefsServer
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
-from perago.domain.references import RepositoryId
-from perago.ports.object_transport import FetchOrder
-from perago.ports.objects import ObjectEntry, ObjectUpload
+from perago.domain.logical_execution import RepositoryId
+from perago.ports.objects import FetchOrder, ObjectEntry, ObjectUpload
 
 pytestmark = pytest.mark.lakefs
 

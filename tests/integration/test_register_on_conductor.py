@@ -7,8 +7,12 @@ import pytest
 from pydantic import BaseModel, Field
 from tools.servers import ConductorServer
 
-from perago.app.authoring.task_controls import ExecutionLimits, RetryPolicy, TaskControls
-from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.task_definition import (
+    ExecutionLimits,
+    RetryPolicy,
+    TaskControls,
+    TaskDefinition,
+)
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.command_line.register import register_taskdefs

@@ -10,10 +10,9 @@ from tests.integration.attempt_scene import AttemptScene
 
 from perago.adapters.system.identities import SystemIdentities
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.fence.canary import Canary
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.app.fence.trust import Canary
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
 from perago.ports.installations import ConductorInstallation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

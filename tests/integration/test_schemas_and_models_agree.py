@@ -10,7 +10,7 @@ from tests.integration.model_shapes import SHAPES, ModelShape
 from tests.integration.schema_mutations import Judge, mutations
 
 from perago.app.authoring.contract_schema import schema_for_model, schema_for_result
-from perago.app.authoring.result_values import json_result
+from perago.app.authoring.envelope import json_result
 
 ENOUGH = 30
 

@@ -11,7 +11,7 @@ import pytest
 from tests.spark_bodies import WORK, call_of
 
 from perago.adapters.system.clock import SystemClock
-from perago.app.telemetry.body_observer import NobodyObserves
+from perago.app.telemetry.listeners import NobodyObserves
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.thread_body import ThreadBody

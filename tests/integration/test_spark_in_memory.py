@@ -12,11 +12,11 @@ from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.app.authoring.guardrail_declaration import require_glob
+from perago.app.authoring.guardrails import require_glob
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.publication_policy import PolicySetting
-from perago.ports.spark_workspace import SparkWorkspace
+from perago.domain.publication import PolicySetting
+from perago.ports.workspace import SparkWorkspace
 
 pytestmark = pytest.mark.spark
 

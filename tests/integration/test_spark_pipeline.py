@@ -22,16 +22,16 @@ from tests.integration.worker_scene import process_file
 from tools.servers import LakefsServer
 from tools.servers.http import ask
 
-from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.parts import OpenPartWork, PartDown, PartUp, PartWork
+from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection, TransferTerms
 from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import open_part_work
-from perago.domain.object_checksum import md5_of_checksum
-from perago.domain.references import BranchName, RepositoryId, StagedReference
-from perago.ports.workspace_pipeline import StagingArea, TransferCounts, WorkspaceSource
+from perago.domain.logical_execution import BranchName, RepositoryId, StagedReference
+from perago.domain.paths import md5_of_checksum
+from perago.ports.workspace import StagingArea, TransferCounts, WorkspaceSource
 
 pytestmark = [
     pytest.mark.spark,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from perago.adapters.spark.configuration import SparkConfiguration
+from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
-from perago.domain.references import CommitId, RepositoryId
-from perago.ports.spark_workspace import SparkPlace
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.ports.workspace import SparkPlace
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_master")]
 

@@ -18,8 +18,7 @@ from tests.integration.spark_flow_scene import (
 from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
 
-from perago.adapters.spark.installation import pyspark_jars
-from perago.adapters.spark.jars import found_jars
+from perago.adapters.spark.jars import found_jars, pyspark_jars
 from perago.domain.attempt import WorkflowStatus
 
 pytestmark = [

@@ -17,14 +17,14 @@ from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.connection_settings import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
-from perago.app.authoring.guardrail_declaration import require_glob
+from perago.app.authoring.guardrails import require_glob
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.publication_policy import PolicySetting
+from perago.domain.publication import PolicySetting
 from perago.ports.installations import ConductorInstallation
-from perago.ports.spark_workspace import SparkWorkspace
+from perago.ports.workspace import SparkWorkspace
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.spark]
 

@@ -7,7 +7,7 @@ from typing import final
 from tests.contract.body_tasks import OBEY
 from tests.contract.task_bodies import TELEMETRY, call_of, process_body, thread_body
 
-from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.testing.trial.captured_body import run_captured
 

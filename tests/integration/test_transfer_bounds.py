@@ -14,9 +14,8 @@ import pytest
 
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
-from perago.domain.references import RepositoryId
-from perago.ports.object_transport import FetchOrder
-from perago.ports.objects import ObjectEntry
+from perago.domain.logical_execution import RepositoryId
+from perago.ports.objects import FetchOrder, ObjectEntry
 
 REPOSITORY = RepositoryId("repository")
 AT_ONCE = 16

@@ -17,9 +17,9 @@ from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.errors import WorldError
-from perago.ports.workspace_pipeline import StagingArea, WorkspaceSource
+from perago.ports.workspace import StagingArea, WorkspaceSource
 
 pytestmark = pytest.mark.lakefs
 

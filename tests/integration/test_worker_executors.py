@@ -15,17 +15,20 @@ import pytest
 from tests.contract.task_bodies import body_environment, call_of, process_body
 
 from perago.adapters.system.clock import SystemClock
-from perago.app.telemetry.body_observer import NobodyObserves
+from perago.app.telemetry.listeners import NobodyObserves
 from perago.app.worker.executor import (
     ExecutorListener,
     ExecutorProgram,
     ExecutorStartError,
     start_executor,
 )
-from perago.app.worker.executor_environment import executor_environment
-from perago.app.worker.left_programs import EXECUTOR_VARIABLE, end_left_programs
+from perago.app.worker.executor_process import (
+    EXECUTOR_VARIABLE,
+    end_left_programs,
+    executor_environment,
+)
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
-from perago.app.worker.process_table import all_processes, environment_of
+from perago.app.worker.processes import all_processes, environment_of
 from perago.ports.task_body import BodyCall, BodyReturned, BodyStopped
 
 

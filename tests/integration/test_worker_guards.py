@@ -10,7 +10,7 @@ from tests.integration.worker_scene import WorkerScene
 from tools.servers import ToxiproxyServer
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.references import BranchName
+from perago.domain.logical_execution import BranchName
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared with everybody

@@ -20,15 +20,12 @@ from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.system.clock import SystemClock
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
-from perago.app.attempt.world import AttemptSettings
+from perago.app.attempt.context import AttemptSettings
 from perago.app.telemetry.listeners import Listeners
-from perago.app.worker.circuit_breaker import CircuitBreaker
 from perago.app.worker.executor import ExecutorProgram
-from perago.app.worker.gates import ServiceGate
-from perago.app.worker.polling import PolledType
+from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
-from perago.app.worker.worker import Worker, WorkerEnd
-from perago.app.worker.worker_parts import WorkerParts
+from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import WorkflowStatus
 from perago.ports.installations import ConductorInstallation
 

@@ -13,7 +13,7 @@ from tools.servers import ConductorServer, LakefsServer
 from perago.adapters.system.identities import SystemIdentities
 from perago.app.fence.install import FenceTools, install_fence
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.references import BranchName, CommitId
+from perago.domain.logical_execution import BranchName, CommitId
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 

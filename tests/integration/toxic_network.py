@@ -12,16 +12,15 @@ from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
 from tools.servers.toxiproxy import Proxy
 
 from perago.testing.faults import (
+    Call,
     ExpireLease,
     Fault,
     LoseAnswer,
     LoseRequest,
     Unavailable,
 )
-from perago.testing.points import Call
 from perago.testing.real_ground import LEASE_SECONDS, RealGround, RealServers
-from perago.testing.real_means import RealMeans
-from perago.testing.struck_ports import Send
+from perago.testing.strikes import RealMeans, Send
 
 LATE_MS = (LEASE_SECONDS + 1) * 1000
 LAKEFS_PORTS = frozenset({"branches", "commits", "tags", "objects", "repositories"})

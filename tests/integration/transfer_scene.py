@@ -19,9 +19,8 @@ from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.lakefs.transport import LakeFSTransport
-from perago.domain.references import BranchName, RepositoryId
-from perago.ports.object_transport import Fetched, FetchOrder
-from perago.ports.objects import ObjectEntry, ObjectUpload
+from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.ports.objects import Fetched, FetchOrder, ObjectEntry, ObjectUpload
 
 REPOSITORY = RepositoryId("repository")
 BRANCH = BranchName("main")

@@ -21,9 +21,9 @@ from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScen
 from perago.adapters.system.identities import SystemIdentities
 from perago.app.fence.install import FenceTools, install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.private_names import CANARY_BRANCH_PREFIX
-from perago.domain.references import BranchName, CommitId
-from perago.ports.workflows import WorkflowRecord
+from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.names import CANARY_BRANCH_PREFIX
+from perago.ports.conductor import WorkflowRecord
 
 RESPONSE_SECONDS = 3
 PAUSE_SECONDS = 0.2

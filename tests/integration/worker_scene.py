@@ -25,8 +25,8 @@ from tools.servers import ConductorServer, LakefsServer
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.taskdef import build_taskdef
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.references import BranchName, CommitId, RepositoryId
-from perago.ports.workflows import WorkflowRecord
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.ports.conductor import WorkflowRecord
 
 SOURCE = Path(__file__).parents[2] / "src"
 MODULE = """

@@ -25,21 +25,18 @@ from tests.simulation.workspace import (
 )
 
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
-from perago.app.attempt.dispatch import Dispatch
-from perago.app.attempt.known_places import KnownPlaces
+from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
 from perago.app.attempt.reset_task import ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
-from perago.app.attempt.world import AttemptSettings, LakeFS, World
-from perago.app.fence.canary import Canary
-from perago.app.fence.trust import FenceTrust
+from perago.app.fence.trust import Canary, FenceTrust
 from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.domain.attempt import AttemptRecord
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId, RepositoryId
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.publication import PolicySetting
 from perago.domain.retention import RetentionTimes
-from perago.ports.lease import Lease
-from perago.ports.progress import Phase, Progress
-from perago.ports.task_queue import PollRequest
+from perago.ports.conductor import PollRequest
+from perago.ports.task_body import Lease
+from perago.ports.workspace import Phase, Progress
 
 DEFAULT_AGES = RetentionTimes()
 AGES_OF_ZERO = RetentionTimes(*(timedelta(0) for _ in range(5)))

@@ -11,9 +11,8 @@ from tests.simulation.scene import Scene
 
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.domain.attempt import AttemptRecord, AttemptStatus
-from perago.domain.logical_execution import mark_of, parse_attempt_mark
-from perago.domain.references import CommitId, CommitRecord
-from perago.testing.json_values import as_object
+from perago.domain.logical_execution import CommitId, CommitRecord, mark_of, parse_attempt_mark
+from perago.testing.definitions import as_object
 
 Dispatched = tuple[str, int]  # task id and scheduled time: a rerun of a row is another one
 

@@ -27,11 +27,10 @@ from perago.domain.commit_metadata import (
     STAGING_COMMIT,
 )
 from perago.domain.errors import PeragoError, PublishFenceError
-from perago.domain.logical_execution import DECISION_TAG_PREFIX
+from perago.domain.logical_execution import DECISION_TAG_PREFIX, CommitId, CommitRecord, TagName
 from perago.domain.outcome import Merged, Relocated
-from perago.domain.references import CommitId, CommitRecord, TagName
 from perago.ports.errors import WorldError
-from perago.testing.json_values import as_object
+from perago.testing.definitions import as_object
 
 STEPS_MAX = 3000
 

@@ -13,7 +13,7 @@ from tests.simulation.choices import Weighted
 from tests.simulation.mixes import Foreign, Kind, Verb
 
 from perago.domain.attempt import AttemptStatus
-from perago.domain.references import CommitId
+from perago.domain.logical_execution import CommitId
 from perago.ports.errors import RequestRefusedError
 
 if TYPE_CHECKING:

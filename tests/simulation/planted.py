@@ -59,7 +59,7 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "staging is cleaned before the decision is settled",
-        f"{ATTEMPT}.clean_up:clean_up",
+        f"{ATTEMPT}.complete:clean_up",
         "traces.staging is not None and traces.staging_may_go",
         "traces.staging is not None",
     ),
@@ -71,19 +71,19 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "a decision that was there is taken for one's own",
-        f"{ATTEMPT}.decide:_agree",
+        f"{ATTEMPT}.stage:_agree",
         "except TagExistsError:\n            pass",
         "except TagExistsError:\n            return proposal",
     ),
     Plant(
         "an unanswered decision is taken for made",
-        f"{ATTEMPT}.decide:_agree",
+        f"{ATTEMPT}.stage:_agree",
         "seen = str(error)\n        except WorldError",
         "return proposal\n        except WorldError",
     ),
     Plant(
         "the winner's branch is deleted instead of one's own",
-        f"{ATTEMPT}.decide:decide",
+        f"{ATTEMPT}.stage:decide",
         "scope.traces.staging = (decision.staged.repository, decision.staged.branch)",
         "await delete_staging(world, decision.staged.repository, decision.staged.branch)",
     ),
@@ -186,21 +186,21 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "the wide fence does not compare poll counts and scheduled times",
-        f"{DOMAIN}.attempt_fence:compare_row",
+        f"{DOMAIN}.attempt:compare_row",
         "[*_narrow_facts(polled, fresh), *_wide_facts(polled, fresh)]",
         "[*_narrow_facts(polled, fresh)]",
         ("core", "verbs"),
     ),
     Plant(
         "the wide fence looks at its own row and not at the newest",
-        f"{DOMAIN}.attempt_fence:compare_wide",
+        f"{DOMAIN}.attempt:compare_wide",
         "max(rows, key=lambda row: row.seq)",
         "next((row for row in rows if row.task_id == polled.task_id), None)",
         ("racy", "core"),
     ),
     Plant(
         "the wide fence does not ask whether the workflow runs",
-        f"{DOMAIN}.attempt_fence:compare_wide",
+        f"{DOMAIN}.attempt:compare_wide",
         "if fresh.status not in {WorkflowStatus.RUNNING, WorkflowStatus.PAUSED}:",
         "if False:",
         ("racy-verbs",),
@@ -269,7 +269,7 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "a decision does not make sure of its branch",
-        f"{ATTEMPT}.clean_up:_keep_staging",
+        f"{ATTEMPT}.complete:_keep_staging",
         "await world.lakefs.branches.create(repository, branch, decision)",
         "pass",
         (

@@ -13,8 +13,13 @@ from tests.simulation.scene import Scene
 
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import STAGING_BRANCH
-from perago.domain.logical_execution import ATTEMPT_MARK_PREFIX, DECISION_TAG_PREFIX
-from perago.domain.references import BranchName, CommitId, TagName
+from perago.domain.logical_execution import (
+    ATTEMPT_MARK_PREFIX,
+    DECISION_TAG_PREFIX,
+    BranchName,
+    CommitId,
+    TagName,
+)
 
 
 @dataclass(slots=True)

@@ -16,9 +16,9 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.references import BranchName, CommitId
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE
 
 REPOSITORY = "repo"
 MAIN = BranchName("main")

@@ -12,9 +12,7 @@ from typing import TypeVar, cast, final
 
 from perago.adapters.memory.worker_handle import Turn, WorkerDied, WorkerHandle
 from perago.domain.attempt import ExecutionId
-from perago.ports.clock import Clock
-from perago.ports.concurrency import Concurrency
-from perago.ports.identities import Identities
+from perago.ports.system import Clock, Concurrency, Identities
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -20,10 +20,12 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import ExecutionId
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
-from perago.ports.attempt_directory import AttemptDirectories, AttemptMarker, Leftover
 from perago.ports.errors import DamagedObjectError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, TaskBody
-from perago.ports.workspace_pipeline import (
+from perago.ports.workspace import (
+    AttemptDirectories,
+    AttemptMarker,
+    Leftover,
     Materialised,
     StagingArea,
     TransferCounts,

@@ -19,7 +19,7 @@ from tests.integration.spark_flow_scene import (
 from tests.integration.worker_scene import worker_scene
 from tools.servers import ConductorServer, LakefsServer
 
-from perago.adapters.spark.installation import java_program, pyspark_jars
+from perago.adapters.spark.jars import java_program, pyspark_jars
 from perago.domain.attempt import WorkflowStatus
 
 pytestmark = [

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from perago.app.command_line.commands import COMMANDS
-from perago.app.settings.layered_settings import variables
+from perago.app.command_line.program import COMMANDS
+from perago.app.settings.layers import variables
 from perago.app.settings.settings import Settings
-from perago.app.worker.worker_parts import KILL_SECONDS
-from perago.domain.publish_budget import (
+from perago.app.worker.worker import KILL_SECONDS
+from perago.domain.attempt import (
     completion_timeout_seconds,
     merge_timeout_seconds,
     shutdown_grace_seconds,

@@ -211,7 +211,7 @@ def test_what_a_clone_runs_names_no_address() -> None:
         (
             _open_adapters,
             "src/perago/adapters/a.py",
-            "from perago.ports.tags import Tags\nclass MemoryTags(Tags): ...\n",
+            "from perago.ports.lakefs import Tags\nclass MemoryTags(Tags): ...\n",
         ),
         (_notes_to_self, "src/perago/app/a.py", "# TO" + "DO: later\n"),
         (_silenced_types, "tests/a.py", "x = 1  # type" + ": ignore[misc]\n"),

@@ -12,23 +12,16 @@ from urllib.parse import urlsplit
 
 from dependency_injector import containers, providers
 
-from perago.app.attempt.known_places import KnownPlaces
+from perago.app.attempt.context import KnownPlaces, LakeFS, World
 from perago.app.attempt.reset_task import ResetTools
-from perago.app.attempt.world import LakeFS, World
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
-from perago.app.fence.canary import Canary
 from perago.app.fence.install import FenceTools
-from perago.app.fence.trust import FenceTrust
-from perago.domain.authoring_errors import RuntimeConfigError
-from perago.ports.attempt_directory import AttemptDirectories
-from perago.ports.clock import Clock
-from perago.ports.concurrency import Concurrency
-from perago.ports.identities import Identities
+from perago.app.fence.trust import Canary, FenceTrust
+from perago.domain.errors import RuntimeConfigError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.progress import Progress
-from perago.ports.spark_workspace import SparkGateway
+from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
-from perago.ports.workspace_pipeline import WorkspacePipeline
+from perago.ports.workspace import AttemptDirectories, Progress, SparkGateway, WorkspacePipeline
 
 ADAPTERS_GROUP = "perago.adapters"
 Connection = TypeVar("Connection", LakeFSConnection, ConductorConnection)
@@ -148,7 +141,7 @@ def _concurrency() -> Concurrency:
 
 
 def _progress() -> Progress:
-    from perago.adapters.observability.progress_log import ProgressLog  # noqa: PLC0415 - lazy
+    from perago.adapters.observability.progress import ProgressLog  # noqa: PLC0415 - lazy
 
     return ProgressLog()
 

@@ -1,11 +1,13 @@
-"""The part of the composition root that makes the workspace pipeline.
+"""The part of the composition root that knows how object bytes travel.
 
-Named adapters of a real server get transfer and cache of their own; any other lakeFS is moved by
-its objects port. Chooses between this process and Spark. Connects to nothing.
+Builds the transport of a real server, says which route is in force, and shows how far it has come.
+Only the question for the route asks a service.
 """
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -17,11 +19,92 @@ from perago.adapters.workspace.port_transport import PortTransport
 from perago.adapters.workspace.progress import TransferListener
 from perago.adapters.workspace.staging import StagingWrites
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
-from perago.app.transfer_parts import open_transport
-from perago.domain.authoring_errors import RuntimeConfigError
-from perago.ports.concurrency import Concurrency
+from perago.domain.errors import RuntimeConfigError
+from perago.ports.errors import WorldError
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.workspace_pipeline import WorkspacePipeline
+from perago.ports.objects import ObjectTransport
+from perago.ports.system import Concurrency
+from perago.ports.workspace import Progress, WorkspacePipeline
+
+if TYPE_CHECKING:
+    from perago.adapters.lakefs.object_requests import TransferConfiguration
+
+_QUESTION_SECONDS = 3.0
+
+
+def open_transport(connection: LakeFSConnection, terms: TransferTerms) -> ObjectTransport | None:
+    """Transfer of its own for a real server; any other lakeFS is moved by its objects port."""
+    if urlsplit(connection.url).scheme not in {"http", "https"}:
+        return None
+    from perago.adapters.lakefs.transport import LakeFSTransport  # noqa: PLC0415 - lazy
+
+    return LakeFSTransport(_configuration(connection, terms))
+
+
+def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
+    """The way of object bytes and who decided it; `origin` is where the setting was found."""
+    connection, terms = connections.lakefs, connections.transfer
+    if connection is None:
+        return "none", "no lakeFS is configured"
+    if urlsplit(connection.url).scheme not in {"http", "https"}:
+        return "objects port", connection.url
+    if terms.route != "auto":
+        return terms.route, origin
+    from perago.adapters.lakefs.transport import LakeFSTransport  # noqa: PLC0415 - lazy
+
+    transport = LakeFSTransport(_configuration(connection, terms, seconds=_QUESTION_SECONDS))
+    try:
+        return transport.ask_for_route()
+    except WorldError as error:
+        return "auto", f"lakeFS was asked and did not say: {error}"
+    finally:
+        transport.close()
+
+
+@contextmanager
+def transfer_bar() -> Generator[Progress]:
+    """Progress for a command that somebody waits for: its transfers are seen."""
+    from perago.adapters.observability.progress import TransferBar  # noqa: PLC0415 - lazy
+
+    bar = TransferBar()
+    try:
+        yield bar
+    finally:
+        bar.close()
+
+
+def _configuration(
+    connection: LakeFSConnection, terms: TransferTerms, *, seconds: float | None = None
+) -> "TransferConfiguration":
+    """The terms of a transport; `seconds` is all the time that a single question may take."""
+    from perago.adapters.http import HttpTerms  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.object_requests import (  # noqa: PLC0415 - lazy
+        REQUESTS_CONCURRENT_MAX,
+        RouteChoice,
+        TransferConfiguration,
+    )
+    from perago.adapters.lakefs.retry import RetryTerms  # noqa: PLC0415 - lazy
+
+    http = HttpTerms(
+        ca_file=connection.ca_file, verify_tls=connection.verify_tls, proxy_of=connection.proxies
+    )
+    configuration = TransferConfiguration(
+        endpoint_url=connection.url,
+        access_key_id=connection.access_key_id,
+        secret_access_key=connection.secret_access_key,
+        http=http,
+        route=RouteChoice(terms.route),
+        requests_concurrent_max=terms.requests_max or REQUESTS_CONCURRENT_MAX,
+    )
+    if seconds is None:
+        return configuration
+    return replace(
+        configuration,
+        http=replace(http, connect_seconds=seconds),
+        silence_seconds=seconds,
+        retry=RetryTerms(seconds_max=0.0),
+    )
+
 
 if TYPE_CHECKING:
     from perago.adapters.spark.parts import PartWork
@@ -87,7 +170,7 @@ def _spark(
     connection, terms = connections.lakefs, connections.pipeline
     if connection is None or urlsplit(connection.url).scheme not in {"http", "https"}:
         return None
-    from perago.adapters.spark.configuration import SparkConfiguration  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
     from perago.adapters.spark.workspace_pipeline import (  # noqa: PLC0415 - lazy
         SparkWorkspacePipeline,
     )

@@ -8,17 +8,22 @@ from functools import partial
 from pathlib import Path
 
 from perago.adapters.spark import jars
-from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.publication_report import ReportedPublications, report_publications
-from perago.adapters.spark.verification import Target, Verified, verify_objects
+from perago.adapters.spark.publication_report import (
+    ReportedPublications,
+    Target,
+    Verified,
+    report_publications,
+    verify_objects,
+)
+from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
 from perago.app.authoring.current_attempt import CurrentAttempt
 from perago.app.connections import LakeFSConnection
 from perago.app.settings.settings import Settings, load_settings
-from perago.domain.prefix_projection import listing_prefix
-from perago.domain.references import CommitId, RepositoryId
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.paths import listing_prefix
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.spark_workspace import SparkPlace, SparkWorkspace
+from perago.ports.workspace import SparkPlace, SparkWorkspace
 
 
 def open_spark_workspace(

@@ -6,12 +6,11 @@ Settings and declarations first, the registered TaskDefs last. Starts nothing.
 from collections.abc import Sequence
 
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.taskdef import build_taskdef
-from perago.app.authoring.taskdef_difference import TaskDefDifference, taskdef_differences
+from perago.app.authoring.taskdef import TaskDefDifference, build_taskdef, taskdef_differences
 from perago.app.settings.runtime_config import metrics_config
 from perago.app.settings.settings import Settings
-from perago.domain.authoring_errors import RuntimeConfigError
-from perago.ports.task_definitions import TaskDefinitions
+from perago.domain.errors import RuntimeConfigError
+from perago.ports.conductor import TaskDefinitions
 
 
 def check_conductor(settings: Settings) -> None:

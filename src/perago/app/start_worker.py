@@ -17,16 +17,18 @@ from contextlib import (
 
 from perago._version import __version__
 from perago.app.container import Container
-from perago.app.settings.server_connections import connections_of
-from perago.app.settings.settings import Settings
-from perago.app.settings.worker_identity import worker_id_prefix_of
-from perago.app.telemetry.exported_signals import ExportedSignals
+from perago.app.settings.runtime_config import connections_of
+from perago.app.settings.settings import Settings, worker_id_prefix_of
+from perago.app.telemetry.attempt_spans import ExportedSignals
 from perago.app.telemetry.listeners import write
-from perago.app.worker.executor_environment import secrets_in
-from perago.app.worker.executor_user import executor_user_of, prepare_executor_user
-from perago.app.worker.process_guards import close_memory_to_others, give_no_rights_to_others
-from perago.app.worker.worker import Worker, WorkerEnd, WorkerPhase
-from perago.app.worker.worker_name import worker_incarnation
+from perago.app.worker.executor_process import secrets_in
+from perago.app.worker.processes import (
+    close_memory_to_others,
+    executor_user_of,
+    give_no_rights_to_others,
+    prepare_executor_user,
+)
+from perago.app.worker.worker import Worker, WorkerEnd, WorkerPhase, worker_incarnation
 from perago.app.worker_assembly import Assembled, StartOrder, assemble
 from perago.app.worker_container import (
     notify_service,

@@ -8,9 +8,9 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
 from perago.app.settings.settings import Settings
-from perago.app.telemetry.exported_signals import ExportedSignals
+from perago.app.telemetry.attempt_spans import ExportedSignals
 from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
-from perago.domain.secret_text import Secrets
+from perago.domain.text import Secrets
 from perago.ports.telemetry import Telemetry
 
 
@@ -18,10 +18,7 @@ def open_worker_log(
     settings: Settings, file: Path, secrets: Collection[str]
 ) -> AbstractContextManager[None]:
     """Send the log of this process to its file, for a block."""
-    from perago.adapters.observability.worker_log import (  # noqa: PLC0415 - lazy
-        WorkerLogSettings,
-        worker_log,
-    )
+    from perago.adapters.observability.json_lines import WorkerLogSettings, worker_log  # noqa: PLC0415
 
     return worker_log(
         WorkerLogSettings(
@@ -36,7 +33,7 @@ def open_worker_log(
 
 def open_root_lock(root: Path) -> AbstractContextManager[object]:
     """Keep every other worker away from a workspace root, for a block."""
-    from perago.adapters.filesystem.root_lock import RootLock  # noqa: PLC0415 - lazy
+    from perago.adapters.filesystem.tree_removal import RootLock  # noqa: PLC0415 - lazy
 
     return RootLock(root)
 

@@ -11,12 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from perago.app.settings.runtime_config import RuntimeConfig
-from perago.app.settings.worker_identity import (
-    WORKER_ID,
-    child_environment,
-    resolve_worker_id,
-)
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.app.settings.settings import WORKER_ID, child_environment, resolve_worker_id
+from perago.domain.errors import RuntimeConfigError
 
 RESTART_BACKOFF_SECONDS = (1, 2, 4, 8, 16, 30)
 MAX_RESTART_BACKOFF_SECONDS = RESTART_BACKOFF_SECONDS[-1]

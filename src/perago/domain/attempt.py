@@ -3,11 +3,11 @@
 Knows no wire format and no clock; times are the server's milliseconds, compared, never read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import NewType
+from typing import NewType, TypeAlias
 
 ExecutionId = NewType("ExecutionId", str)
 
@@ -98,3 +98,146 @@ class WorkflowSnapshot:
     status: WorkflowStatus
     tasks: tuple[AttemptSnapshot, ...]
     ended_at: int = 0
+
+
+MISSING = "missing"
+
+
+class FenceWidth(StrEnum):
+    """How much of Conductor a fence reads: one task row, or the workflow with all its rows."""
+
+    NARROW = "narrow"
+    WIDE = "wide"
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """Nothing speaks against this attempt."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """The first fact that says this attempt no longer counts."""
+
+    field: str
+    expected: str
+    found: str
+
+
+FenceVerdict: TypeAlias = Current | Stale
+_Fact: TypeAlias = tuple[str, object, object]
+
+
+def compare_narrow(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> FenceVerdict:
+    """Compare the four facts of the documents; an absent row is stale.
+
+    status IN_PROGRESS, and equal workflow id, task id, retry count.
+    """
+    if fresh is None:
+        return Stale("task_id", polled.task_id, MISSING)
+    return _first_difference(_narrow_facts(polled, fresh))
+
+
+def compare_row(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> FenceVerdict:
+    """Compare every fact of the one row: was this very row handed to somebody else?
+
+    A rerun by a user and a redelivery keep task id, retry count and status.
+    """
+    if fresh is None:
+        return Stale("task_id", polled.task_id, MISSING)
+    return _first_difference([*_narrow_facts(polled, fresh), *_wide_facts(polled, fresh)])
+
+
+def compare_wide(polled: AttemptSnapshot, fresh: WorkflowSnapshot | None) -> FenceVerdict:
+    """Compare with the workflow: of the rows with my reference name the newest must be mine.
+
+    Closes four holes of the narrow fence: rerun and redelivery of the same row, and rows that
+    a heartbeat resurrected inside a terminated workflow or beside a live retry.
+    """
+    if fresh is None:
+        return Stale("workflow_id", polled.workflow_id, MISSING)
+    if fresh.status not in {WorkflowStatus.RUNNING, WorkflowStatus.PAUSED}:
+        return Stale("workflow_status", WorkflowStatus.RUNNING, fresh.status)
+    rows = [row for row in fresh.tasks if row.reference_name == polled.reference_name]
+    if not rows:
+        return Stale("task_id", polled.task_id, MISSING)
+    return compare_row(polled, max(rows, key=lambda row: row.seq))
+
+
+def _narrow_facts(polled: AttemptSnapshot, fresh: AttemptSnapshot) -> Iterator[_Fact]:
+    yield "workflow_id", polled.workflow_id, fresh.workflow_id
+    yield "task_id", polled.task_id, fresh.task_id
+    yield "retry_count", polled.retry_count, fresh.retry_count
+    yield "status", AttemptStatus.IN_PROGRESS, fresh.status
+
+
+def _wide_facts(polled: AttemptSnapshot, fresh: AttemptSnapshot) -> Iterator[_Fact]:
+    yield "poll_count", polled.poll_count, fresh.poll_count
+    yield "start_time", polled.start_time, fresh.start_time
+    yield "scheduled_time", polled.scheduled_time, fresh.scheduled_time
+    yield "worker_id", polled.worker_id, fresh.worker_id
+    yield "retried", False, fresh.retried
+
+
+def _first_difference(facts: Iterator[_Fact] | list[_Fact]) -> FenceVerdict:
+    for name, expected, found in facts:
+        if expected != found:
+            return Stale(name, str(expected), MISSING if found is None else str(found))
+    return Current()
+
+
+MERGE_TIMEOUT_SECONDS_WITHOUT_BUDGET = 60.0
+COMPLETION_TIMEOUT_SECONDS_WITHOUT_BUDGET = 60.0
+SHUTDOWN_GRACE_SECONDS_WITHOUT_BUDGET = 30.0
+LEASE_FRACTION = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PublishBudget:
+    """Six whole seconds of a task's author; validated where they are declared."""
+
+    observed_merge_p99_seconds: int
+    safety_margin_seconds: int
+    lakefs_merge_timeout_seconds: int
+    conductor_completion_timeout_seconds: int
+    worker_shutdown_grace_seconds: int
+    heartbeat_interval_seconds: int
+
+    @property
+    def response_timeout_seconds(self) -> int:
+        """The shortest response time-out in which a publication surely fits."""
+        return (
+            self.lakefs_merge_timeout_seconds
+            + self.conductor_completion_timeout_seconds
+            + self.worker_shutdown_grace_seconds
+            + self.heartbeat_interval_seconds
+        )
+
+
+def merge_timeout_seconds(budget: PublishBudget | None) -> float:
+    """How long one effect may stay unanswered, and how long it may take to settle."""
+    if budget is None:
+        return MERGE_TIMEOUT_SECONDS_WITHOUT_BUDGET
+    return float(budget.lakefs_merge_timeout_seconds)
+
+
+def completion_timeout_seconds(budget: PublishBudget | None) -> float:
+    """How long the terminal update may be tried."""
+    if budget is None:
+        return COMPLETION_TIMEOUT_SECONDS_WITHOUT_BUDGET
+    return float(budget.conductor_completion_timeout_seconds)
+
+
+def shutdown_grace_seconds(budget: PublishBudget | None) -> float:
+    """How long a draining worker lets this task finish."""
+    if budget is None:
+        return SHUTDOWN_GRACE_SECONDS_WITHOUT_BUDGET
+    return float(budget.worker_shutdown_grace_seconds)
+
+
+def heartbeat_seconds(response_timeout_seconds: float, budget: PublishBudget | None) -> float:
+    """The pause between two heartbeats: a third of the lease, or what the budget asks if less."""
+    third = response_timeout_seconds / LEASE_FRACTION
+    if budget is None:
+        return third
+    return min(third, float(budget.heartbeat_interval_seconds))

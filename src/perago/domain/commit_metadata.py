@@ -3,11 +3,12 @@
 Knows the names and who carries which; policies decide by some of them, most are evidence.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
-from perago.domain.references import CommitId, StagedReference, WorkspaceReference
+from perago.domain.logical_execution import CommitId, StagedReference, WorkspaceReference
 
 PHASE = "perago.phase"
 LOGICAL_TASK_KEY = "perago.logical_task_key"
@@ -107,3 +108,36 @@ def commit_message(attempt: AttemptSnapshot, phase: str) -> str:
         f"perago {phase}: {attempt.task_type} ({attempt.reference_name}) "
         f"of workflow {attempt.workflow_id}, attempt {attempt.retry_count}"
     )
+
+
+INPUT_KEY = "traceparent"
+CHARACTERS_MAX = 512
+
+_FIELDS = re.compile(
+    r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<parent>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})"
+    r"(?P<more>-.*)?"
+)
+_SAMPLED = 0x01
+
+
+def traceparent_of(input_data: Mapping[str, object]) -> str | None:
+    """The trace context of a task's input, or None."""
+    return accept_traceparent(input_data.get(INPUT_KEY))
+
+
+def accept_traceparent(value: object) -> str | None:
+    """Return the context as version 00 writes it, or None for what is not one.
+
+    A later version is read as far as version 00 knows it, as its standard asks for.
+    """
+    if not isinstance(value, str) or len(value) > CHARACTERS_MAX:
+        return None
+    match = _FIELDS.fullmatch(value)
+    if match is None:
+        return None
+    version, trace, parent = match["version"], match["trace"], match["parent"]
+    if version == "ff" or not trace.strip("0") or not parent.strip("0"):
+        return None
+    if version == "00":
+        return None if match["more"] else value
+    return f"00-{trace}-{parent}-{int(match['flags'], 16) & _SAMPLED:02x}"

@@ -4,8 +4,10 @@ What the world did is `perago.ports.errors`; what authors do wrong is `authoring
 """
 
 import shlex
+from collections.abc import Sequence
+from typing import cast
 
-from perago.domain.attempt_fence import Stale
+from perago.domain.attempt import Stale
 
 
 class PeragoError(Exception):
@@ -164,4 +166,154 @@ class ReservedPathError(PeragoError, RuntimeError):
 
     def __init__(self, path: str) -> None:
         super().__init__(f"{path} is reserved; a task must not write below _lakefs_actions/")
+        self.path = path
+
+
+class TaskDefinitionError(PeragoError, ValueError):
+    """A task is declared in a way Perago does not accept."""
+
+    code = "PRG-T001"
+
+
+class RuntimeConfigError(PeragoError, ValueError):
+    """A setting is missing or has a value that cannot be meant."""
+
+    code = "PRG-C001"
+
+
+class TaskInputError(PeragoError, ValueError):
+    """What Conductor handed to a task is not the input the task declared."""
+
+    code = "PRG-I001"
+
+
+class StoredResultError(ResetNeededError, ValueError):
+    """An earlier attempt stored a result that today's result model does not describe."""
+
+    code = "PRG-R003"
+
+    def __init__(self, differing: str) -> None:
+        super().__init__(
+            f"the stored result differs from today's result model in: {differing};"
+            " deploy the code that decided, or reset the task"
+        )
+        self.differing = differing
+
+
+class TaskExecutionError(PeragoError, RuntimeError):
+    """A task body ends its attempt on purpose, with a reason meant for Conductor."""
+
+    code = "PRG-B003"
+
+    def __init__(self, reason: str) -> None:
+        if not isinstance(cast("object", reason), str):  # callers need not be type-checked
+            message = "reason must be str"
+            raise TypeError(message)
+        super().__init__(reason)
+        self.reason = reason
+
+
+class TaskFailed(TaskExecutionError):  # noqa: N818  # the public name of 0.6.1
+    """The attempt failed and a retry may help."""
+
+    code = "PRG-B001"
+
+
+class TaskTerminalError(TaskExecutionError):
+    """The attempt failed and no retry can help."""
+
+    code = "PRG-B002"
+
+
+class GuardrailViolation(PeragoError, RuntimeError):  # noqa: N818  # the public name of 0.6.1
+    """The workspace is not what the task's guardrails ask for."""
+
+    code = "PRG-G001"
+
+
+class PreGuardrailViolation(GuardrailViolation):
+    """The workspace was wrong before the body ran: terminal, the input will not change."""
+
+    code = "PRG-G001"
+
+
+class PostGuardrailViolation(GuardrailViolation):
+    """The workspace was wrong after the body ran: nothing of it is published."""
+
+    code = "PRG-G002"
+
+
+PATHS_NAMED_MAX = 5
+
+
+class SparkEnvironmentError(PeragoError, RuntimeError):
+    """The Spark installation cannot work as it is."""
+
+    code = "PRG-K001"
+
+    def __init__(self, *, expected: str, found: str, remedy: str) -> None:
+        super().__init__(f"Spark: expected {expected}, found {found}; {remedy}")
+        self.expected = expected
+        self.found = found
+        self.remedy = remedy
+
+
+class SparkSessionError(PeragoError, RuntimeError):
+    """Spark did not give a session."""
+
+    code = "PRG-K002"
+
+    def __init__(self, master: str, reason: str) -> None:
+        super().__init__(
+            f"Spark master {master} gave no session: {reason}; check PERAGO_SPARK_MASTER"
+        )
+        self.master = master
+
+
+class OutsidePrefixError(PeragoError, RuntimeError):
+    """A Spark body wrote where it must not."""
+
+    code = "PRG-K003"
+
+    def __init__(self, prefix: str, paths: Sequence[str]) -> None:
+        names = ", ".join(paths[:PATHS_NAMED_MAX])
+        more = ", ..." if len(paths) > PATHS_NAMED_MAX else ""
+        super().__init__(
+            f"the body changed objects outside prefix {prefix}: {names}{more}; nothing was "
+            "published; write to workspace.output(path)"
+        )
+        self.prefix = prefix
+        self.paths = tuple(paths)
+
+
+class ReadOnlyWorkspaceError(PeragoError, RuntimeError):
+    """A read-only Spark task has nowhere to write."""
+
+    code = "PRG-K004"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the workspace is read-only, {path} cannot be written")
+        self.path = path
+
+
+class OpenStreamError(PeragoError, RuntimeError):
+    """A streaming query outlived its body."""
+
+    code = "PRG-K005"
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(
+            f"the body left streaming queries running: {', '.join(names)}; they were stopped, "
+            "nothing was published; use trigger(availableNow=True) and awaitTermination()"
+        )
+        self.names = tuple(names)
+
+
+class SparkPathError(PeragoError, ValueError):
+    """A path of a Spark workspace leads out of it."""
+
+    code = "PRG-K006"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"expected a path relative to the prefix, found {path!r}")
         self.path = path

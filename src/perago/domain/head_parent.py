@@ -5,8 +5,14 @@ is not an abandoned publication of ours.
 """
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication_effects import Decision, Keep, MergeStaged, Refusal, Relocate
-from perago.domain.publication_facts import PublicationFacts
+from perago.domain.publication import (
+    Decision,
+    Keep,
+    MergeStaged,
+    PublicationFacts,
+    Refusal,
+    Relocate,
+)
 
 REMEDY = "nothing was published; start a new workflow from the current head"
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from perago.domain.references import CommitId, WorkspaceReference
+from perago.domain.logical_execution import CommitId, WorkspaceReference
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 Every key is in exactly one range whatever the cuts are; only the balance depends on them.
 """
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+import re
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 LAST_CHARACTER = "\U0010ffff"
 QUESTIONS_MAX = 400
@@ -55,3 +57,82 @@ async def _children(next_key: NextKey, beginning: str) -> tuple[list[str], int]:
         found.append(key[: len(beginning) + 1])
         after = found[-1] + LAST_CHARACTER
     return found, asked
+
+
+@dataclass(frozen=True, slots=True)
+class ListingWindow:
+    """One question: entries with `prefix` after `after`, up to `last`, `amount` at a time."""
+
+    prefix: str
+    after: str
+    last: str
+    amount: int
+
+
+def windows(
+    tree: Sequence[str], wanted: Sequence[str], *, amount_max: int
+) -> tuple[ListingWindow, ...]:
+    """Cover the wanted paths, both sequences sorted; a lone path is asked for by its name."""
+    found: list[ListingWindow] = []
+    start = 0
+    while start < len(wanted):
+        first = bisect_left(tree, wanted[start])
+        end = start
+        while end < len(wanted) and bisect_left(tree, wanted[end]) - first < amount_max:
+            end += 1
+        last = wanted[end - 1]
+        if end - start == 1:
+            found.append(ListingWindow(prefix=last, after="", last=last, amount=1))
+        else:
+            amount = bisect_left(tree, last) - first + 1
+            before = tree[first - 1] if first else ""
+            found.append(ListingWindow(prefix="", after=before, last=last, amount=amount))
+        start = end
+    return tuple(found)
+
+
+MANIFEST_PREFIX = "_perago_committed-"
+_TRIED = re.compile(r"part-\d{5,}-(?P<job>[0-9a-f]{8}-[0-9a-f-]{27})-try\d+[.-]")
+
+
+def manifest_job(path: str) -> str | None:
+    """The job whose manifest this object is, or None."""
+    name = path.rpartition("/")[2]
+    return name.removeprefix(MANIFEST_PREFIX) if name.startswith(MANIFEST_PREFIX) else None
+
+
+def writing_job(path: str) -> str | None:
+    """The job that wrote this file under our protocol, or None for everybody else's files."""
+    found = _TRIED.search(path.rpartition("/")[2])
+    return None if found is None else found["job"]
+
+
+@dataclass(slots=True)
+class JobFiles:
+    """Files and manifests of the jobs of one body."""
+
+    files: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    manifests: dict[str, str] = field(default_factory=dict[str, str])
+
+    def take(self, path: str) -> bool:
+        """Remember a new object of a job; False when it is none."""
+        job = manifest_job(path)
+        if job is not None:
+            self.manifests[job] = path
+            return True
+        job = writing_job(path)
+        if job is not None:
+            self.files.setdefault(job, []).append(path)
+            return True
+        return False
+
+    def losers(self, committed: Mapping[str, Collection[str]]) -> Iterator[str]:
+        """Files that no manifest names; a job without one was never committed."""
+        for job, paths in self.files.items():
+            names = set(committed.get(job, ()))
+            yield from (path for path in paths if path not in names)
+
+
+def parse_manifest(content: bytes) -> frozenset[str]:
+    """The object paths of a manifest."""
+    return frozenset(line for line in content.decode("utf-8").split("\n") if line)

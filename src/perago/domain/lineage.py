@@ -4,14 +4,14 @@ Abandoned publications stay in the history and are superseded by an exact tree o
 """
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication_effects import (
+from perago.domain.publication import (
     Decision,
     Keep,
     MergeExactTree,
     MergeStaged,
+    PublicationFacts,
     Refusal,
 )
-from perago.domain.publication_facts import PublicationFacts
 
 FIRST_PARENT_COMMITS_MAX = 1024
 

@@ -1,26 +1,82 @@
-"""The key K of a logical execution: all retries of one scheduled task on one input share it.
+"""Names of places in lakeFS: repositories, branches, commits, and the triples that travel together.
 
-A rerun or restart by a user starts a new execution. Knows rows and marks, not where they
-were read.
-
-Conductor's rows do not tell everything: a rerun of a retried row moves that row's scheduled time
-and leaves the row it retries as it was. So attempts leave marks, tags named after a row and its
-scheduled time. A row with a mark of an older time was rerun. A request that stays on the wire can
-put a mark of an older time long after it was sent. So what a row means is sealed by its own mark,
-which is put if absent: on the same commit as the mark of the first row of its chain, the row
-continues that chain; on any other commit, the row was rerun and begins a chain of its own. Marks
-that land later change neither.
+Knows nothing of how a reference is resolved; whoever holds a value of this file asks nobody.
 """
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
+from types import MappingProxyType
 from typing import NewType
 
-from perago.domain.attempt import AttemptSnapshot
-from perago.domain.references import CommitId, CommitRecord, TagName, WorkspaceReference
+from perago.domain.attempt import AttemptSnapshot, ExecutionId
+
+RepositoryId = NewType("RepositoryId", str)
+BranchName = NewType("BranchName", str)
+TagName = NewType("TagName", str)
+CommitId = NewType("CommitId", str)
+
+# No name may be one of these: in a path they mean "here" and "above", or vanish, so a client or a
+# proxy would turn a question about a branch into one about its repository, and so would a deletion.
+IMPOSSIBLE_NAMES = frozenset({"", ".", ".."})
+
+NO_METADATA: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceReference:
+    """What a task's input names: the target branch and the commit the attempt starts from."""
+
+    repository: RepositoryId
+    branch: BranchName
+    ref: CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class StagedReference:
+    """A staged commit with the private branch that keeps its data: always all three."""
+
+    repository: RepositoryId
+    branch: BranchName
+    commit: CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class CommitRecord:
+    """One immutable commit as lakeFS answers it; the first parent is the history it stands on."""
+
+    commit: CommitId
+    parents: tuple[CommitId, ...]
+    metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
+    message: str = ""
+    metarange: str = ""
+    created_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FirstParentWalk:
+    """First parents from a head downwards, the head first.
+
+    `commits` ends with the commit that was looked for when `reached` is true; otherwise the walk
+    ran to the root or, when `truncated` is true, to the bound of the question.
+    """
+
+    commits: tuple[CommitRecord, ...]
+    reached: bool
+    truncated: bool = False
+
+    @property
+    def head(self) -> CommitRecord:
+        """The commit the walk started from."""
+        return self.commits[0]
+
+    @property
+    def above(self) -> tuple[CommitRecord, ...]:
+        """The commits on top of the one looked for, newest first; all of them if not reached."""
+        return self.commits[:-1] if self.reached else self.commits
+
 
 LogicalExecutionKey = NewType("LogicalExecutionKey", str)
 
@@ -259,3 +315,58 @@ def short_hash(*parts: str) -> str:
     """32 hexadecimal digits; the parts are length-prefixed, so that they cannot run together."""
     text = "".join(f"{len(part)}:{part}" for part in parts)
     return sha256(text.encode()).hexdigest()[:32]
+
+
+STAGING_BRANCH_PREFIX = "perago-staging-"
+NAME_CHARACTERS_MAX = 250
+ID_CHARACTERS_MAX = 36
+"""Conductor's ids are UUIDs; only where a name is too long is a longer id replaced by its hash."""
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+def staging_branch_name(attempt: AttemptSnapshot, execution_id: ExecutionId) -> BranchName:
+    """Name the staging branch of one execution."""
+    workflow, task, execution = (
+        _segment(text) for text in (attempt.workflow_id, attempt.task_id, execution_id)
+    )
+    reference = _segment(attempt.reference_name)
+    name = _written(attempt, workflow, reference, task, execution)
+    if len(name) <= NAME_CHARACTERS_MAX:
+        return BranchName(name)
+    workflow, task, execution = (
+        text if len(text) <= ID_CHARACTERS_MAX else short_hash(text)
+        for text in (workflow, task, execution)
+    )
+    room = NAME_CHARACTERS_MAX - len(_written(attempt, workflow, "", task, execution))
+    digest = short_hash(attempt.workflow_id, attempt.reference_name, name)
+    kept = reference[: max(room - len(digest) - 1, 0)]
+    return BranchName(_written(attempt, workflow, f"{kept}-{digest}"[-room:], task, execution))
+
+
+def is_staging_branch_of(name: str, attempt: AttemptSnapshot) -> bool:
+    """Whether a name is that of a staging branch of this attempt's task, by whichever attempt.
+
+    A name of full length may be cut in the reference name; then the workflow has to do.
+    """
+    workflow, reference = _segment(attempt.workflow_id), _segment(attempt.reference_name)
+    if name.startswith(f"{STAGING_BRANCH_PREFIX}{workflow}-{reference}-seq-"):
+        return True
+    cut = (workflow, short_hash(workflow))
+    begins = tuple(f"{STAGING_BRANCH_PREFIX}{each}-" for each in cut)
+    return len(name) == NAME_CHARACTERS_MAX and name.startswith(begins)
+
+
+def _written(
+    attempt: AttemptSnapshot, workflow: str, reference: str, task: str, execution: str
+) -> str:
+    return (
+        f"{STAGING_BRANCH_PREFIX}{workflow}-{reference}"
+        f"-seq-{attempt.seq}-iteration-{attempt.iteration}"
+        f"-task-id-{task}-retry-{attempt.retry_count}-exec-{execution}"
+    )
+
+
+def _segment(text: str) -> str:
+    """Replace what a branch name cannot hold; an empty rest is `unknown`."""
+    return _ILLEGAL.sub("-", text).strip("-_") or "unknown"

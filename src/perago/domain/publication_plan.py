@@ -14,21 +14,22 @@ from perago.domain.commit_metadata import (
     confirm_metadata,
 )
 from perago.domain.errors import PublishFenceError
-from perago.domain.publication_effects import (
-    Decision,
-    Effect,
-    MergeExactTree,
-    MergeStaged,
-    Refusal,
-)
-from perago.domain.publication_facts import PublicationFacts
-from perago.domain.publication_policy import Level, Policy
-from perago.domain.references import (
+from perago.domain.logical_execution import (
     NO_METADATA,
     BranchName,
     CommitId,
     RepositoryId,
     StagedReference,
+)
+from perago.domain.publication import (
+    Decision,
+    Effect,
+    Level,
+    MergeExactTree,
+    MergeStaged,
+    Policy,
+    PublicationFacts,
+    Refusal,
 )
 
 POLICIES: Mapping[Policy, Callable[[PublicationFacts], Decision]] = {

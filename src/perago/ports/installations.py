@@ -3,14 +3,9 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from perago.ports.branches import Branches
-from perago.ports.commits import Commits
+from perago.ports.conductor import TaskDefinitions, TaskQueue, Workflows
+from perago.ports.lakefs import Branches, Commits, Repositories, Tags
 from perago.ports.objects import Objects
-from perago.ports.repositories import Repositories
-from perago.ports.tags import Tags
-from perago.ports.task_definitions import TaskDefinitions
-from perago.ports.task_queue import TaskQueue
-from perago.ports.workflows import Workflows
 
 
 async def nothing_to_close() -> None:

@@ -1,6 +1,7 @@
 """Where the spans and samples of a worker go besides its own log and registry."""
 
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -59,3 +60,27 @@ class Telemetry(Protocol):
     def close(self) -> None:
         """Hand over what is left; blocks, though not for long."""
         ...
+
+
+@dataclass(slots=True)
+class RequestCount:
+    """The requests of one attempt so far, its heartbeats included."""
+
+    sent: int = 0
+
+
+_count: ContextVar[RequestCount | None] = ContextVar("perago_requests", default=None)
+
+
+def count_requests() -> RequestCount:
+    """Begin to count in this context and in those that it starts."""
+    count = RequestCount()
+    _count.set(count)
+    return count
+
+
+def request_sent() -> None:
+    """A client is about to send one."""
+    count = _count.get()
+    if count is not None:
+        count.sent += 1

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from perago.testing.attempt_story import AttemptStory
     from perago.testing.definitions import sequence
-    from perago.testing.environment import PeragoEnvironment
+    from perago.testing.environment import PeragoEnvironment, TaskEnvironment
     from perago.testing.faults import (
+        POINTS,
         Crash,
         ExpireLease,
         Fault,
@@ -29,14 +30,11 @@ if TYPE_CHECKING:
         unavailable,
         zombie,
     )
+    from perago.testing.ground import Repository
     from perago.testing.memory_ground import MemoryGround
-    from perago.testing.points import POINTS
     from perago.testing.real_ground import RealGround, RealServers
-    from perago.testing.repository import Repository
-    from perago.testing.story import Story
-    from perago.testing.task_environment import TaskEnvironment
+    from perago.testing.story import Story, WorkflowRun
     from perago.testing.trial.trial_run import GuardrailVerdict, TaskRun
-    from perago.testing.workflow_run import WorkflowRun
 
 __all__ = [
     "POINTS",
@@ -74,18 +72,16 @@ _HOMES = {
     "perago.testing.trial.trial_run": "GuardrailVerdict TaskRun",
     "perago.testing.attempt_story": "AttemptStory",
     "perago.testing.definitions": "sequence",
-    "perago.testing.environment": "PeragoEnvironment",
+    "perago.testing.environment": "PeragoEnvironment TaskEnvironment",
     "perago.testing.faults": (
-        "Crash ExpireLease Fault ForeignCommit LoseAnswer LoseRequest Moment Unavailable Zombie "
-        "crash expire_lease foreign_commit lose_answer lose_request unavailable zombie"
+        "Crash ExpireLease Fault ForeignCommit LoseAnswer LoseRequest Moment Unavailable "
+        "Zombie crash expire_lease foreign_commit lose_answer lose_request unavailable "
+        "zombie POINTS"
     ),
     "perago.testing.memory_ground": "MemoryGround",
-    "perago.testing.points": "POINTS",
     "perago.testing.real_ground": "RealGround RealServers",
-    "perago.testing.repository": "Repository",
-    "perago.testing.story": "Story",
-    "perago.testing.task_environment": "TaskEnvironment",
-    "perago.testing.workflow_run": "WorkflowRun",
+    "perago.testing.ground": "Repository",
+    "perago.testing.story": "Story WorkflowRun",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import final
 
 from perago.domain.attempt import AttemptRecord
-from perago.ports.progress import Phase, Progress
+from perago.ports.workspace import Phase, Progress
 
 
 class EventKind(StrEnum):

@@ -1,7 +1,4 @@
-"""Builds workflow definitions of tasks, and makes the names in one an environment's own.
-
-Conductor's JSON in, Conductor's JSON out.
-"""
+"""Reads of JSON values that came from a server: objects and arrays, empty when absent."""
 
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -9,7 +6,17 @@ from typing import cast
 from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
-from perago.testing.json_values import as_object
+
+
+def as_object(value: object) -> Mapping[str, object]:
+    """The value when it is a JSON object, else an empty one."""
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """The value when it is a JSON array, else an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
 
 WORKSPACE_OF_INPUT = "${workflow.input.workspace}"
 BUILT_MAX = 256

@@ -5,16 +5,19 @@ virtual; what a test says is the same on real servers.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Self, final
 
-from perago.app.attempt.world import AttemptSettings
+from pydantic import BaseModel
+
+from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import BranchName, RepositoryId
-from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.workflows import NO_DOMAINS
+from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.paths import FENCE_PATH, ROOT_PREFIX
+from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.ports.conductor import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
 from perago.testing.crew import Crew
 from perago.testing.definitions import (
@@ -26,13 +29,12 @@ from perago.testing.definitions import (
     taskdef_of,
 )
 from perago.testing.faults import Fault
-from perago.testing.ground import Ground
+from perago.testing.ground import MAIN, Ground, Repository
 from perago.testing.invariants import broken_invariants
 from perago.testing.memory_ground import MemoryGround
-from perago.testing.repository import MAIN, Repository
-from perago.testing.story import Story, tell_story
-from perago.testing.story_text import story_lines
-from perago.testing.workflow_run import WorkflowRun
+from perago.testing.story import Story, WorkflowRun, story_lines, tell_story
+from perago.testing.trial.captured_body import Files, diff_lines, read_tree
+from perago.testing.trial.trial_run import TaskRun, run_task_once
 
 
 @final
@@ -229,3 +231,51 @@ class PeragoEnvironment:
                 + "\n\n"
                 + await self.told()
             )
+
+
+@final
+class TaskEnvironment:
+    """Runs one attempt of a task on a copy of its input, on servers in memory."""
+
+    def run(
+        self,
+        task: TaskDefinition | TaskFunction,
+        files: Mapping[str, bytes | str] | Path | None = None,
+        params: Mapping[str, object] | BaseModel | None = None,
+    ) -> TaskRun:
+        """Run once; a failure is a status and a reason, as Conductor would be told."""
+        definition = definition_of(task)
+        prefix = definition.workspace.prefix if definition.workspace else ROOT_PREFIX
+        if isinstance(files, Path):
+            tree: Files = read_tree(files, prefix=prefix)
+        else:
+            tree = {path: _content(content) for path, content in (files or {}).items()}
+        given = params.model_dump(mode="json") if isinstance(params, BaseModel) else (params or {})
+        with run_task_once(definition, given, tree) as done:
+            # The directory goes with the block.
+            return replace(done, before=dict(done.before), files=dict(done.files))
+
+    def assert_completed(self, run: TaskRun) -> None:
+        """Fail with everything that is known unless a run completed."""
+        if not run.completed:
+            raise AssertionError("\n".join(describe(run)))
+
+
+def _content(content: bytes | str) -> bytes:
+    return content.encode() if isinstance(content, str) else content
+
+
+def describe(run: TaskRun) -> list[str]:
+    """A run for people: status, reason, verdicts, output, difference."""
+    lines = [f"{run.status}: {run.reason}" if run.reason else str(run.status)]
+    if run.result is not None:
+        lines.append(f"result: {dict(run.result)}")
+    for verdict in run.guardrails:
+        found = "holds" if verdict.holds else f"BROKEN: {verdict.violation}"
+        lines.append(f"{verdict.phase} {verdict.kind}({verdict.path!r}) {found}")
+    lines += [f"warning: {warning}" for warning in run.warnings]
+    lines += [f"| {line}" for line in run.lines]
+    lines += diff_lines(run.before, run.files)
+    if run.traceback:
+        lines += run.traceback.rstrip().splitlines()
+    return lines

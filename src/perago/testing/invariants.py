@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY
-from perago.domain.references import CommitId, RepositoryId
-from perago.testing.json_values import as_object
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.testing.definitions import as_object
 from perago.testing.story import BranchStory, RepositoryStory, Story, commit_kind
 
 

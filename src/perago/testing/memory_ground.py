@@ -1,4 +1,7 @@
-"""The ground in memory: no socket, no waiting, time that moves when everybody stands."""
+"""Task bodies in the loop itself: nothing waits, nothing runs beside them, their output is kept.
+
+For embedded worlds. Must not be used where two bodies run at once: output is the process's.
+"""
 
 import asyncio
 import shutil
@@ -18,13 +21,36 @@ from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptRecord
-from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId, TagName
-from perago.ports.clock import Clock
-from perago.ports.task_body import TaskBody
-from perago.testing.attempt_story import StoryProgress
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+)
+from perago.ports.system import Clock
+from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
+from perago.testing.attempt_story import EventKind, StoryProgress
 from perago.testing.ground import Ground
-from perago.testing.inline_body import InlineBody
-from perago.testing.real_means import RealMeans
+from perago.testing.strikes import RealMeans
+from perago.testing.trial.captured_body import run_captured
+
+
+@final
+class InlineBody(TaskBody):
+    """Runs the functions of the given tasks."""
+
+    def __init__(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> None:
+        self._tasks = tasks
+        self._progress = progress
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run one call to its end and keep what it printed and logged."""
+        outcome, lines = run_captured(self._tasks[call.task_name], call)
+        for line in lines:
+            self._progress.note(EventKind.OUTPUT, line)
+        return outcome
+
 
 MILLISECONDS = 1000
 

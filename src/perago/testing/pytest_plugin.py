@@ -103,8 +103,10 @@ def perago_clock(perago_memory: "MemoryGround") -> "VirtualClock":
 @pytest.fixture(scope="session")
 def perago_spark() -> Iterator[Any]:
     """A local Spark session for the whole run, without a page; needs Java and perago[spark]."""
-    from perago.adapters.spark.configuration import SparkConfiguration  # noqa: PLC0415 - lazy
-    from perago.adapters.spark.session import process_session  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.session import (  # noqa: PLC0415 - heavy, and few tests want it
+        SparkConfiguration,
+        process_session,
+    )
 
     session = process_session(SparkConfiguration(), needs_s3a=False)
     yield session

@@ -31,16 +31,22 @@ from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.system.identities import SystemIdentities
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
-from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId, TagName
-from perago.ports.clock import Clock
-from perago.ports.commits import CommitRequest
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+)
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
+from perago.ports.system import Clock
 from perago.ports.task_body import TaskBody
 from perago.testing.attempt_story import StoryProgress
 from perago.testing.ground import Ground
-from perago.testing.inline_body import InlineBody
-from perago.testing.real_means import RealMeans
+from perago.testing.memory_ground import InlineBody
+from perago.testing.strikes import RealMeans
 
 LEASE_SECONDS = 4
 LEASE_LOOKS_MAX = 200

@@ -1,21 +1,68 @@
-"""The story of an environment: workflows, attempts, commits; as values, as JSON, as text.
+"""One started workflow of an environment, as a test looks at it."""
 
-Collects and judges nothing. A failing assertion prints the text, the page shows the JSON.
-"""
-
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast, final
 
 from perago.domain.attempt import AttemptRecord, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_COMMIT, TASK_ID, TRY
-from perago.domain.references import CommitRecord
+from perago.domain.logical_execution import CommitRecord
+from perago.domain.text import plain
+from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.installations import ConductorInstallation
-from perago.ports.workflows import WorkflowRecord
-from perago.testing.attempt_story import AttemptStory
-from perago.testing.ground import Ground
-from perago.testing.json_values import as_object
-from perago.testing.repository import Repository
-from perago.testing.workflow_run import WorkflowRun
+from perago.testing.attempt_story import AttemptStory, Event, EventKind
+from perago.testing.definitions import as_object
+from perago.testing.ground import Ground, Repository
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WorkflowRun:
+    """Every method asks the server anew."""
+
+    id: str
+    name: str
+    workflows: Workflows
+
+    async def read(self) -> WorkflowRecord:
+        """Status, input, output and all rows."""
+        found = await self.workflows.read(self.id)
+        assert found is not None, f"workflow {self.id} is gone"
+        return found
+
+    async def status(self) -> WorkflowStatus:
+        """The status."""
+        return (await self.read()).status
+
+    async def output(self) -> Mapping[str, object]:
+        """The workflow's output."""
+        return (await self.read()).output_data
+
+    async def attempts(self, reference: str | None = None) -> tuple[AttemptRecord, ...]:
+        """The rows of one task, or of all, oldest first."""
+        rows = (await self.read()).attempts
+        return tuple(
+            row for row in rows if reference is None or row.snapshot.reference_name == reference
+        )
+
+    async def result(self, reference: str) -> Mapping[str, object]:
+        """What the accepted attempt of a task returned."""
+        return cast("Mapping[str, object]", (await self._accepted(reference))["result"])
+
+    async def published(self, reference: str) -> str:
+        """The commit that the accepted attempt of a task reported."""
+        workspace = cast("Mapping[str, object]", (await self._accepted(reference))["workspace"])
+        return str(workspace["ref"])
+
+    async def _accepted(self, reference: str) -> Mapping[str, object]:
+        rows = await self.attempts(reference)
+        accepted = [row for row in rows if row.snapshot.status == "COMPLETED"]
+        assert accepted, f"no attempt of {reference} completed: {[_ended(row) for row in rows]}"
+        return accepted[-1].output_data
+
+
+def _ended(row: AttemptRecord) -> str:
+    return f"{row.snapshot.status} {row.reason or ''}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +185,144 @@ async def _tell_repository(ground: Ground, repository: Repository) -> Repository
         history = await ground.history(repository.id, tagged)
         branches.append(BranchStory(f"(tag) {tags[tagged][0]}", tuple(history)))
     return RepositoryStory(repository.id, repository.name, tuple(branches), tags)
+
+
+SCHEMA = "perago.story/1"
+
+
+def story_document(story: Story) -> dict[str, object]:
+    """Workflows, attempts, repositories."""
+    workflows: list[dict[str, object]] = [
+        {
+            "name": name,
+            "id": record.workflow_id,
+            "status": str(record.status),
+            "reason": record.reason,
+            "rows": [
+                {
+                    "reference": row.snapshot.reference_name,
+                    "type": row.snapshot.task_type,
+                    "status": str(row.snapshot.status),
+                    "retry": row.snapshot.retry_count,
+                }
+                for row in record.attempts
+            ],
+        }
+        for name, record in story.workflows
+    ]
+    return {
+        "schema": SCHEMA,
+        "workflows": workflows,
+        "attempts": [attempt_document(attempt) for attempt in story.attempts],
+        "repositories": [_repository(repository, story) for repository in story.repositories],
+    }
+
+
+def attempt_document(attempt: AttemptStory) -> dict[str, object]:
+    """One attempt, also while it runs."""
+    return {
+        "worker": attempt.worker,
+        "task": attempt.task,
+        "reference": attempt.reference,
+        "workflow": attempt.workflow_id,
+        "number": attempt.number,
+        "status": str(attempt.status),
+        "recorded": str(attempt.recorded),
+        "reason": attempt.reason,
+        "events": [
+            {
+                "seconds": round(event.seconds, 3),
+                "kind": str(event.kind),
+                "text": event.text,
+                "facts": {key: str(value) for key, value in event.facts.items()},
+            }
+            for event in attempt.events
+        ],
+    }
+
+
+def _repository(repository: RepositoryStory, story: Story) -> dict[str, object]:
+    return {
+        "name": repository.name,
+        "branches": [_branch(branch, repository, story) for branch in repository.branches],
+    }
+
+
+def _branch(branch: BranchStory, repository: RepositoryStory, story: Story) -> dict[str, object]:
+    accepted = story.accepted_commits()
+    commits: list[dict[str, object]] = []
+    for commit in branch.commits:
+        author = made_by(commit, story.attempts)
+        commits.append(
+            {
+                "id": commit.commit,
+                "parents": list(commit.parents),
+                "kind": commit_kind(commit, accepted),
+                "task": commit_task(commit),
+                "attempt": None if author is None else author.number,
+                "message": commit.message,
+                "staged": staged_commit(commit),
+                "tags": repository.tags.get(commit.commit, []),
+            }
+        )
+    return {"name": branch.name, "commits": commits}
+
+
+QUIET_PHASES = frozenset({"started", "ended", "fenced", "pre-checked", "post-checked", "cleaned"})
+SHORT = 8
+
+
+def story_lines(story: Story) -> Iterator[str]:
+    """Every line."""
+    for name, record in story.workflows:
+        reason = f": {plain(record.reason)}" if record.reason else ""
+        yield f"workflow {name} {record.status}{reason}"
+    for attempt in story.attempts:
+        yield from attempt_lines(attempt)
+    for repository in story.repositories:
+        yield from commit_lines(repository, story)
+
+
+def attempt_lines(attempt: AttemptStory) -> Iterator[str]:
+    """One attempt: a headline, then what happened in it."""
+    end = f"{attempt.status} {attempt.recorded}".strip()
+    yield f"{attempt.reference} attempt {attempt.number} ({attempt.worker}): {end}"
+    for event in attempt.events:
+        if event.kind is EventKind.END or event.text in QUIET_PHASES:
+            continue
+        yield f"  {event.seconds:9.3f}s  {_event_text(event)}"
+    if attempt.reason:
+        yield f"             reason: {plain(attempt.reason)}"
+
+
+def commit_lines(repository: RepositoryStory, story: Story) -> Iterator[str]:
+    """The branches with their commits, newest first; staging branches by their own commits."""
+    accepted = story.accepted_commits()
+    main = repository.branch("main")
+    shared = {commit.commit for commit in main.commits} if main else set[str]()
+    for branch in sorted(repository.branches, key=lambda branch: branch.name != "main"):
+        yield f"{repository.name} {branch.name}"
+        for commit in branch.commits:
+            if branch.name != "main" and commit.commit in shared:
+                yield f"  o {commit.commit[:SHORT]}"
+                break
+            kind = commit_kind(commit, accepted)
+            author = made_by(commit, story.attempts)
+            number = f" attempt {author.number}" if author else ""
+            said = f"{commit_task(commit)}{number}" if author else plain(commit.message)
+            tags = "".join(f" <{tag}>" for tag in repository.tags.get(commit.commit, ()))
+            yield f"  * {commit.commit[:SHORT]} {kind:9} {said}{tags}"
+
+
+def _event_text(event: Event) -> str:
+    # The reason has a line of its own, below.
+    shown = {key: value for key, value in event.facts.items() if key != "reason"}
+    facts = ", ".join(f"{key} {_short(value)}" for key, value in shown.items())
+    mark = {EventKind.STRIKE: "!! ", EventKind.OUTPUT: "| "}.get(event.kind, "")
+    return f"{mark}{plain(event.text)}{': ' + plain(facts) if facts else ''}"
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    is_commit = len(text) == 64 and set(text) <= set("0123456789abcdef")  # noqa: PLR2004 - SHA-256
+    return text[:SHORT] if is_commit else text

@@ -1,20 +1,22 @@
-"""Brings the planned faults about in one worker: it dies, loses answers, or stands still.
+"""Ports of one worker with its faults between: the same on memory and on real servers.
 
-Works on calls of ports, whoever serves them. What happens in the world meanwhile is asked of
-`Surrounding`, which the environment provides.
+The request really travels; only what this worker sees of it is taken away. Knows no port by
+name: every coroutine method of a port is one call.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import fields, replace
 from functools import partial
-from typing import Any, Protocol, final
+from typing import Any, Protocol, TypeVar, cast, final
 
 from perago.domain.attempt import AttemptRecord
 from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.testing.attempt_story import EventKind, StoryProgress
 from perago.testing.faults import (
+    Call,
     Crash,
     ExpireLease,
     Fault,
@@ -26,9 +28,67 @@ from perago.testing.faults import (
     Until,
     Zombie,
 )
-from perago.testing.points import Call
-from perago.testing.real_means import RealMeans
-from perago.testing.struck_ports import CallGate, Send
+
+Port = TypeVar("Port")
+Installation = TypeVar("Installation")
+Send = Callable[[], Awaitable[Any]]
+
+
+class CallGate(Protocol):
+    """Stands between a worker and its ports."""
+
+    async def passes(self, call: Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
+        """Let one call through, or not."""
+        ...
+
+
+class StruckPort:
+    """One port behind a gate."""
+
+    def __init__(self, port: object, name: str, gate: CallGate) -> None:
+        self._port = port
+        self._name = name
+        self._gate = gate
+
+    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._port, verb)
+        operation = f"{self._name}.{verb}"
+
+        async def call(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - any port's
+            return await self._gate.passes(
+                Call(operation, arguments, options), lambda: method(*arguments, **options)
+            )
+
+        return call
+
+
+def struck_port(port: Port, name: str, gate: CallGate) -> Port:
+    """The same port behind a gate."""
+    return cast("Port", StruckPort(port, name, gate))
+
+
+def struck_installation(installation: Installation, gate: CallGate) -> Installation:
+    """The same installation, every port of it behind a gate."""
+    value = cast("Any", installation)
+    ports = {
+        field.name: StruckPort(getattr(value, field.name), field.name, gate)
+        for field in fields(value)
+        if field.name != "close"
+    }
+    return cast("Installation", replace(value, **ports))
+
+
+class RealMeans(Protocol):
+    """Stands outside the worker and strikes around one call."""
+
+    def can(self, fault: Fault, call: Call) -> bool:
+        """Whether the fault is brought about by these means; else it strikes at the port."""
+        ...
+
+    async def carry(self, fault: Fault, send: Send) -> Any:  # noqa: ANN401 - a port's answer
+        """Send while the fault is in force; the answer, or what the adapter makes of none."""
+        ...
+
 
 EFFECTS = frozenset(
     {"create", "delete", "commit", "upload", "delete_many", "copy", "complete", "extend_lease"}

@@ -35,13 +35,13 @@ from perago.app.authoring.envelope import (
 )
 from perago.app.authoring.failure import error_code
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.command_line.commit_address import parse_address
 from perago.app.command_line.loading import load_tasks
+from perago.app.command_line.reporting import parse_address
 from perago.app.connections import ConductorConnection
 from perago.app.container import open_conductor
 from perago.app.settings.settings import load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_services
-from perago.app.worker.executor_user import executor_user_of
+from perago.app.worker.processes import executor_user_of
 from perago.domain.error_codes import ERROR_CODES, UnknownCodeError
 
 PLACE = {"repository": "r", "branch": "b", "refType": "commit", "ref": "c"}

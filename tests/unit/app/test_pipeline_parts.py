@@ -11,9 +11,9 @@ from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipe
 from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
 from perago.app.container import Container, open_lakefs
 from perago.app.pipeline_parts import open_part_work
-from perago.app.settings.server_connections import connections_of
+from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.errors import RuntimeConfigError
 
 REAL = LakeFSConnection(url="http://lakefs:8000", access_key_id="key", secret_access_key="secret")
 MEMORY = LakeFSConnection(url="memory:pipeline-parts")

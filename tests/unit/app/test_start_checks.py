@@ -9,18 +9,17 @@ import pytest
 from dependency_injector import providers
 from pydantic import BaseModel
 
-from perago.app.authoring.metric_spec import MetricSpec
-from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.task_definition import MetricSpec, TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.connections import Connections
 from perago.app.container import Container
 from perago.app.settings.settings import Settings, load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_services
-from perago.app.worker_upkeep import Upkeep
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.app.worker_assembly import Upkeep
+from perago.domain.errors import RuntimeConfigError
+from perago.ports.conductor import TaskDefinitions
 from perago.ports.errors import UnavailableError
-from perago.ports.task_definitions import TaskDefinitions
 
 EXPORTED = {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://127.0.0.1:1/v1/metrics"}
 LAKEFS = {"PERAGO_LAKEFS": "memory:"}

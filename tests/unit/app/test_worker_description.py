@@ -13,7 +13,7 @@ from perago.app.worker_description import (
     safe_segment,
     worker_child_specs,
 )
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.errors import RuntimeConfigError
 
 
 def test_executors_are_numbered_from_one() -> None:

@@ -12,8 +12,7 @@ from perago.domain.commit_metadata import (
     POLICY,
     TARGET_BRANCH,
 )
-from perago.domain.publication_facts import Isolation, PublicationFacts
-from perago.domain.references import (
+from perago.domain.logical_execution import (
     BranchName,
     CommitId,
     CommitRecord,
@@ -22,6 +21,7 @@ from perago.domain.references import (
     StagedReference,
     WorkspaceReference,
 )
+from perago.domain.publication import Isolation, PublicationFacts
 
 INPUT = CommitId("A")
 PLACE = WorkspaceReference(RepositoryId("songs"), BranchName("main"), INPUT)

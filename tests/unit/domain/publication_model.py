@@ -6,17 +6,17 @@ is a short tuple, and every condition is a plain question about the list of comm
 
 from typing import TypeAlias
 
-from perago.domain.publication_effects import (
+from perago.domain.logical_execution import CommitRecord
+from perago.domain.publication import (
     Adopt,
     Decision,
     Keep,
     MergeExactTree,
     MergeStaged,
+    PublicationFacts,
     Refusal,
     Relocate,
 )
-from perago.domain.publication_facts import PublicationFacts
-from perago.domain.references import CommitRecord
 
 Answer: TypeAlias = tuple[str, ...]
 REFUSE: Answer = ("refuse",)

@@ -10,10 +10,14 @@ import pytest
 from perago.domain.attempt import (
     AttemptSnapshot,
     AttemptStatus,
+    Current,
+    FenceWidth,
+    Stale,
     WorkflowSnapshot,
     WorkflowStatus,
+    compare_narrow,
+    compare_wide,
 )
-from perago.domain.attempt_fence import Current, FenceWidth, Stale, compare_narrow, compare_wide
 
 POLLED = AttemptSnapshot(
     workflow_id="wf",

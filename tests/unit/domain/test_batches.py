@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perago.domain.batches import batched
+from perago.domain.sync_plan import batched
 
 
 @pytest.mark.parametrize(

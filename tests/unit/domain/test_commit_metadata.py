@@ -18,7 +18,7 @@ from perago.domain.commit_metadata import (
     confirm_metadata,
     try_metadata,
 )
-from perago.domain.references import BranchName, CommitId, StagedReference
+from perago.domain.logical_execution import BranchName, CommitId, StagedReference
 
 ATTEMPT = AttemptSnapshot(
     "wf", "t1", "mix", "mix_stems", AttemptStatus.IN_PROGRESS, retry_count=1, iteration=2

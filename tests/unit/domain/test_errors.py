@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.domain.attempt_fence import Stale
+from perago.domain.attempt import Stale
 from perago.domain.errors import (
     BodyFailedError,
     DamagedResultError,

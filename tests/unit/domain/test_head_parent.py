@@ -8,15 +8,15 @@ from tests.unit.domain import publication_model
 from tests.unit.domain.histories import FACTS, HEADS, INPUT, STAGED, TASK, facts
 
 from perago.domain.head_parent import decide
-from perago.domain.publication_effects import (
+from perago.domain.logical_execution import CommitId, CommitRecord, FirstParentWalk
+from perago.domain.publication import (
     Decision,
     Keep,
     MergeStaged,
+    PublicationFacts,
     Refusal,
     Relocate,
 )
-from perago.domain.publication_facts import PublicationFacts
-from perago.domain.references import CommitId, CommitRecord, FirstParentWalk
 
 AT_INPUT = "merge it; keep the input"
 OWN = "replace it, its owner is known"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.domain.job_litter import is_foreign_write, is_job_litter
+from perago.domain.names import is_foreign_write, is_job_litter
 
 
 @pytest.mark.parametrize(

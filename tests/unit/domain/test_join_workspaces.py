@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.domain.join_workspaces import Joined, JoinRefused, JoinVerdict, join_workspaces
-from perago.domain.references import BranchName, CommitId, RepositoryId, WorkspaceReference
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, WorkspaceReference
 
 
 def at(ref: str, branch: str = "main", repository: str = "songs") -> WorkspaceReference:

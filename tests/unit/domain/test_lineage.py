@@ -19,16 +19,16 @@ from tests.unit.domain.histories import (
 )
 
 from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX, decide
-from perago.domain.publication_effects import (
+from perago.domain.logical_execution import CommitRecord, FirstParentWalk
+from perago.domain.publication import (
     Adopt,
     Keep,
     MergeExactTree,
     MergeStaged,
+    PublicationFacts,
     Refusal,
     Relocate,
 )
-from perago.domain.publication_facts import PublicationFacts
-from perago.domain.references import CommitRecord, FirstParentWalk
 
 AT_INPUT = "merge it; keep the input"
 SUPERSEDE = "exact tree on top"

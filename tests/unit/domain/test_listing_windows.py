@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.domain.listing_windows import ListingWindow, windows
+from perago.domain.key_ranges import ListingWindow, windows
 
 TREE = [f"f{number:04}" for number in range(2500)]
 NUMBERS = st.sets(st.integers(0, len(TREE) - 1))

@@ -11,10 +11,16 @@ from hypothesis import strategies as st
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
 from perago.domain.logical_execution import (
     AttemptMark,
+    BranchName,
+    CommitId,
+    CommitRecord,
     Epoch,
     ExecutionInput,
     LogicalExecutionKey,
+    RepositoryId,
+    TagName,
     Unsealed,
+    WorkspaceReference,
     attempt_mark_tag,
     attempt_marks_of_task,
     chain_hash,
@@ -31,14 +37,6 @@ from perago.domain.logical_execution import (
     short_hash,
     workflow_of_tag,
     workflow_segment,
-)
-from perago.domain.references import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-    WorkspaceReference,
 )
 
 PLACE = WorkspaceReference(RepositoryId("songs"), BranchName("main"), CommitId("A"))

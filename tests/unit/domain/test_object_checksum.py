@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.domain.object_checksum import md5_of_checksum
+from perago.domain.paths import md5_of_checksum
 
 MD5 = "d41d8cd98f00b204e9800998ecf8427e"
 

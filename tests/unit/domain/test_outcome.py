@@ -2,6 +2,7 @@
 
 from typing import get_args
 
+from perago.domain.logical_execution import CommitId
 from perago.domain.outcome import (
     MergeAnswer,
     NoAnswer,
@@ -13,7 +14,6 @@ from perago.domain.outcome import (
     RelocationRefused,
     Unknown,
 )
-from perago.domain.references import CommitId
 
 
 def test_an_outcome_is_published_not_published_or_unknown() -> None:

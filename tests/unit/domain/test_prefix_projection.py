@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.domain.prefix_projection import (
+from perago.domain.paths import (
     NameRules,
     are_plain,
     collision,

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.domain.attempt import ExecutionId
-from perago.domain.private_names import (
+from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.names import (
     CHANCE_BITS,
     canary_branches,
     execution_id_at,
@@ -17,7 +18,6 @@ from perago.domain.private_names import (
     scratch_branch,
     staging_of,
 )
-from perago.domain.references import BranchName, CommitId
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 MOMENT_MS = 1_767_225_600_000

@@ -6,8 +6,8 @@ from typing import get_args
 import pytest
 from tests.unit.domain.histories import FOREIGN, STAGED
 
-from perago.domain.publication_effects import Adopt, Decision, Effect, Keep, MergeStaged, Refusal
-from perago.domain.references import CommitId
+from perago.domain.logical_execution import CommitId
+from perago.domain.publication import Adopt, Decision, Effect, Keep, MergeStaged, Refusal
 
 
 def test_a_decision_is_an_effect_or_a_refusal() -> None:

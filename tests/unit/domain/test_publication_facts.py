@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.domain.histories import HEADS, PLACE, STAGED, facts
 
-from perago.domain.publication_facts import Isolation, PublicationFacts
+from perago.domain.publication import Isolation, PublicationFacts
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ import pytest
 import yaml
 from lupa import lua52
 
-from perago.domain.publication_fence import (
+from perago.domain.publication import (
     FENCE_FILE,
     FENCE_SCRIPT,
     HEAD_MOVED_TEXT,
     SHIPPED_FENCE_FILES,
+    FenceState,
     recognise_fence,
 )
-from perago.domain.publication_policy import FenceState
 
 
 def run_fence(metadata: Mapping[str, str], parents: Sequence[str]) -> str | None:

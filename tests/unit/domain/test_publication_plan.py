@@ -11,21 +11,22 @@ from perago.domain import head_parent, lineage, settled
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.commit_metadata import PublicationIdentity
 from perago.domain.errors import PublishFenceError
-from perago.domain.publication_effects import (
+from perago.domain.publication import (
     Adopt,
     Keep,
+    Level,
     MergeExactTree,
     MergeStaged,
+    Policy,
+    PublicationFacts,
     Refusal,
     Relocate,
 )
-from perago.domain.publication_facts import PublicationFacts
 from perago.domain.publication_plan import (
     POLICIES,
     WorkspacePublicationPlan,
     build_workspace_publication_plan,
 )
-from perago.domain.publication_policy import Level, Policy
 
 ATTEMPT = AttemptSnapshot("wf", "t1", "mix", "mix_stems", AttemptStatus.IN_PROGRESS)
 MINE = "perago-staging-mine"

@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from perago.domain.publication_policy import (
+from perago.domain.publication import (
     FenceState,
     Level,
     Policy,

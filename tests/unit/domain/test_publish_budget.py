@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.domain.publish_budget import (
+from perago.domain.attempt import (
     PublishBudget,
     completion_timeout_seconds,
     heartbeat_seconds,

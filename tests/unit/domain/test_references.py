@@ -3,7 +3,7 @@
 import pytest
 from tests.unit.domain.histories import cut, down_to_input, down_to_root
 
-from perago.domain.references import NO_METADATA, CommitId, CommitRecord, FirstParentWalk
+from perago.domain.logical_execution import NO_METADATA, CommitId, CommitRecord, FirstParentWalk
 
 P = CommitRecord(CommitId("P"), (CommitId("X"),))
 X = CommitRecord(CommitId("X"), (CommitId("A"),))

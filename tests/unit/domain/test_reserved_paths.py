@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.domain.reserved_paths import (
+from perago.domain.paths import (
     ACTIONS_PREFIX,
     ATTEMPT_MARKER,
     FENCE_PATH,

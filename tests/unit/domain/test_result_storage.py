@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from perago.domain.commit_metadata import RESULT, RESULT_PART, RESULT_PARTS
 from perago.domain.errors import DamagedResultError, ResultNotStorableError, ResultTooLargeError
-from perago.domain.result_storage import (
+from perago.domain.outcome import (
     METADATA_BYTES_MAX,
     PIECES_MAX,
     RESULT_BYTES_MAX,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.domain.secret_text import MASK, NO_SECRETS, Secrets
+from perago.domain.text import MASK, NO_SECRETS, Secrets
 
 AWKWARD = 's3cr"et\\key\né/+='
 

@@ -17,17 +17,18 @@ from tests.unit.domain.histories import (
 )
 
 from perago.domain.commit_metadata import POLICY
-from perago.domain.publication_effects import (
+from perago.domain.logical_execution import CommitRecord
+from perago.domain.publication import (
     Adopt,
     Decision,
+    Isolation,
     Keep,
     MergeExactTree,
     MergeStaged,
+    PublicationFacts,
     Refusal,
     Relocate,
 )
-from perago.domain.publication_facts import Isolation, PublicationFacts
-from perago.domain.references import CommitRecord
 from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, decide, find_publication
 
 MERGE = "merge on the head"

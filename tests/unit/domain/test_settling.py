@@ -5,6 +5,7 @@ from hypothesis import given
 from tests.unit.domain.histories import FACTS, INPUT, commit, cut, down_to_input, down_to_root
 
 from perago.domain.commit_metadata import EXECUTION_ID
+from perago.domain.logical_execution import CommitId, CommitRecord, FirstParentWalk
 from perago.domain.outcome import (
     BrokenActions,
     DirtyTarget,
@@ -20,9 +21,8 @@ from perago.domain.outcome import (
     RefusedByHook,
     TooManyTries,
 )
-from perago.domain.publication_facts import PublicationFacts
-from perago.domain.references import CommitId, CommitRecord, FirstParentWalk
-from perago.domain.settling import (
+from perago.domain.publication import PublicationFacts
+from perago.domain.settled import (
     LOOKS_MAX,
     ROUNDS_MAX,
     SETTLE_SECONDS_WITHOUT_BUDGET,

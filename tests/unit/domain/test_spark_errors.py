@@ -2,10 +2,10 @@
 
 import pytest
 
-from perago.domain.errors import PeragoError
-from perago.domain.spark_errors import (
+from perago.domain.errors import (
     OpenStreamError,
     OutsidePrefixError,
+    PeragoError,
     ReadOnlyWorkspaceError,
     SparkEnvironmentError,
     SparkPathError,

@@ -1,6 +1,6 @@
 """Files of Spark jobs count when a manifest names them, and only then."""
 
-from perago.domain.spark_manifest import JobFiles, manifest_job, parse_manifest, writing_job
+from perago.domain.key_ranges import JobFiles, manifest_job, parse_manifest, writing_job
 
 JOB = "0f0e7b2c-9a1d-4b7e-8f00-aabbccddeeff"
 OTHER = "1f0e7b2c-9a1d-4b7e-8f00-aabbccddeeff"

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.domain.private_names import execution_id_at
-from perago.domain.staging_branch_name import (
+from perago.domain.logical_execution import (
     NAME_CHARACTERS_MAX,
     STAGING_BRANCH_PREFIX,
     staging_branch_name,
 )
+from perago.domain.names import execution_id_at
 
 ATTEMPT = AttemptSnapshot(
     "wf-1", "t-1", "mix", "mix_stems", AttemptStatus.IN_PROGRESS, retry_count=2, seq=7, iteration=3

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.domain.terminal_text import plain, plain_lines
+from perago.domain.text import plain, plain_lines
 
 ORDERS = [*map(chr, range(32)), "\x7f", *map(chr, range(0x80, 0xA0)), "\u202e", "\u2028", "\ud800"]
 

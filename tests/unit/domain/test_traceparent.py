@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.domain.traceparent import accept_traceparent, traceparent_of
+from perago.domain.commit_metadata import accept_traceparent, traceparent_of
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 PARENT = "00f067aa0ba902b7"

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from perago.domain.workspace_rows import (
+from perago.domain.sync_plan import (
     Folder,
     FoundFile,
     ListedObject,

@@ -7,10 +7,17 @@ from pathlib import Path
 import pytest
 
 from perago.app.command_line.main import main
-from perago.testing.demo.narration import closing, narrate, opening
+from perago.testing.demo.command import (
+    EXPECTED_REPORT,
+    SCENES,
+    Scene,
+    closing,
+    narrate,
+    opening,
+    play,
+)
 from perago.testing.demo.pipeline import RAW_EVENTS, aggregate, clean, report
-from perago.testing.demo.scenes import EXPECTED_REPORT, SCENES, Scene, play
-from perago.testing.task_environment import TaskEnvironment
+from perago.testing.environment import TaskEnvironment
 
 LINES_MAX = 45
 KEPT_BY_SOFT_RULES = SCENES[:-1]

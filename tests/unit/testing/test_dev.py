@@ -18,12 +18,17 @@ from perago.testing import (
     sequence,
     zombie,
 )
-from perago.testing.dev.branch_graph import branch_graph
-from perago.testing.dev.fault_text import parse_fault
-from perago.testing.dev.page import page_html, worlds_html
-from perago.testing.dev.page_server import HEADERS, Shown, answer
+from perago.testing.definitions import as_list, as_object
+from perago.testing.dev.command import parse_fault
+from perago.testing.dev.page_server import (
+    HEADERS,
+    Shown,
+    answer,
+    branch_graph,
+    page_html,
+    worlds_html,
+)
 from perago.testing.dev.world import DevRequest, run_world
-from perago.testing.json_values import as_list, as_object
 
 PORT = 8123
 HOSTILE = '<script>alert("x")</script>&"\'</pre>'

@@ -6,9 +6,9 @@ from rich.console import Console
 from tests.kit_cases import counting_task
 
 from perago.testing import crash, foreign_commit, sequence
+from perago.testing.definitions import as_list, as_object
 from perago.testing.dev.live_view import drawn, live_view
 from perago.testing.dev.world import DevRequest, run_world
-from perago.testing.json_values import as_list, as_object
 
 HOSTILE = "\x1b]0;stolen\x07[red]not markup[/red]\r\x1b[2J"
 

@@ -25,7 +25,7 @@ from perago import (
     task,
 )
 from perago.ports.errors import RequestRefusedError
-from perago.ports.progress import Phase
+from perago.ports.workspace import Phase
 from perago.testing import AttemptStory, MemoryGround, PeragoEnvironment, Story, crash, sequence
 from perago.testing.definitions import definition_of, renamed
 from perago.testing.memory_ground import memory_disk

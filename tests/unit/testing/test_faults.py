@@ -23,8 +23,15 @@ from perago.testing import (
     unavailable,
     zombie,
 )
-from perago.testing.faults import FOREIGN_FILES, Side, Until
-from perago.testing.points import LOCAL_PORTS, OPERATIONS, Call, find_point
+from perago.testing.faults import (
+    FOREIGN_FILES,
+    LOCAL_PORTS,
+    OPERATIONS,
+    Call,
+    Side,
+    Until,
+    find_point,
+)
 
 BEFORE_MERGE = Moment("merge", Side.BEFORE)
 

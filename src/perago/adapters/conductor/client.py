@@ -22,8 +22,8 @@ from perago.adapters.conductor.connection_settings import (
 )
 from perago.adapters.conductor.error_mapping import landing_page, world_error
 from perago.adapters.http import Answer, HttpClient, HttpTerms, NoAnswerError, RequestFailedError
-from perago.domain.references import IMPOSSIBLE_NAMES
-from perago.ports.request_count import request_sent
+from perago.domain.logical_execution import IMPOSSIBLE_NAMES
+from perago.ports.telemetry import request_sent
 
 # Reads and updates side by side. Polls are not counted: each waits at the server for seconds, and
 # a heartbeat that queued behind them would arrive after its lease has ended.

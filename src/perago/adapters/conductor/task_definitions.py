@@ -6,8 +6,8 @@ from typing import final
 from perago.adapters.conductor.api_request import ApiClient, ApiRequest, Effect, path_of
 from perago.adapters.conductor.json_values import plain_json
 from perago.adapters.conductor.task_mapping import json_object
+from perago.ports.conductor import TaskDefinitions
 from perago.ports.errors import MissingError
-from perago.ports.task_definitions import TaskDefinitions
 
 
 @final

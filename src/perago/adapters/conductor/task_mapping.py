@@ -17,8 +17,8 @@ from perago.domain.attempt import (
     WorkflowSnapshot,
     WorkflowStatus,
 )
+from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import UnavailableError
-from perago.ports.task_queue import TerminalUpdate
 
 Status = TypeVar("Status", bound=StrEnum)
 # TIMED_OUT and SCHEDULED are the server's to give; it answers 500 to a worker that sends them.

@@ -18,8 +18,8 @@ from perago.adapters.conductor.task_mapping import (
     workflow_snapshot,
 )
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
+from perago.ports.conductor import PollRequest, TaskQueue, TerminalUpdate
 from perago.ports.errors import MissingError, UnavailableError
-from perago.ports.task_queue import PollRequest, TaskQueue, TerminalUpdate
 
 POLL_ANSWER_SECONDS = 15.0  # beyond the wait that the server was asked for
 VERSION = re.compile(r"v?\d+\.\d+\S*")

@@ -9,7 +9,7 @@ from perago.adapters.conductor.task_mapping import (
     status_of,
 )
 from perago.domain.attempt import NO_DATA, WorkflowStatus
-from perago.ports.workflows import WorkflowRecord
+from perago.ports.conductor import WorkflowRecord
 
 
 def workflow_record(answer: object) -> WorkflowRecord:

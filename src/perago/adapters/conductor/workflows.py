@@ -16,8 +16,8 @@ from perago.adapters.conductor.task_mapping import json_object, release_body
 from perago.adapters.conductor.task_queue import workflow_read
 from perago.adapters.conductor.workflow_mapping import workflow_record
 from perago.domain.attempt import AttemptRecord
+from perago.ports.conductor import NO_DOMAINS, WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, OutcomeUnknownError, RequestRefusedError
-from perago.ports.workflows import NO_DOMAINS, WorkflowRecord, Workflows
 
 NOT_PAUSED = "is not PAUSED so cannot resume"
 

@@ -4,11 +4,16 @@ Follows no symlink, opens closed directories, and needs neither the stack of the
 path: a body may leave a tree that is deeper than either allows.
 """
 
+import fcntl
+import json
 import os
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self, final
+
+from perago.domain.errors import RuntimeConfigError
 
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -107,3 +112,166 @@ def _drop(parent: int, name: str) -> None:
 def _identity(descriptor: int) -> tuple[int, int]:
     facts = os.fstat(descriptor)
     return facts.st_dev, facts.st_ino
+
+
+LOCK_NAME = ".perago-supervisor.lock"
+CREATED_OR_FOUND = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+@final
+class RootLock:
+    """Held from entering to leaving, at the longest until this process ends."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._path = root / LOCK_NAME
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> Self:
+        """Take the lock, or raise with the process that holds it."""
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = self._opened()
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(descriptor)
+            raise RuntimeConfigError(
+                f"workspace root {self._root} is already locked by supervisor pid {self._holder()};"
+                " use a different PERAGO_WORKSPACE_ROOT for each supervisor",
+                code="PRG-C005",
+            ) from error
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps({"supervisor_pid": os.getpid()}).encode())
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let it go; the file stays, since removing it could remove somebody else's."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.ftruncate(descriptor, 0)
+            os.close(descriptor)
+
+    def _opened(self) -> int:
+        """The lock file, made if it is not there; never a file that another user pointed us to.
+
+        What is opened here is emptied and written, so a link that someone else made would empty
+        any file of this user.
+        """
+        try:
+            descriptor = os.open(self._path, CREATED_OR_FOUND, 0o600)
+        except OSError as error:
+            raise self._refused(error.strerror or str(error)) from error
+        status = os.fstat(descriptor)
+        found = None
+        if not stat.S_ISREG(status.st_mode):
+            found = "it is not a regular file"
+        elif status.st_uid != os.geteuid():
+            found = f"it belongs to the user {status.st_uid}"
+        elif status.st_nlink != 1:
+            found = "it has a second name, a hard link"
+        if found is not None:
+            os.close(descriptor)
+            raise self._refused(found)
+        return descriptor
+
+    def _refused(self, found: str) -> RuntimeConfigError:
+        return RuntimeConfigError(
+            f"the lock {self._path} cannot be used: {found}; expected a regular file of this user;"
+            " set PERAGO_WORKSPACE_ROOT to a directory of your own, or remove the file if no worker"
+            f" uses this root: rm {self._path}",
+            code="PRG-C005",
+        )
+
+    def _holder(self) -> object:
+        """Who wrote the file; nobody, when the holder has not come to it."""
+        try:
+            return json.loads(self._path.read_text(encoding="utf-8"))["supervisor_pid"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return "unknown"
+
+
+RECORDS_DIRECTORY = ".perago-attempts"
+# A link is refused: it could only lead to a file that is not a record.
+_AS_IT_IS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+@final
+class OwnerRecords:
+    """The records below one root, and the locks that this process holds on them."""
+
+    def __init__(self, root: Path) -> None:
+        self._directory = root / RECORDS_DIRECTORY
+        self._held: dict[str, int] = {}
+
+    def take(self, name: str, text: str) -> None:
+        """Write a record and hold its lock until it is dropped or this process ends."""
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._lock(name), os.O_CREAT | _AS_IT_IS, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        self._held[name] = descriptor
+        self.write(name, text)
+
+    def write(self, name: str, text: str) -> None:
+        """Replace the text of a record; a crash leaves the old one.
+
+        Not synced to the disk: after a power cut every owner is dead, and remote litter is found
+        by its name.
+        """
+        fresh = self._fresh(name)
+        fresh.unlink(missing_ok=True)  # of a write that a crash ended
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | _AS_IT_IS, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        fresh.replace(self._record(name))
+
+    def read(self, name: str) -> str | None:
+        """The text of a record, or None."""
+        try:
+            return self._record(name).read_text(encoding="utf-8")
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+
+    def names(self) -> list[str]:
+        """Every record."""
+        if not self._directory.is_dir():
+            return []
+        return sorted(path.stem for path in self._directory.glob("*.json"))
+
+    def is_alive(self, name: str) -> bool:
+        """Whether somebody, this process included, holds the lock of a record."""
+        if name in self._held:
+            return True
+        try:
+            descriptor = os.open(self._lock(name), _AS_IT_IS)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def drop(self, name: str) -> None:
+        """Forget a record and let its lock go; an absent one is fine."""
+        self._fresh(name).unlink(missing_ok=True)
+        self._record(name).unlink(missing_ok=True)
+        self._lock(name).unlink(missing_ok=True)
+        descriptor = self._held.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _fresh(self, name: str) -> Path:
+        return self._directory / f"{name}.new"
+
+    def _record(self, name: str) -> Path:
+        return self._directory / f"{name}.json"
+
+    def _lock(self, name: str) -> Path:
+        return self._directory / f"{name}.lock"

@@ -14,10 +14,10 @@ from perago.adapters.lakefs.error_mapping import (
     relocation_answer,
 )
 from perago.adapters.lakefs.exchange import Lost, NotSent, Refused
+from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.outcome import MergeAnswer, Merged, NoAnswer, Relocated, RelocationAnswer
-from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId
-from perago.ports.branches import Branches, BranchPage, MergeRequest
 from perago.ports.errors import BranchExistsError, BranchMissingError
+from perago.ports.lakefs import Branches, BranchPage, MergeRequest
 
 
 @final

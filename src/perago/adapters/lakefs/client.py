@@ -17,7 +17,7 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.error_mapping import FIRST_REFUSAL, Operation, port_error
 from perago.adapters.lakefs.exchange import Failure, Lost, NotSent, Refused
 from perago.ports.errors import UnavailableError, WorldError
-from perago.ports.request_count import request_sent
+from perago.ports.telemetry import request_sent
 
 if TYPE_CHECKING:
     from perago.adapters.lakefs.sdk import LakeFSSdk

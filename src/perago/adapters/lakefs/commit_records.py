@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from perago.domain.references import CommitId, CommitRecord, FirstParentWalk
+from perago.domain.logical_execution import CommitId, CommitRecord, FirstParentWalk
 
 if TYPE_CHECKING:
     from lakefs_sdk.models.commit import Commit

@@ -13,15 +13,15 @@ from perago.adapters.lakefs.commit_records import (
 )
 from perago.adapters.lakefs.error_mapping import Operation
 from perago.adapters.lakefs.object_entries import change_page
-from perago.domain.references import (
+from perago.domain.logical_execution import (
     BranchName,
     CommitId,
     CommitRecord,
     FirstParentWalk,
     RepositoryId,
 )
-from perago.ports.commits import ChangePage, CommitRequest, Commits
 from perago.ports.errors import BranchMissingError
+from perago.ports.lakefs import ChangePage, CommitRequest, Commits
 
 
 @final

@@ -21,7 +21,7 @@ from perago.domain.outcome import (
     RelocationRefused,
     TooManyTries,
 )
-from perago.domain.publication_fence import HEAD_MOVED_TEXT
+from perago.domain.publication import HEAD_MOVED_TEXT
 from perago.ports.errors import (
     AccessDeniedError,
     BranchMissingError,

@@ -35,8 +35,7 @@ from perago.adapters.lakefs.object_requests import (
     TransferConfiguration,
 )
 from perago.ports.errors import BranchMissingError, ObjectMissingError, RequestRefusedError
-from perago.ports.object_transport import Fetched, FetchOrder, Moved
-from perago.ports.objects import ObjectEntry, ObjectUpload
+from perago.ports.objects import Fetched, FetchOrder, Moved, ObjectEntry, ObjectUpload
 
 LOGGER = logging.getLogger("perago.transfer")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from perago.ports.commits import Change, ChangeKind, ChangePage
+from perago.ports.lakefs import Change, ChangeKind, ChangePage
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry, ObjectPage
 
 # What the server refuses to exceed, for every listing.

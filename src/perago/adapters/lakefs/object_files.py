@@ -15,9 +15,9 @@ from threading import Lock
 from types import TracebackType
 from typing import Self, final
 
-from perago.domain.object_checksum import md5_of_checksum
+from perago.domain.paths import md5_of_checksum
 from perago.ports.errors import DamagedObjectError, LocalDiskError
-from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
+from perago.ports.objects import Fetched, FetchOrder, stamp_of
 
 PART_PREFIX = ".perago-part-"
 # hashlib lets other threads run while it digests a piece of more than 2 KiB.

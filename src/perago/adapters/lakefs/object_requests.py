@@ -45,7 +45,7 @@ from perago.adapters.lakefs.retry import (
     is_worth_repeating,
     pause_before_repeating,
 )
-from perago.domain.references import IMPOSSIBLE_NAMES
+from perago.domain.logical_execution import IMPOSSIBLE_NAMES
 from perago.ports.errors import LocalDiskError, UnavailableError
 
 Asked = ParamSpec("Asked")

@@ -13,7 +13,7 @@ from perago.adapters.lakefs.error_mapping import Operation, port_error
 from perago.adapters.lakefs.exchange import Refused
 from perago.adapters.lakefs.local_file import FileSource, open_source, write_new
 from perago.adapters.lakefs.object_entries import object_entry, object_page
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.errors import BranchMissingError, ObjectMissingError
 from perago.ports.objects import (
     LIST_AMOUNT_MAX,

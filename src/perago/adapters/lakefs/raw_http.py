@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from urllib3 import BaseHTTPResponse, PoolManager, Timeout
 
 from perago.adapters.lakefs.exchange import Failure, Refused, read_refusal
-from perago.domain.references import IMPOSSIBLE_NAMES
+from perago.domain.logical_execution import IMPOSSIBLE_NAMES
 
 PIECE_BYTES = 1024 * 1024
 _FIRST_FAILURE = 300

@@ -7,9 +7,9 @@ from typing import final
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.error_mapping import Operation
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.errors import RepositoryMissingError
-from perago.ports.repositories import Repositories, RepositoryFacts, RepositoryPage
+from perago.ports.lakefs import Repositories, RepositoryFacts, RepositoryPage
 
 
 @final

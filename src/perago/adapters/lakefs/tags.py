@@ -7,9 +7,9 @@ from typing import final
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.error_mapping import Operation
-from perago.domain.references import CommitId, RepositoryId, TagName
+from perago.domain.logical_execution import CommitId, RepositoryId, TagName
 from perago.ports.errors import ReferenceMissingError, TagExistsError
-from perago.ports.tags import TagPage, TagRecord, Tags
+from perago.ports.lakefs import TagPage, TagRecord, Tags
 
 
 @final

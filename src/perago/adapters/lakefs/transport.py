@@ -21,16 +21,17 @@ from perago.adapters.lakefs.object_requests import (
     RouteChoice,
     TransferConfiguration,
 )
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.errors import UnavailableError
-from perago.ports.object_transport import (
+from perago.ports.objects import (
     Fetched,
     FetchOrder,
     Moved,
+    ObjectEntry,
     ObjectTransport,
+    ObjectUpload,
     nobody_counts,
 )
-from perago.ports.objects import ObjectEntry, ObjectUpload
 
 # MD5 digests 0.6 GB a second and releases the interpreter meanwhile, so more threads than this
 # wait for the disk or the interpreter, and not for a processor.

@@ -14,7 +14,7 @@ from typing import TypeGuard
 import yaml
 
 from perago.adapters.memory.object_tree import Tree
-from perago.domain.reserved_paths import ACTIONS_PREFIX
+from perago.domain.paths import ACTIONS_PREFIX
 
 _NAME = re.compile(r"\w[\w\-. ]+", re.ASCII)
 _HOOK_ID = re.compile(r"[_a-zA-Z][\-_a-zA-Z0-9]{1,255}")

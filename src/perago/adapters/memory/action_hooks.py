@@ -11,7 +11,7 @@ from typing import TypeAlias
 from perago.adapters.memory.action_files import Action, ActionFileError, Hook, load_actions
 from perago.adapters.memory.hook_scripts import has_lua, run_script
 from perago.adapters.memory.object_tree import Tree
-from perago.domain.references import NO_METADATA, CommitId, RepositoryId
+from perago.domain.logical_execution import NO_METADATA, CommitId, RepositoryId
 
 
 @dataclass(frozen=True, slots=True)

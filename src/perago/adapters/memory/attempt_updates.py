@@ -11,8 +11,8 @@ from typing import cast
 from perago.adapters.memory.conductor_rows import TaskRow, copy_of
 from perago.adapters.memory.conductor_state import ConductorState
 from perago.domain.attempt import NO_DATA, AttemptStatus
+from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import RequestRefusedError
-from perago.ports.task_queue import TerminalUpdate
 
 OFFLOADED_BYTES_MIN = 3 * 1024 * 1024
 REFUSED_BYTES_MIN = 10 * 1024 * 1024

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from perago.adapters.memory.commit_graph import Commit
 from perago.adapters.memory.object_tree import Changes, StoredObject, Tree, change_of
-from perago.ports.commits import Change
+from perago.ports.lakefs import Change
 
 
 class BranchState:

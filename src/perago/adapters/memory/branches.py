@@ -10,10 +10,10 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.merging import merge_into_branch
 from perago.adapters.memory.naming import create_branch, delete_branch, relocate_branch
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.outcome import MergeAnswer, NoAnswer, RelocationAnswer
-from perago.domain.references import BranchName, CommitId, CommitRecord, RepositoryId
-from perago.ports.branches import Branches, BranchPage, MergeRequest
 from perago.ports.errors import OutcomeUnknownError
+from perago.ports.lakefs import Branches, BranchPage, MergeRequest
 
 
 @final

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import final
 
 from perago.adapters.memory.worker_handle import Turn
-from perago.ports.clock import Clock
+from perago.ports.system import Clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from types import MappingProxyType
 
 from perago.adapters.memory.object_tree import Tree
-from perago.domain.references import NO_METADATA, CommitId, CommitRecord
+from perago.domain.logical_execution import NO_METADATA, CommitId, CommitRecord
 from perago.ports.errors import ReferenceMissingError
 
 

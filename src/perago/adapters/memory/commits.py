@@ -13,14 +13,14 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import diff
 from perago.adapters.memory.repository_state import RepositoryState
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.references import (
+from perago.domain.logical_execution import (
     BranchName,
     CommitId,
     CommitRecord,
     FirstParentWalk,
     RepositoryId,
 )
-from perago.ports.commits import Change, ChangePage, CommitRequest, Commits
+from perago.ports.lakefs import Change, ChangePage, CommitRequest, Commits
 
 
 @final

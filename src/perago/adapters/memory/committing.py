@@ -9,9 +9,9 @@ from perago.adapters.memory.branch_state import BranchState
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import NAMED_EMPTY_TREE, Tree
 from perago.adapters.memory.repository_state import RepositoryState
-from perago.domain.references import CommitId
-from perago.ports.commits import CommitRequest
+from perago.domain.logical_execution import CommitId
 from perago.ports.errors import DirtyBranchError, NothingToCommitError, RequestRefusedError
+from perago.ports.lakefs import CommitRequest
 
 
 def commit_branch(

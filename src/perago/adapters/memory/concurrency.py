@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import TypeVar, final
 
 from perago.adapters.memory.worker_handle import Turn
-from perago.ports.concurrency import Concurrency, nothing
+from perago.ports.system import Concurrency, nothing
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -17,7 +17,7 @@ from perago.domain.attempt import (
     WorkflowSnapshot,
     WorkflowStatus,
 )
-from perago.ports.workflows import WorkflowRecord
+from perago.ports.conductor import WorkflowRecord
 
 Spec: TypeAlias = Mapping[str, object]
 ITERATION_MARK = "__"

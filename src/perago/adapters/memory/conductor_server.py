@@ -21,9 +21,9 @@ from perago.adapters.memory.workflow_definitions import check_definition
 from perago.adapters.memory.workflow_end import end_workflow
 from perago.adapters.memory.workflow_steps.registry import STEPS
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowStatus
-from perago.ports.clock import Clock
+from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.errors import RequestRefusedError
-from perago.ports.task_queue import PollRequest, TerminalUpdate
+from perago.ports.system import Clock
 
 VERSION = "3.32.3"
 POLL_WAIT_MS_MAX = 5000

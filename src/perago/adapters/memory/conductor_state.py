@@ -9,8 +9,8 @@ from random import Random
 from uuid import UUID
 
 from perago.adapters.memory.conductor_rows import Spec, TaskRow, WorkflowRun
-from perago.ports.clock import Clock
 from perago.ports.errors import MissingError
+from perago.ports.system import Clock
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MILLISECOND = timedelta(milliseconds=1)

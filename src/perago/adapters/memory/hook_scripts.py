@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any, TypeAlias, cast
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
-from perago.domain.publication_fence import FENCE_SCRIPT, HEAD_MOVED_TEXT
+from perago.domain.publication import FENCE_SCRIPT, HEAD_MOVED_TEXT
 
 ActionData: TypeAlias = Mapping[str, object]
 

@@ -9,8 +9,8 @@ from typing import final
 
 from perago.adapters.memory.clock import START
 from perago.domain.attempt import ExecutionId
-from perago.domain.private_names import execution_id_at
-from perago.ports.identities import Identities
+from perago.domain.names import execution_id_at
+from perago.ports.system import Identities
 
 START_MS = int(START.timestamp() * 1000)
 

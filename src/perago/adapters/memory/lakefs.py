@@ -14,7 +14,7 @@ from pathlib import Path
 from perago.adapters.memory.action_hooks import HookEvent, HookRefusal, HookRefused, run_hooks
 from perago.adapters.memory.object_tree import StoredObject, Tree, store_object
 from perago.adapters.memory.repository_state import RepositoryState
-from perago.domain.references import NO_METADATA, BranchName, RepositoryId
+from perago.domain.logical_execution import NO_METADATA, BranchName, RepositoryId
 from perago.ports.errors import (
     BrokenActionsError,
     ExistsError,

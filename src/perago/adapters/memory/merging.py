@@ -27,8 +27,8 @@ from perago.domain.outcome import (
     RefusedByHook,
     TooManyTries,
 )
-from perago.domain.publication_fence import HEAD_MOVED_TEXT
-from perago.ports.branches import MergeRequest
+from perago.domain.publication import HEAD_MOVED_TEXT
+from perago.ports.lakefs import MergeRequest
 
 TRIES_MAX = 10
 STRATEGY_KEY = ".lakefs.merge.strategy"

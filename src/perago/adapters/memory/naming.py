@@ -8,8 +8,8 @@ import re
 from perago.adapters.memory.action_hooks import HookEvent
 from perago.adapters.memory.branch_state import BranchState
 from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import Relocated, RelocationAnswer, RelocationRefused
-from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import (
     BranchExistsError,
     ExistsError,

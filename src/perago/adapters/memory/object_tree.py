@@ -12,8 +12,8 @@ from hashlib import blake2b, file_digest, md5
 from pathlib import Path
 from typing import TypeAlias
 
-from perago.domain.references import NO_METADATA
-from perago.ports.commits import Change, ChangeKind
+from perago.domain.logical_execution import NO_METADATA
+from perago.ports.lakefs import Change, ChangeKind
 from perago.ports.objects import ObjectEntry
 
 _FINGERPRINTS = 1 << 128

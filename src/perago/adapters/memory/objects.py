@@ -14,7 +14,7 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import StoredObject
 from perago.adapters.memory.storing import delete_objects, read_object, write_object
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.objects import (
     LIST_AMOUNT_MAX,
     ObjectEntry,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import final
 
-from perago.ports.progress import Phase, Progress
+from perago.ports.workspace import Phase, Progress
 
 
 @final

@@ -8,8 +8,8 @@ from typing import final
 
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.references import RepositoryId
-from perago.ports.repositories import Repositories, RepositoryFacts, RepositoryPage
+from perago.domain.logical_execution import RepositoryId
+from perago.ports.lakefs import Repositories, RepositoryFacts, RepositoryPage
 
 
 @final

@@ -15,8 +15,7 @@ from perago.adapters.memory.naming import create_branch, create_tag, delete_bran
 from perago.adapters.memory.object_tree import Tree
 from perago.adapters.memory.storing import delete_objects, write_object
 from perago.adapters.memory.three_way_merge import ConflictingPaths, Strategy, merge_trees
-from perago.domain.outcome import Merged
-from perago.domain.references import (
+from perago.domain.logical_execution import (
     NO_METADATA,
     BranchName,
     CommitId,
@@ -24,9 +23,9 @@ from perago.domain.references import (
     RepositoryId,
     TagName,
 )
-from perago.ports.branches import MergeRequest
-from perago.ports.commits import CommitRequest
+from perago.domain.outcome import Merged
 from perago.ports.errors import RequestRefusedError
+from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
 
 MAIN = BranchName("main")

@@ -9,7 +9,7 @@ from perago.adapters.memory.branch_state import BranchState
 from perago.adapters.memory.commit_graph import Commit, CommitGraph
 from perago.adapters.memory.object_tree import EMPTY_TREE, StoredObject, Tree
 from perago.adapters.memory.reference_expression import ReferenceExpression, Step, parse_reference
-from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import (
     BranchMissingError,
     ProtectedBranchError,

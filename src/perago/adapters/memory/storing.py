@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import StoredObject
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.errors import (
     ObjectMissingError,
     ReferenceMissingError,

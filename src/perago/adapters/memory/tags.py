@@ -9,8 +9,8 @@ from typing import final
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.naming import create_tag, delete_tag
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.references import CommitId, RepositoryId, TagName
-from perago.ports.tags import TagPage, TagRecord, Tags
+from perago.domain.logical_execution import CommitId, RepositoryId, TagName
+from perago.ports.lakefs import TagPage, TagRecord, Tags
 
 
 @final

@@ -6,7 +6,7 @@ from typing import final
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.json_copies import json_copy
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.ports.task_definitions import TaskDefinitions
+from perago.ports.conductor import TaskDefinitions
 
 
 @final

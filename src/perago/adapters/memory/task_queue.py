@@ -10,7 +10,7 @@ from perago.adapters.memory.conductor_server import (
 )
 from perago.adapters.memory.worker_handle import Turn, WorkerHandle
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
-from perago.ports.task_queue import PollRequest, TaskQueue, TerminalUpdate
+from perago.ports.conductor import PollRequest, TaskQueue, TerminalUpdate
 
 
 @final

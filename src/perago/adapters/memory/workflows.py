@@ -6,7 +6,7 @@ from typing import final
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.attempt import AttemptRecord
-from perago.ports.workflows import NO_DOMAINS, WorkflowRecord, Workflows
+from perago.ports.conductor import NO_DOMAINS, WorkflowRecord, Workflows
 
 
 @final

@@ -11,22 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from perago.adapters.spark.parts import OpenPartWork
-from perago.adapters.spark.pipeline_session import PipelineSession
-from perago.adapters.spark.pipeline_state import PipelineState
-from perago.adapters.spark.row_files import (
+from perago.adapters.spark.pipeline_session import PipelineSession, PipelineState
+from perago.adapters.spark.rows import (
     KeptRows,
     file_name,
+    gathered,
     portions,
     read_rows,
+    told,
     write_rows,
 )
-from perago.adapters.spark.row_problems import gathered, told
-from perago.domain.batches import batched
 from perago.domain.key_ranges import KeyRange, cut_keys
-from perago.domain.prefix_projection import NameRules, listing_prefix
-from perago.domain.workspace_rows import ListedObject
+from perago.domain.paths import NameRules, listing_prefix
+from perago.domain.sync_plan import ListedObject, batched
 from perago.ports.objects import Objects
-from perago.ports.workspace_pipeline import WorkspaceSource
+from perago.ports.workspace import WorkspaceSource
 
 BYTES_WORTH_AN_OBJECT = 64 * 1024
 PLACED_AT_ONCE = 20_000

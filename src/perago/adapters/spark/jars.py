@@ -1,22 +1,244 @@
-"""The jars with which Spark opens s3a paths: by coordinates, through the Ivy of pyspark, cached.
+"""What fits together: pyspark, the Hadoop and Scala it bundles, Java, and the jars beside it.
 
-hadoop-aws asks for the AWS bundle of 686 MB; three modules of the same SDK do. The commit
-protocol is compiled by the Janino that Spark ships. No address is written down here.
+Compares texts that others found; starts nothing and reads no disk.
 """
 
 import hashlib
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 from xml.sax.saxutils import quoteattr
 
-from perago.adapters.spark.compile_protocol import SOURCE, compile_protocol
-from perago.adapters.spark.installation import java_program, pyspark_jars, read_facts
-from perago.adapters.spark.versions import AWS_SDK
-from perago.domain.spark_errors import SparkEnvironmentError
+from perago.domain.errors import SparkEnvironmentError
+from perago.ports.workspace import SparkGateway
+
+JAVA_MINIMUM = 17
+PYSPARK_MINIMUM = 4  # the commit protocol is compiled for the Scala 2.13 of Spark 4
+AWS_SDK = "2.35.4"
+_JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.]*)\.jar")
+_SCALA_JAR = re.compile(r".+_(?P<scala>2\.\d+)-\d.*\.jar")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkFacts:
+    """What an installation is made of."""
+
+    pyspark: str
+    hadoop: str
+    scala: str
+    java: int | None
+
+
+def facts_of(pyspark: str, bundled: Iterable[str], java: int | None) -> SparkFacts:
+    """Read the versions off the names of the jars that pyspark bundles."""
+    found = dict(_named(name) for name in bundled)
+    scala = ".".join(found.get("scala-library", "").split(".")[:2])
+    return SparkFacts(pyspark, found.get("hadoop-client-api", ""), scala, java)
+
+
+def check_versions(facts: SparkFacts, jars: Iterable[str], *, needs_s3a: bool) -> None:
+    """Raise SparkEnvironmentError for the first thing that does not fit."""
+    if int(facts.pyspark.partition(".")[0]) < PYSPARK_MINIMUM:
+        raise SparkEnvironmentError(
+            expected=f"pyspark {PYSPARK_MINIMUM}.0 or newer",
+            found=f"pyspark {facts.pyspark}",
+            remedy="install perago[spark]",
+        )
+    if facts.java is None or facts.java < JAVA_MINIMUM:
+        raise SparkEnvironmentError(
+            expected=f"Java {JAVA_MINIMUM} or newer for pyspark {facts.pyspark}",
+            found="no Java" if facts.java is None else f"Java {facts.java}",
+            remedy="install a JDK and set JAVA_HOME",
+        )
+    names = list(jars)
+    if needs_s3a:
+        _check_hadoop(facts, names)
+    for name in names:
+        scala = _SCALA_JAR.fullmatch(name)
+        if scala is not None and scala["scala"] != facts.scala:
+            raise SparkEnvironmentError(
+                expected=f"jars for Scala {facts.scala}, as pyspark {facts.pyspark} has it",
+                found=name,
+                remedy="remove it, or take the one for this Scala",
+            )
+
+
+def _check_hadoop(facts: SparkFacts, jars: Iterable[str]) -> None:
+    """One hadoop-aws, and the right one: beside another the class path decides."""
+    found = {version for name, version in map(_named, jars) if name == "hadoop-aws"}
+    if found == {facts.hadoop}:
+        return
+    raise SparkEnvironmentError(
+        expected=f"hadoop-aws {facts.hadoop}, the Hadoop of pyspark {facts.pyspark}",
+        found=" and ".join(f"hadoop-aws {version}" for version in sorted(found - {facts.hadoop}))
+        or "no hadoop-aws",
+        remedy="take it off spark.jars" if facts.hadoop in found else "run `perago spark jars`",
+    )
+
+
+def _named(jar: str) -> tuple[str, str]:
+    found = _JAR.fullmatch(jar)
+    return (jar, "") if found is None else (found["name"], found["version"])
+
+
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+HOME = "SPARK_HOME"
+_RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
+
+
+def require_pyspark() -> None:
+    """Refuse to go on where pyspark cannot be imported."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SparkEnvironmentError(
+            expected="pyspark", found="none", remedy="pip install 'perago[spark]'"
+        )
+
+
+def pyspark_jars() -> Path:
+    """The directory of jars that Spark starts with: of its home, or those that pyspark bundles.
+
+    Under spark-submit pyspark itself is imported from an archive, which has none.
+    """
+    home = os.environ.get(HOME)
+    spec = importlib.util.find_spec("pyspark")
+    places = [] if spec is None else spec.submodule_search_locations or []
+    for place in [home, *places] if home else places:
+        jars = Path(place) / "jars"
+        if jars.is_dir():
+            return jars
+    raise SparkEnvironmentError(
+        expected="pyspark with its jars",
+        found="none" if spec is None else "pyspark without jars",
+        remedy="install perago[spark]",
+    )
+
+
+def read_facts() -> SparkFacts:
+    """The versions that have to fit together."""
+    bundled = [path.name for path in pyspark_jars().glob("*.jar")]
+    return facts_of(version("pyspark"), bundled, java_version())
+
+
+def java_program() -> str | None:
+    """The Java that Spark will start."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        program = Path(home) / "bin" / "java"
+        return str(program) if program.exists() else None
+    return shutil.which("java")
+
+
+def java_version() -> int | None:
+    """Its major version, or None without a Java that runs."""
+    program = java_program()
+    if program is None:
+        return None
+    release = Path(program).resolve().parent.parent / "release"
+    if release.exists():
+        found = _RELEASE.search(release.read_text(encoding="utf-8", errors="replace"))
+        if found:
+            return int(found[1])
+    answer = subprocess.run(  # noqa: S603 - the user's own Java
+        [program, "-version"], capture_output=True, text=True, check=False
+    )
+    found = _VERSION.search(answer.stderr)
+    return int(found[1]) if found else None
+
+
+COMMIT_PROTOCOL = "org.perago.spark.PrivateBranchCommitProtocol"
+# Spark's own default, and what holds anything that opens lakeFS.
+REDACTED = r"(?i)secret|password|token|access[.]?key"
+
+SESSION_OPTIONS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.redaction.regex": REDACTED,
+    "spark.sql.redaction.options.regex": f"(?i)url|{REDACTED.removeprefix('(?i)')}",
+    # Losers of a speculation are harmless, but a path that is read back in the same body could
+    # show one for a moment.
+    "spark.speculation": "false",
+    "spark.sql.session.timeZone": "UTC",
+    # Over TCP the last word of every Python task waits 40 ms for an acknowledgement.
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+
+
+def session_options(
+    given: Mapping[str, str], *, jars: str, has_commit_protocol: bool
+) -> dict[str, str]:
+    """Everything a session is started with; what the operator gave wins."""
+    options = dict(SESSION_OPTIONS)
+    if has_commit_protocol:
+        options["spark.sql.sources.commitProtocolClass"] = COMMIT_PROTOCOL
+    else:
+        options["spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version"] = "2"
+    options |= given
+    if jars:
+        options["spark.jars"] = ",".join(filter(None, (jars, given.get("spark.jars", ""))))
+    return options
+
+
+def repository_options(repository: str, gateway: SparkGateway) -> dict[str, str]:
+    """Hadoop options of one repository: it is a bucket of the gateway.
+
+    The flags take away the questions that S3A asks before it writes a file: nobody else writes
+    on the branch.
+    """
+    address = urlsplit(gateway.endpoint)
+    options = {
+        "endpoint": f"{address.scheme}://{address.netloc}",
+        "endpoint.region": "us-east-1",
+        "path.style.access": "true",
+        "connection.ssl.enabled": str(address.scheme == "https").lower(),
+        "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "access.key": gateway.access_key_id,
+        "secret.key": gateway.secret_access_key,
+        "connection.expect.continue": "false",
+        "create.performance": "true",
+        "performance.flags": "create,mkdir,delete",
+        "bucket.probe": "0",
+        "change.detection.mode": "none",
+    }
+    return {f"fs.s3a.bucket.{repository}.{name}": value for name, value in options.items()}
+
+
+def is_secret_option(name: str) -> bool:
+    """Whether an option holds a key."""
+    return name.endswith((".secret.key", ".access.key"))
+
+
+SOURCE = Path(__file__).parent / "java" / "PrivateBranchCommitProtocol.java"
+
+
+def compile_protocol(target: Path) -> None:
+    """Write the jar with the classes of the one source file."""
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 - half a second
+
+    gateway: Any = launch_gateway()
+    try:
+        compiler: Any = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+        loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        compiler.setParentClassLoader(loader)
+        compiler.cook(SOURCE.read_text(encoding="utf-8"))
+        classes = {str(name): bytes(code) for name, code in dict(compiler.getBytecodes()).items()}
+    finally:
+        gateway.shutdown()
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+    with zipfile.ZipFile(target, "w") as jar:
+        for name, code in sorted(classes.items()):
+            jar.writestr(name.replace(".", "/") + ".class", code)
+
 
 AWS = "software.amazon.awssdk"
 PROTOCOL_JAR = "perago-commit-protocol.jar"

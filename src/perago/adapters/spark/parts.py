@@ -17,16 +17,11 @@ from perago.adapters.workspace.changes import lost_workspace, refuse_name, scan
 from perago.adapters.workspace.disk import disk_errors, md5_of_file, name_rules
 from perago.adapters.workspace.inventory import business_entries, name_clash, refuse_unsafe_name
 from perago.adapters.workspace.staging import StagingWrites, check_entry
-from perago.domain.batches import batched
+from perago.domain.errors import ReadOnlyWorkspaceError, SparkPathError
 from perago.domain.key_ranges import LAST_CHARACTER, KeyRange
-from perago.domain.prefix_projection import (
-    NameRules,
-    folded_name,
-    listing_prefix,
-    object_path,
-)
-from perago.domain.sync_plan import FileFacts, SyncPlan
-from perago.domain.workspace_rows import (
+from perago.domain.paths import NameRules, folded_name, listing_prefix, object_path
+from perago.domain.sync_plan import (
+    FileFacts,
     Folder,
     FoundFile,
     ListedObject,
@@ -35,12 +30,21 @@ from perago.domain.workspace_rows import (
     PlannedChange,
     ReadFile,
     SeenChange,
+    SyncPlan,
     WrittenBatch,
+    batched,
 )
-from perago.ports.commits import Commits
-from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport
-from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
-from perago.ports.workspace_pipeline import StagingArea, WorkspaceSource
+from perago.ports.lakefs import Commits
+from perago.ports.objects import (
+    LIST_AMOUNT_MAX,
+    Fetched,
+    FetchOrder,
+    ObjectEntry,
+    ObjectPage,
+    Objects,
+    ObjectTransport,
+)
+from perago.ports.workspace import SparkPlace, StagingArea, WorkspaceSource
 
 # One transfer is at most this long, because its orders are in memory. Between two transfers the
 # server has nothing to do, so it is not shorter.
@@ -380,3 +384,30 @@ def _entry_of(row: PlannedChange) -> ObjectEntry:
         content_type=row.content_type or "",
         metadata=row.metadata or {},
     )
+
+
+def input_uri(place: SparkPlace, path: str) -> str:
+    """What Spark opens at the input commit."""
+    return f"{place.input_root}{listing_prefix(place.prefix)}{_inside(path)}"
+
+
+def output_uri(place: SparkPlace, path: str) -> str:
+    """What Spark opens on the private branch."""
+    inside = _inside(path)
+    if place.output_root is None:
+        raise ReadOnlyWorkspaceError(path)
+    return f"{place.output_root}{listing_prefix(place.prefix)}{inside}"
+
+
+def _inside(path: str) -> str:
+    """A trailing slash is fine; everything that could lead out is not."""
+    stripped = path.rstrip("/")
+    segments = stripped.split("/")
+    if (
+        not stripped
+        or "\\" in path
+        or ":" in segments[0]
+        or not {"", ".", ".."}.isdisjoint(segments)
+    ):
+        raise SparkPathError(path)
+    return stripped

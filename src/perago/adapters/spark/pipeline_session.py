@@ -4,18 +4,21 @@ Every step that has frames works in a session of its own on the context of the p
 that is no refusal of ours becomes one error of the port.
 """
 
+import hashlib
 import itertools
+import os
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar, final
 
-from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.parts import OpenPartWork
-from perago.adapters.spark.session import first_line, process_session
+from perago.adapters.spark.session import SparkConfiguration, first_line, process_session
 from perago.domain.errors import PeragoError
-from perago.ports.concurrency import Concurrency
 from perago.ports.errors import UnavailableError, WorldError
+from perago.ports.system import Concurrency
 
 Answer = TypeVar("Answer")
 _groups = itertools.count(1)
@@ -126,3 +129,71 @@ class PipelineSessions:
             raise
         except Exception as error:
             raise UnavailableError(f"Spark could not {description}: {first_line(error)}") from error
+
+
+OWNER = "workspace"
+
+
+@final
+class PipelineState:
+    """The tables of one workspace."""
+
+    def __init__(self, root: Path, directory: Path) -> None:
+        digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
+        self._root = root
+        self._directory = directory
+        self.place = root / f"{directory.name}-{digest}"
+
+    @property
+    def inventory(self) -> Path:
+        """What the commit holds."""
+        return self.place / "inventory"
+
+    @property
+    def index(self) -> Path:
+        """What was materialised."""
+        return self.place / "index"
+
+    @property
+    def changes(self) -> Path:
+        """What the comparison found, in no order."""
+        return self.place / "changes"
+
+    @property
+    def plan(self) -> Path:
+        """What has to move."""
+        return self.place / "plan"
+
+    @property
+    def landing(self) -> Path:
+        """Where objects arrive, as long as objects may."""
+        return self.place / "landing"
+
+    def create(self) -> None:
+        """Make room, and remove what belongs to workspaces that are no more."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        _sweep(self._root)
+        self.remove()
+        self.landing.mkdir(parents=True)
+        (self.place / OWNER).write_text(os.fspath(self._directory), encoding="utf-8")
+
+    def empty(self, place: Path) -> None:
+        """Make room for a table that may have been written before."""
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+
+    def close_landing(self) -> None:
+        """From here on nothing arrives: whoever still runs finds no place to rename from."""
+        closed = self.landing.rename(self.place / "landed")
+        shutil.rmtree(closed, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Forget all of it."""
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+def _sweep(root: Path) -> None:
+    for owner in root.glob(f"*/{OWNER}"):
+        with suppress(OSError):
+            if not Path(owner.read_text(encoding="utf-8")).exists():
+                shutil.rmtree(owner.parent, ignore_errors=True)

@@ -7,16 +7,46 @@ ends, so that work is dealt out without a look at the rows.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
-from perago.adapters.spark.manifest_rows import Line, ManifestRows, path_of
-from perago.adapters.spark.row_files import file_name, read_rows, write_rows
+from perago.adapters.spark.down_jobs import Index
+from perago.adapters.spark.parts import OpenPartWork, PartScan
+from perago.adapters.spark.pipeline_session import PipelineSession, PipelineState
+from perago.adapters.spark.rows import (
+    BOUNDS,
+    Line,
+    ManifestRows,
+    file_name,
+    gathered,
+    line_of,
+    lines,
+    lines_of,
+    path_of,
+    read_rows,
+    row_of,
+    table,
+    told,
+    unpacked,
+    write_rows,
+)
 from perago.domain.key_ranges import KeyRange
-from perago.domain.prefix_projection import object_path
-from perago.domain.sync_plan import FileFacts, SyncPlan
-from perago.domain.workspace_rows import PlanKind, PlannedChange
+from perago.domain.paths import object_path
+from perago.domain.sync_plan import (
+    FileFacts,
+    Folder,
+    FoundFile,
+    PlacedFile,
+    PlanKind,
+    PlannedChange,
+    ReadFile,
+    SyncPlan,
+    batched,
+)
+from perago.ports.workspace import Materialised
 
 
 class PlanPart(NamedTuple):
@@ -127,3 +157,174 @@ def _facts(line: Line) -> FileFacts:
 
 def _copy(line: Line) -> tuple[FileFacts, str]:
     return _facts(line), cast("str", line["source"])
+
+
+CHANGES_AT_ONCE = 20_000
+FEW_CHANGES = 2_000
+STAMPED = len(FoundFile._fields[:-1])  # how many fields the rows of a file begin with, both of them
+_NEVER = -1
+
+
+class FoundChanges(NamedTuple):
+    """One file of changes, in no order; `new` of them may have a source on the server."""
+
+    name: str = ""
+    changes: int = 0
+    new: int = 0
+    problem: str | None = None
+
+
+def compare(session: PipelineSession, index: Index, directory: Path, folders: list[Folder]) -> Any:  # noqa: ANN401 - a frame
+    """What is not as it was recorded: lines of suspects, and of files that are gone.
+
+    The lines of both tables begin alike as long as a file was not touched: they are compared as
+    they stand, for of most files nothing else is ever asked.
+    """
+    parts = session.parts_to_compare(index.objects)
+    look = partial(_look, session.open_work, directory, index.newest_ctime_ns)
+    found = lines_of(session.session, session.spread(folders, look, parts))
+    base = lines(session.session, index.place)
+    sides = [
+        frame.selectExpr(
+            f"substring_index(value, '\\t', {BOUNDS}) AS path",
+            f"substring_index(value, '\\t', {BOUNDS * STAMPED}) AS {name}_stamped",
+            f"value AS {name}",
+        )
+        for frame, name in ((found, "found"), (base, "base"))
+    ]
+    session.join_in_parts(parts)
+    joined = sides[0].join(sides[1], "path", "full_outer")
+    return joined.where("NOT (found_stamped <=> base_stamped)").select("found", "base")
+
+
+def write_plan(
+    session: PipelineSession,
+    materialised: Materialised,
+    index: Index,
+    compared: Any,  # noqa: ANN401 - a frame
+    state: PipelineState,
+) -> WrittenPlan:
+    """Read the suspects and write down what has to move."""
+    state.empty(state.changes)
+    where = materialised.directory, materialised.source.prefix, state.changes
+    rows = compared.rdd.mapPartitionsWithIndex(partial(_read, session.open_work, *where))
+    found = gathered(rows, FoundChanges)
+    if not found:
+        return WrittenPlan(SyncPlan())
+    state.empty(state.plan)
+    count = sum(part.changes for part in found)
+    if count <= FEW_CHANGES and not any(part.new for part in found):
+        parts = list(_in_order(state, [part.name for part in found]))
+    else:
+        changes = table(session.session, state.changes, PlannedChange)
+        if any(part.new for part in found):
+            changes = _with_sources(table(session.session, index.place, PlacedFile), changes)
+        ordered = _by_path(changes, session.parts_for(count)).rdd
+        parts = ordered.mapPartitionsWithIndex(partial(_write, state.plan)).collect()
+    return written_plan(state.plan, parts)
+
+
+def _with_sources(index: Any, changes: Any) -> Any:  # noqa: ANN401 - frames
+    """A new file whose bytes stand in the index is copied on the server."""
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+
+    is_wanted = F.col("is_new") & (F.col("size") > 0)
+    sources = (
+        index.select("md5", "size", "path")
+        .join(changes.where(is_wanted).select("md5", "size"), ["md5", "size"], "left_semi")
+        .groupBy("md5", "size")
+        .agg(F.min("path").alias("found"))
+    )
+    source = F.when(is_wanted, F.col("found"))
+    kind = F.when(source.isNotNull(), PlanKind.COPY.value).otherwise(F.col("kind"))
+    joined = changes.join(sources, ["md5", "size"], "left")
+    return joined.withColumns({"kind": kind, "source": source}).select(*PlannedChange._fields)
+
+
+def _by_path(changes: Any, parts: int) -> Any:  # noqa: ANN401 - frames
+    """In order; few changes in one part, for cutting them into ranges costs a job."""
+    ranged = changes.coalesce(1) if parts == 1 else changes.repartitionByRange(parts, "path")
+    return ranged.sortWithinPartitions("path")
+
+
+def _write(place: Path, number: int, rows: Iterable[Any]) -> Iterator[PlanPart]:
+    return write_part(place, number, (PlannedChange(*row) for row in rows))
+
+
+def _in_order(state: PipelineState, names: list[str]) -> Iterator[PlanPart]:
+    """Few changes by this process: a job for them takes longer than the rest of the plan."""
+    rows = chain.from_iterable(rows_of(state.changes, name) for name in names)
+    return write_part(state.plan, 0, sorted(rows, key=attrgetter("path")))
+
+
+def _look(
+    open_work: OpenPartWork, directory: Path, newest_ctime_ns: int, folder: Folder
+) -> Iterator[tuple[str]]:
+    """What stands in a folder.
+
+    Whoever wrote in the tick of the newest recorded file left no trace in a stamp: a file of this
+    tick gets one that nothing has.
+    """
+    rows = (
+        row._replace(ctime_ns=_NEVER) if row.ctime_ns == newest_ctime_ns else row
+        for row in open_work().scan.look(directory, folder)
+    )
+    for row in told(rows, lambda problem: FoundFile("", problem=problem)):
+        yield (line_of(row),)
+
+
+def _read(
+    open_work: OpenPartWork,
+    directory: Path,
+    prefix: str,
+    place: Path,
+    number: int,
+    rows: Iterable[Any],
+) -> Iterator[FoundChanges]:
+    changes = _changes(open_work().scan, directory, prefix, rows)
+
+    def keep() -> Iterator[FoundChanges]:
+        for count, portion in enumerate(batched(changes, CHANGES_AT_ONCE)):
+            name = file_name(number, count)
+            write_rows(place, name, portion)
+            new = sum(row.is_new and bool(row.size) for row in portion)
+            yield FoundChanges(name, len(portion), new)
+
+    return told(keep(), lambda problem: FoundChanges(problem=problem))
+
+
+def _changes(
+    scan: PartScan, directory: Path, prefix: str, rows: Iterable[Any]
+) -> Iterator[PlannedChange]:
+    for found, base in rows:
+        file = None if found is None else FoundFile(**row_of(found))
+        placed = None if base is None else PlacedFile(**row_of(base))
+        if file is None:
+            assert placed is not None, "one side of a join"
+            yield PlannedChange(PlanKind.DELETE, placed.path)
+            continue
+        if file.problem is not None:
+            raise unpacked(file.problem)
+        (read,) = scan.read(directory, prefix, (_suspect(file.path, placed),))
+        if (read.md5, read.size) != (read.base_md5, read.base_size):
+            yield PlannedChange(
+                PlanKind.UPLOAD,
+                read.path,
+                read.md5,
+                read.size,
+                content_type=read.content_type,
+                metadata=read.metadata,
+                is_new=placed is None,
+            )
+
+
+def _suspect(path: str, placed: PlacedFile | None) -> ReadFile:
+    if placed is None:
+        return ReadFile(path)
+    return ReadFile(
+        path,
+        base_md5=placed.md5,
+        base_size=placed.size,
+        content_type=placed.content_type,
+        metadata=placed.metadata,
+    )

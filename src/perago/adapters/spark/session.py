@@ -1,24 +1,81 @@
-"""The one Spark session of a process: checked, started by the first body, reused by the next.
+"""Whether a Spark master can be reached, asked before a JVM is started.
 
-Each attempt works in a session of its own on the same context, so that views and options of one
-are not seen by another. Knows no workspace.
+Spark itself takes a minute to give up on a standalone master, and then ends the session under the
+body that uses it.
 """
 
 import atexit
 import os
+import re
+import shutil
+import socket
 import sys
+import tempfile
 import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from perago.adapters.spark.configuration import DEFAULT_MASTER, SparkConfiguration
-from perago.adapters.spark.hadoop_options import repository_options, session_options
-from perago.adapters.spark.installation import HOME, read_facts, require_pyspark
-from perago.adapters.spark.jars import PROTOCOL_JAR, found_jars
-from perago.adapters.spark.master import check_master
-from perago.adapters.spark.scratch_home import CLUSTER, scratch_home
-from perago.adapters.spark.versions import check_versions
-from perago.domain.spark_errors import SparkSessionError
-from perago.ports.spark_workspace import SparkPlace
+from perago.adapters.spark.jars import (
+    HOME,
+    PROTOCOL_JAR,
+    check_versions,
+    found_jars,
+    pyspark_jars,
+    read_facts,
+    repository_options,
+    require_pyspark,
+    session_options,
+)
+from perago.domain.errors import SparkSessionError
+from perago.ports.workspace import SparkPlace
+
+CONNECT_SECONDS = 5.0
+_STANDALONE = re.compile(r"spark://(?P<places>.+)")
+
+
+def check_master(master: str) -> None:
+    """Raise SparkSessionError when no host of a standalone master answers."""
+    found = _STANDALONE.fullmatch(master)
+    if found is None:
+        return
+    reasons: list[str] = []
+    for place in found["places"].split(","):
+        host, _, port = place.rpartition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS):
+                return
+        except (OSError, ValueError) as error:
+            reasons.append(f"{place}: {error}")
+    raise SparkSessionError(master, "; ".join(reasons))
+
+
+DEFAULT_MASTER = "local[*]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkConfiguration:
+    """Plain values; None takes the user's cache, or Spark's own default."""
+
+    master: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    cache: Path | None = None
+
+
+CLUSTER = "local-cluster"
+_WRITTEN = "work"
+
+
+def scratch_home(installed: Path | None = None) -> Path:
+    """A directory with links to all of the installed pyspark; it goes with this process."""
+    home = Path(tempfile.mkdtemp(prefix="perago-spark-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
+    for each in (installed or pyspark_jars().parent).iterdir():
+        if each.name != _WRITTEN:
+            (home / each.name).symlink_to(each)
+    return home
+
 
 CONNECT = "sc://"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # how spark-submit tells a program where its JVM listens

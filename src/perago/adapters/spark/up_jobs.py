@@ -4,11 +4,13 @@ Executors read the files of the plan themselves; counts come back. The plan and 
 branch are both in order of path, so that each range is compared in one walk through the two.
 """
 
+import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any, final
 
 from perago.adapters.spark.parts import OpenPartWork, PartUp
 from perago.adapters.spark.pipeline_session import PipelineSession
@@ -19,14 +21,13 @@ from perago.adapters.spark.plan_parts import (
     rows_of,
     rows_of_share,
 )
-from perago.adapters.spark.row_problems import gathered, told
+from perago.adapters.spark.rows import gathered, told
 from perago.adapters.workspace.staging import difference
-from perago.domain.batches import batched
-from perago.domain.prefix_projection import object_path
-from perago.domain.workspace_rows import PlanKind, PlannedChange, SeenChange, WrittenBatch
-from perago.ports.commits import ChangeKind
+from perago.domain.paths import object_path
+from perago.domain.sync_plan import PlanKind, PlannedChange, SeenChange, WrittenBatch, batched
+from perago.ports.lakefs import ChangeKind
 from perago.ports.objects import DELETE_PATHS_MAX
-from perago.ports.workspace_pipeline import StagingArea, TransferCounts
+from perago.ports.workspace import StagingArea, TransferCounts
 
 CHECKED_AT_ONCE = 20_000
 CHECKING_THREADS = 8
@@ -126,3 +127,77 @@ def _kind_of(row: PlannedChange) -> str:
     if row.kind == PlanKind.DELETE:
         return ChangeKind.REMOVED.value
     return ChangeKind.ADDED.value if row.is_new else ChangeKind.CHANGED.value
+
+
+PAUSE_SECONDS = 1.0
+REPORT_EVERY = 5
+
+
+@final
+class JobWatch:
+    """Looks once a second until it is ended; a look that fails is a look that saw nothing."""
+
+    def __init__(
+        self,
+        context: Any,  # noqa: ANN401 - a SparkContext, or None over Spark Connect
+        group: str,
+        cancel: Callable[[], object],
+        cancelled: Callable[[], bool],
+        report: Callable[[str, Mapping[str, object]], None],
+    ) -> None:
+        self._context = context
+        self._group = group
+        self._cancel = cancel
+        self._cancelled = cancelled
+        self._report = report
+        self._ended = threading.Event()
+        self._last: Mapping[str, object] = {}
+
+    def follow(self) -> None:
+        """Run in a thread of its own."""
+        looks = 0
+        while not self._ended.wait(PAUSE_SECONDS):
+            if self._cancelled():
+                self._cancel()
+                return
+            looks += 1
+            if looks % REPORT_EVERY == 0:
+                self._say()
+
+    def end(self) -> None:
+        """The body is over."""
+        self._ended.set()
+
+    def _say(self) -> None:
+        if self._context is None:
+            return
+        try:
+            seen = _progress(self._context.statusTracker(), self._group)
+        except Exception as error:  # noqa: BLE001 - progress never ends a body
+            seen = {"unknown": type(error).__name__}
+        if seen and seen != self._last:
+            self._last = seen
+            self._report("spark", seen)
+
+
+def cancel_jobs(context: Any, group: str) -> None:  # noqa: ANN401 - a SparkContext
+    """Cancel what runs; Spark warns of a group without a job, which is how most bodies end."""
+    tracker = context.statusTracker()
+    if not {*tracker.getJobIdsForGroup(group)}.isdisjoint(tracker.getActiveJobsIds()):
+        context.cancelJobGroup(group)
+
+
+def _progress(tracker: Any, group: str) -> Mapping[str, object]:  # noqa: ANN401 - a StatusTracker
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [
+        tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds
+    ]
+    known = [stage for stage in stages if stage is not None]
+    if not known:
+        return {}
+    return {
+        "jobs": len(jobs),
+        "tasks": sum(stage.numTasks for stage in known),
+        "tasks_done": sum(stage.numCompletedTasks for stage in known),
+        "tasks_failed": sum(stage.numFailedTasks for stage in known),
+    }

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, final
 
-from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.job_watch import JobWatch, cancel_jobs
-from perago.adapters.spark.paths import input_uri, output_uri
-from perago.adapters.spark.reader import WorkspaceReader
-from perago.adapters.spark.session import attempt_session
-from perago.domain.references import CommitId
-from perago.domain.spark_errors import OpenStreamError
-from perago.ports.spark_workspace import SparkPlace, SparkWorkspace, WriteMode
+from perago.adapters.spark.parts import input_uri, output_uri
+from perago.adapters.spark.rows import WorkspaceReader
+from perago.adapters.spark.session import SparkConfiguration, attempt_session
+from perago.adapters.spark.up_jobs import JobWatch, cancel_jobs
+from perago.domain.errors import OpenStreamError
+from perago.domain.logical_execution import CommitId
+from perago.ports.workspace import SparkPlace, SparkWorkspace, WriteMode
 
 Report = Callable[[str, Mapping[str, object]], None]
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from perago.adapters.spark.configuration import SparkConfiguration
 from perago.adapters.spark.down_jobs import (
     Index,
     cut_listing,
@@ -21,22 +20,19 @@ from perago.adapters.spark.down_jobs import (
     find_clash,
     take_inventory,
 )
-from perago.adapters.spark.manifest_rows import ManifestRows, path_of
 from perago.adapters.spark.parts import OpenPartWork
-from perago.adapters.spark.pipeline_session import PipelineSession, PipelineSessions
-from perago.adapters.spark.pipeline_state import PipelineState
-from perago.adapters.spark.plan_jobs import compare, write_plan
-from perago.adapters.spark.plan_parts import WrittenPlan
-from perago.adapters.spark.row_frames import table
+from perago.adapters.spark.pipeline_session import PipelineSession, PipelineSessions, PipelineState
+from perago.adapters.spark.plan_parts import WrittenPlan, compare, write_plan
+from perago.adapters.spark.rows import ManifestRows, path_of, table
+from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.up_jobs import check_branch, write_changes
 from perago.adapters.workspace.changes import unknown_workspace
 from perago.adapters.workspace.inventory import name_clash
 from perago.domain.key_ranges import KeyRange
-from perago.domain.sync_plan import SyncPlan
-from perago.domain.workspace_rows import ListedObject
-from perago.ports.concurrency import Concurrency
+from perago.domain.sync_plan import ListedObject, SyncPlan
 from perago.ports.objects import Objects
-from perago.ports.workspace_pipeline import (
+from perago.ports.system import Concurrency
+from perago.ports.workspace import (
     Materialised,
     StagingArea,
     TransferCounts,

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime
 from typing import final
 
-from perago.ports.clock import Clock
+from perago.ports.system import Clock
 
 
 @final

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar, final
 
-from perago.ports.concurrency import Concurrency, nothing
+from perago.ports.system import Concurrency, nothing
 
 A = TypeVar("A")
 B = TypeVar("B")

@@ -5,8 +5,8 @@ import time
 from typing import final
 
 from perago.domain.attempt import ExecutionId
-from perago.domain.private_names import CHANCE_BITS, execution_id_at
-from perago.ports.identities import Identities
+from perago.domain.names import CHANCE_BITS, execution_id_at
+from perago.ports.system import Identities
 
 
 @final

@@ -27,10 +27,9 @@ from perago.adapters.workspace.disk import (
     share_blocks,
 )
 from perago.adapters.workspace.inventory import Manifests
-from perago.domain.batches import batched
-from perago.domain.object_checksum import md5_of_checksum
-from perago.ports.object_transport import Fetched, FetchOrder, FileStamp, stamp_of
-from perago.ports.objects import ObjectEntry
+from perago.domain.paths import md5_of_checksum
+from perago.domain.sync_plan import batched
+from perago.ports.objects import Fetched, FetchOrder, FileStamp, ObjectEntry, stamp_of
 
 BYTES_MAX_DEFAULT = 20 * 1024**3
 # Contents up to this size are rows of the database, because a thousand rows are two queries and a

@@ -13,13 +13,11 @@ from typing import NamedTuple, final
 
 from perago.adapters.workspace.disk import disk_errors, md5_of_file
 from perago.domain.errors import ReservedPathError
-from perago.domain.prefix_projection import name_problem, object_path
-from perago.domain.reserved_paths import ATTEMPT_MARKER, is_refused_object
+from perago.domain.paths import ATTEMPT_MARKER, is_refused_object, name_problem, object_path
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
-from perago.ports.concurrency import Concurrency
 from perago.ports.errors import RequestRefusedError, UnsafeNameError, WorkspaceLostError
-from perago.ports.object_transport import Fetched, FileStamp, stamp_of
-from perago.ports.objects import ObjectEntry
+from perago.ports.objects import Fetched, FileStamp, ObjectEntry, stamp_of
+from perago.ports.system import Concurrency
 
 SYMLINK_REFUSAL = "workspace publication does not support symlinks: {path}"
 # Each thread holds one processor while it hashes. A worker has other attempts to look after, and

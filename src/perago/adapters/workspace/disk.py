@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from perago.domain.prefix_projection import NameRules
+from perago.domain.paths import NameRules
 from perago.ports.errors import LocalDiskError
 
 _REMEDIES = {

@@ -14,22 +14,22 @@ from operator import attrgetter
 from typing import cast, final
 
 from perago.adapters.workspace.cache_store import CacheStore, CacheUnusableError
-from perago.domain.prefix_projection import (
+from perago.domain.logical_execution import NO_METADATA, CommitId
+from perago.domain.paths import (
     DEFAULT_NAME_RULES,
     NameRules,
     are_plain,
     collision,
     is_directory_marker,
+    is_reserved_object,
     listing_prefix,
     name_problem,
 )
-from perago.domain.references import NO_METADATA, CommitId
-from perago.domain.reserved_paths import is_reserved_object
-from perago.ports.commits import Change, ChangeKind, ChangePage, Commits
-from perago.ports.concurrency import Concurrency
 from perago.ports.errors import MissingError, RequestRefusedError, UnsafeNameError
+from perago.ports.lakefs import Change, ChangeKind, ChangePage, Commits
 from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
-from perago.ports.workspace_pipeline import WorkspaceSource
+from perago.ports.system import Concurrency
+from perago.ports.workspace import WorkspaceSource
 
 # Several commits of one workspace, because attempts of parallel branches take turns on a host. A
 # manifest of 100,000 objects is a few megabytes, so there are not many.

@@ -25,11 +25,10 @@ from perago.adapters.workspace.port_transport import PortTransport
 from perago.adapters.workspace.progress import TransferListener, TransferMeter
 from perago.adapters.workspace.staging import StagingVerification, StagingWrites
 from perago.domain.sync_plan import SyncPlan
-from perago.ports.commits import Commits
-from perago.ports.concurrency import Concurrency
-from perago.ports.object_transport import Fetched, FetchOrder, ObjectTransport, stamp_of
-from perago.ports.objects import Objects
-from perago.ports.workspace_pipeline import (
+from perago.ports.lakefs import Commits
+from perago.ports.objects import Fetched, FetchOrder, Objects, ObjectTransport, stamp_of
+from perago.ports.system import Concurrency
+from perago.ports.workspace import (
     Materialised,
     StagingArea,
     TransferCounts,

@@ -4,18 +4,20 @@ from collections.abc import Sequence
 from typing import final
 
 from perago.adapters.workspace.disk import disk_errors, md5_of_file
-from perago.domain.object_checksum import md5_of_checksum
-from perago.domain.references import BranchName, RepositoryId
-from perago.ports.concurrency import Concurrency
+from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.paths import md5_of_checksum
 from perago.ports.errors import DamagedObjectError, LocalDiskError
-from perago.ports.object_transport import (
+from perago.ports.objects import (
     Fetched,
     FetchOrder,
     Moved,
+    ObjectEntry,
+    Objects,
     ObjectTransport,
+    ObjectUpload,
     nobody_counts,
 )
-from perago.ports.objects import ObjectEntry, Objects, ObjectUpload
+from perago.ports.system import Concurrency
 
 AT_ONCE = 16
 

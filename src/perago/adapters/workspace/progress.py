@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import final
 
-from perago.ports.clock import Clock
-from perago.ports.progress import Phase, Progress
+from perago.ports.system import Clock
+from perago.ports.workspace import Phase, Progress
 
 # An operator who watches the log sees that a transfer moves, and a long one fills no log.
 REPORT_EACH_SECONDS = 1.0

@@ -9,25 +9,23 @@ from pathlib import Path
 from typing import final
 
 from perago.adapters.workspace.progress import TransferListener, TransferMeter
-from perago.domain.batches import batched
-from perago.domain.listing_windows import ListingWindow, windows
-from perago.domain.object_checksum import md5_of_checksum
-from perago.domain.prefix_projection import object_path
-from perago.domain.references import NO_METADATA
-from perago.domain.sync_plan import FileFacts, SyncPlan
-from perago.ports.commits import ChangeKind, Commits
-from perago.ports.concurrency import Concurrency
+from perago.domain.key_ranges import ListingWindow, windows
+from perago.domain.logical_execution import NO_METADATA
+from perago.domain.paths import md5_of_checksum, object_path
+from perago.domain.sync_plan import FileFacts, SyncPlan, batched
 from perago.ports.errors import DamagedObjectError
-from perago.ports.object_transport import ObjectTransport
+from perago.ports.lakefs import ChangeKind, Commits
 from perago.ports.objects import (
     DEFAULT_CONTENT_TYPE,
     DELETE_PATHS_MAX,
     LIST_AMOUNT_MAX,
     ObjectEntry,
     Objects,
+    ObjectTransport,
     ObjectUpload,
 )
-from perago.ports.workspace_pipeline import StagingArea, TransferCounts
+from perago.ports.system import Concurrency
+from perago.ports.workspace import StagingArea, TransferCounts
 
 # A copy on the server and a page of a listing are short requests: what takes time is the way
 # there and back, so some are under way together.

@@ -1,18 +1,138 @@
-"""The end of an attempt in Conductor: ask whether it may end, send it, read back if it counted."""
+"""Removing what an attempt left: staging first, local second; never changes a result."""
 
+from collections.abc import Awaitable
+from contextlib import suppress
 from enum import StrEnum
 
-from perago.app.attempt.check_attempt import read_verdict_before_end
-from perago.app.attempt.dispatch import Dispatch
-from perago.app.attempt.world import World
-from perago.domain.attempt import AttemptRecord, AttemptStatus
-from perago.domain.attempt_fence import Stale
+from perago.app.attempt.context import Dispatch, Traces, World
+from perago.domain.attempt import (
+    AttemptRecord,
+    AttemptStatus,
+    FenceVerdict,
+    FenceWidth,
+    Stale,
+    compare_narrow,
+    compare_row,
+    compare_wide,
+    completion_timeout_seconds,
+    heartbeat_seconds,
+)
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
-from perago.domain.publish_budget import completion_timeout_seconds, heartbeat_seconds
-from perago.ports.errors import MissingError, RequestRefusedError, WorldError
-from perago.ports.lease import Lease
-from perago.ports.progress import Phase
-from perago.ports.task_queue import TerminalUpdate
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.names import is_private_branch
+from perago.ports.conductor import TerminalUpdate
+from perago.ports.errors import (
+    BranchExistsError,
+    MissingError,
+    OutcomeUnknownError,
+    RequestRefusedError,
+    UnavailableError,
+    WorldError,
+)
+from perago.ports.task_body import Lease
+from perago.ports.workspace import Phase
+
+STAGING_FAILED = "failed to clean staging workspace"
+STAGING_LOST = "the branch of a decision is gone and could not be put back"
+LOCAL_FAILED = "failed to clean attempt-local workspace"
+PUT_BACK_TRIES_MAX = 5
+PUT_BACK_PAUSE_SECONDS = 0.5
+
+
+async def clean_up(world: World, traces: Traces) -> None:
+    """Remove branches, then the directory; each on its own, a failure is only told."""
+    if traces.staging is None and traces.directory is None and not traces.scratch:
+        return
+    if traces.staging is not None and traces.staging_may_go:
+        await delete_staging(world, *traces.staging)
+    elif traces.staging is not None and traces.proposed is not None:
+        await _keep_staging(world, *traces.staging, traces.proposed)
+    for repository, branch in () if traces.outcome_unknown else traces.scratch:
+        await delete_staging(world, repository, branch)
+    if traces.materialised is not None:
+        await _only_tell(world, world.lakefs.pipeline.forget(traces.materialised), LOCAL_FAILED, {})
+    if traces.directory is not None:
+        facts: dict[str, object] = {"workspace_dir": str(traces.directory)}
+        await _only_tell(world, world.directories.remove(traces.directory), LOCAL_FAILED, facts)
+    world.progress.phase(Phase.CLEANED, {"staging_kept": not traces.staging_may_go})
+
+
+async def delete_staging(world: World, repository: RepositoryId, branch: BranchName) -> None:
+    """Delete one private branch; whatever stays is found by garbage collection."""
+    facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
+    if not is_private_branch(branch):
+        kept = {"warning": STAGING_FAILED, "error": f"{branch} is no private branch of Perago"}
+        world.progress.phase(Phase.WARNED, {**kept, **facts})
+        return
+    await _only_tell(world, world.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
+
+
+async def _keep_staging(
+    world: World, repository: RepositoryId, branch: BranchName, decision: CommitId
+) -> None:
+    """Leave the branch of a decision behind, and put it back if garbage collection took it.
+
+    An attempt that stood still between its commit and its decision may have been replaced and
+    collected meanwhile: nothing said then that anybody needed the branch. It goes on, decides, and
+    learns here that its decision points at a commit that no branch keeps.
+    """
+
+    async def put_back() -> None:
+        # Not given up at the first lost request: if the attempt ends here, no pass looks for a
+        # branch that is missing.
+        for number in range(1, PUT_BACK_TRIES_MAX):
+            try:
+                return await create()
+            except (UnavailableError, OutcomeUnknownError):
+                await world.clock.sleep(PUT_BACK_PAUSE_SECONDS * number)
+        return await create()
+
+    async def create() -> None:
+        with suppress(BranchExistsError):  # as a rule it is there
+            await world.lakefs.branches.create(repository, branch, decision)
+
+    facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
+    await _only_tell(world, put_back(), STAGING_LOST, facts)
+
+
+async def _only_tell(
+    world: World, work: Awaitable[None], text: str, facts: dict[str, object]
+) -> None:
+    try:
+        await work
+    except Exception as error:  # noqa: BLE001 - cleaning never changes a result
+        world.progress.phase(Phase.WARNED, {"warning": text, "error": str(error), **facts})
+
+
+async def check_attempt(world: World, dispatch: Dispatch) -> None:
+    """Raise StaleAttemptError unless Conductor still counts this attempt."""
+    verdict = await read_verdict(world, dispatch)
+    if isinstance(verdict, Stale):
+        raise StaleAttemptError(dispatch.attempt.task_id, stale=verdict)
+    world.progress.phase(Phase.FENCED, {"width": dispatch.settings.fence_width})
+
+
+async def read_verdict(world: World, dispatch: Dispatch) -> FenceVerdict:
+    """One request: the workflow with its rows, or the one row."""
+    polled = dispatch.attempt
+    if dispatch.settings.fence_width is FenceWidth.WIDE:
+        return compare_wide(polled, await world.queue.read_workflow(polled.workflow_id))
+    fresh = await world.queue.read_attempt(polled.workflow_id, polled.task_id)
+    return compare_narrow(polled, None if fresh is None else fresh.snapshot)
+
+
+async def read_verdict_before_end(world: World, dispatch: Dispatch) -> FenceVerdict:
+    """The same question before a terminal update, which names nothing but the task id.
+
+    The narrow fence of the documents would let a rerun of the row pass, so every fact of the row
+    is compared here.
+    """
+    polled = dispatch.attempt
+    if dispatch.settings.fence_width is FenceWidth.WIDE:
+        return await read_verdict(world, dispatch)
+    fresh = await world.queue.read_attempt(polled.workflow_id, polled.task_id)
+    return compare_row(polled, None if fresh is None else fresh.snapshot)
+
 
 FIRST_PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 5.0

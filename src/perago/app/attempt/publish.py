@@ -1,34 +1,94 @@
-"""The confirm: read the head, decide, check the attempt, act, settle. Bounded rounds of that.
+"""What a merge has made is looked at once: does it stand where the fence had to put it?
 
-The head is read before the attempt fence and the effect follows at once; the other order loses
-accepted publications. Which effect is the domain's decision.
+The publication stands whatever is found; what is found ends the attempt.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from perago.app.attempt.check_attempt import check_attempt
-from perago.app.attempt.check_publication import check_publication
-from perago.app.attempt.dispatch import Scope
-from perago.app.attempt.perform import perform, prepare
-from perago.app.attempt.read_target import read_facts
-from perago.app.attempt.settle import settle, unknown_outcome
-from perago.app.attempt.world import World
-from perago.domain.errors import PublicationRefusedError
+from perago.app.attempt.choose_target import read_facts
+from perago.app.attempt.complete import check_attempt
+from perago.app.attempt.context import Scope, World
+from perago.app.attempt.effects import perform, prepare, settle, unknown_outcome
+from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.domain.logical_execution import (
+    NO_METADATA,
+    CommitId,
+    CommitRecord,
+    FirstParentWalk,
+    StagedReference,
+)
 from perago.domain.outcome import NotPublished, Published
-from perago.domain.publication_effects import Adopt, Keep
-from perago.domain.publication_facts import Isolation
+from perago.domain.publication import Adopt, Isolation, Keep, Policy, Relocate
 from perago.domain.publication_plan import (
     WorkspacePublicationPlan,
     build_workspace_publication_plan,
 )
-from perago.domain.publication_policy import Policy
-from perago.domain.references import NO_METADATA, CommitId, FirstParentWalk, StagedReference
-from perago.domain.settled import start_anew
-from perago.domain.settling import ROUNDS_MAX, LookAgain, Unanswered
-from perago.ports.errors import WorldError
-from perago.ports.progress import Phase
+from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
+from perago.ports.errors import UnavailableError, WorldError
+from perago.ports.workspace import Phase
+
+READS_MAX = 5
+PAUSE_SECONDS = 0.1
+DIFFERENCES_NAMED_MAX = 5
+
+
+async def check_publication(
+    world: World,
+    scope: Scope,
+    plan: WorkspacePublicationPlan,
+    ref: CommitId,
+    *,
+    prepared: CommitId,
+) -> None:
+    """After a merge under the fence: its parent must be the expected head.
+
+    Anything else means that the server did not run the fence: the publication stands, the
+    attempt fails, and the repository counts as unfenced from now on.
+    """
+    if isinstance(plan.effect, Relocate) or not plan.level.fenced:
+        return
+    record = await _read_surely(world, plan, ref)
+    if record.parents != (plan.base,):
+        world.lakefs.trust.distrust(plan.repository)
+        text = f"fence did not run: {ref} stands on {record.parents}, expected {plan.base}"
+        raise _failed(plan, text, "PRG-F023")
+    if scope.ground.isolation is Isolation.PREFIX:
+        await check_tree(world, plan, prepared, record)
+
+
+async def check_tree(
+    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, published: CommitRecord
+) -> None:
+    """The published tree is exactly the prepared one: the two metaranges are equal."""
+    expected = await _read_surely(world, plan, prepared)
+    if expected.metarange == published.metarange:
+        return
+    page = await world.lakefs.commits.diff_page(
+        plan.repository, prepared, published.commit, prefix="", amount=DIFFERENCES_NAMED_MAX
+    )
+    names = ", ".join(change.path for change in page.changes) + (", ..." if page.more else "")
+    text = f"{published.commit} differs from {prepared}, which was to be published, in: {names}"
+    raise _failed(plan, text, "PRG-F024")
+
+
+def _failed(plan: WorkspacePublicationPlan, text: str, code: str) -> FenceNotTrustedError:
+    """Under `settled` terminal: a retry would find the publication by its key, and hide this."""
+    command = f"`perago fence verify {plan.repository} {plan.branch}`"
+    text = f"{text}; it stands: look at the branch, and run {command}"
+    return FenceNotTrustedError(text, code=code, terminal=plan.policy is Policy.SETTLED)
+
+
+async def _read_surely(world: World, plan: WorkspacePublicationPlan, ref: CommitId) -> CommitRecord:
+    """A publication that is there is not failed for one lost answer of a read."""
+    for number in range(1, READS_MAX):
+        try:
+            return await world.lakefs.commits.read(plan.repository, ref)
+        except UnavailableError:
+            await world.clock.sleep(PAUSE_SECONDS * number)
+    return await world.lakefs.commits.read(plan.repository, ref)
+
 
 PAUSE_SECONDS_MIN = 0.02
 PAUSE_SECONDS_MAX = 1.0

@@ -8,26 +8,27 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import cast
 
-from perago.app.attempt.find_ground import list_tags, put_mark, seal_chain
+from perago.app.attempt.choose_target import list_tags, put_mark, seal_chain
 from perago.app.attempt.resume import PublishedDecision, find_publication_of
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.errors import PeragoError
 from perago.domain.logical_execution import (
+    BranchName,
+    CommitRecord,
+    RepositoryId,
+    TagName,
     chain_of_key,
     decision_key,
     decision_tags_of_workflow,
+    is_staging_branch_of,
     reset_mark_tag,
     retry_chain,
 )
-from perago.domain.references import BranchName, CommitRecord, RepositoryId, TagName
-from perago.domain.staging_branch_name import is_staging_branch_of
-from perago.ports.branches import Branches
-from perago.ports.clock import Clock
-from perago.ports.commits import Commits
+from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError
-from perago.ports.tags import Tags
-from perago.ports.workflows import WorkflowRecord, Workflows
+from perago.ports.lakefs import Branches, Commits, Tags
+from perago.ports.system import Clock
 
 
 class WorkflowRunsError(PeragoError, RuntimeError):

@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
-from perago.app.attempt.decide import SettledDecision, decision_of, read_decision
-from perago.app.attempt.dispatch import Scope
+from perago.app.attempt.context import Dispatch, Scope, World
 from perago.app.attempt.publish import Publication, publish
-from perago.app.attempt.world import World
+from perago.app.attempt.stage import SettledDecision, decision_of, read_decision
+from perago.app.authoring.envelope import (
+    read_params,
+    read_workspace_input,
+    workspace_task_output,
+)
+from perago.app.authoring.failure import result_for_exception
+from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain import settled
+from perago.domain.attempt import AttemptStatus
 from perago.domain.commit_metadata import (
     INPUT_REF,
     LOGICAL_TASK_KEY,
@@ -15,22 +23,23 @@ from perago.domain.commit_metadata import (
     STAGING_COMMIT,
     TARGET_BRANCH,
 )
-from perago.domain.errors import DecidedOnOtherInputError
-from perago.domain.logical_execution import ExecutionInput, decision_key, key_on_input
-from perago.domain.publication_facts import Isolation, PublicationFacts
-from perago.domain.publication_policy import Level
-from perago.domain.references import (
+from perago.domain.errors import DecidedOnOtherInputError, StaleAttemptError
+from perago.domain.logical_execution import (
     BranchName,
     CommitId,
     CommitRecord,
+    ExecutionInput,
     FirstParentWalk,
     RepositoryId,
     WorkspaceReference,
+    decision_key,
+    key_on_input,
 )
-from perago.ports.commits import Commits
+from perago.domain.publication import Isolation, Level, PublicationFacts
+from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import MissingError
-from perago.ports.progress import Phase
-from perago.ports.tags import TagRecord
+from perago.ports.lakefs import Commits, TagRecord
+from perago.ports.workspace import Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +182,69 @@ async def _result(
     place = scope.ground.workspace
     record = await world.lakefs.commits.read(place.repository, staged)
     return (await decision_of(world, scope, record, input_ref=place.ref)).result
+
+
+@dataclass(frozen=True, slots=True)
+class GivenInput:
+    """The validated input; the workspace is None for a workspace-free task."""
+
+    params: Mapping[str, object]
+    workspace: WorkspaceInput | None
+
+    @property
+    def reference(self) -> WorkspaceReference:
+        """The workspace as a domain value."""
+        assert self.workspace is not None, "only workspace tasks have one"
+        given = self.workspace
+        return WorkspaceReference(
+            RepositoryId(given.repository), BranchName(given.branch), CommitId(given.ref)
+        )
+
+
+def read_input(dispatch: Dispatch) -> GivenInput:
+    """Validate envelope and parameters before anything is moved."""
+    data = dispatch.record.input_data
+    workspace = None
+    strict = dispatch.settings.strict_input
+    if dispatch.task.has_workspace:
+        workspace = read_workspace_input(data, strict=strict)
+    read_params(dispatch.task, data, strict=strict)
+    params = cast("Mapping[str, object]", data["params"])  # validated above
+    return GivenInput(params, workspace)
+
+
+def workspace_output(given: GivenInput, finished: Finished) -> Mapping[str, object]:
+    """Input workspace with only `ref` changed, and the result.
+
+    It was checked where it came from: the body's as it returned, a stored one as it was read.
+    """
+    assert given.workspace is not None, "only workspace tasks publish"
+    return workspace_task_output(given.workspace, finished.ref, finished.result)
+
+
+def free_output(result: Mapping[str, object]) -> Mapping[str, object]:
+    """The result alone."""
+    return {"result": dict(result)}
+
+
+def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None:
+    """The terminal update of a failure; None for a stale attempt, which ends nothing.
+
+    An update names the task id alone. What it would end is the row of a rerun or a redelivery,
+    or a row that a late heartbeat brought back beside its own retry.
+    """
+    if isinstance(error, StaleAttemptError):
+        return None
+    settings, attempt = dispatch.settings, dispatch.attempt
+    result = result_for_exception(
+        error,
+        max_length=settings.failure_reason_max_length,
+        secrets=settings.secrets,
+        task=(attempt.workflow_id, attempt.reference_name),
+    )
+    return TerminalUpdate(
+        attempt=attempt,
+        worker_id=settings.worker_id,
+        status=AttemptStatus(result.status),
+        reason=result.reason_for_incompletion or "",
+    )

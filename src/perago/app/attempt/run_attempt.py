@@ -7,35 +7,29 @@ turns whatever ended the attempt into a status, one pass cleans, nothing else is
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from perago.app.attempt.check_attempt import check_attempt
-from perago.app.attempt.clean_up import clean_up
-from perago.app.attempt.complete import Recorded, complete
-from perago.app.attempt.decide import SettledDecision, decide
-from perago.app.attempt.dispatch import Dispatch, Scope, Traces
-from perago.app.attempt.find_ground import find_ground
-from perago.app.attempt.local_steps import call_body
+from perago.app.attempt.choose_target import find_ground, read_first_walk
+from perago.app.attempt.complete import Recorded, check_attempt, clean_up, complete
+from perago.app.attempt.context import Dispatch, Scope, Traces, World
+from perago.app.attempt.local_workspace import call_body
 from perago.app.attempt.publish import publish
-from perago.app.attempt.read_target import read_first_walk
 from perago.app.attempt.resume import (
     Finished,
+    failed_update,
     find_decision_on_other_input,
     finish_decision,
-    resume,
-)
-from perago.app.attempt.task_output import (
-    failed_update,
     free_output,
     read_input,
+    resume,
     workspace_output,
 )
+from perago.app.attempt.stage import SettledDecision, decide
 from perago.app.attempt.workspace_handling import WorkspaceHandling, handle_workspace
-from perago.app.attempt.world import World
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
-from perago.domain.publication_policy import Level
-from perago.ports.lease import Lease
-from perago.ports.progress import Phase
-from perago.ports.task_queue import TerminalUpdate
+from perago.domain.publication import Level
+from perago.ports.conductor import TerminalUpdate
+from perago.ports.task_body import Lease
+from perago.ports.workspace import Phase
 
 
 @dataclass(frozen=True, slots=True)

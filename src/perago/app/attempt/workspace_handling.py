@@ -7,11 +7,10 @@ are the same for both. Which one it is, is decided here, by the annotation of th
 from collections.abc import Mapping
 from typing import Protocol
 
-from perago.app.attempt.dispatch import Dispatch, Scope, Traces
-from perago.app.attempt.local_handling import LocalHandling
-from perago.app.attempt.spark_handling import SparkHandling
-from perago.app.attempt.world import World
-from perago.domain.references import StagedReference, WorkspaceReference
+from perago.app.attempt.context import Dispatch, Scope, Traces, World
+from perago.app.attempt.local_workspace import LocalHandling
+from perago.app.attempt.spark_workspace import SparkHandling
+from perago.domain.logical_execution import StagedReference, WorkspaceReference
 
 
 class WorkspaceHandling(Protocol):

@@ -16,10 +16,10 @@ from perago.app.authoring.envelope import (
     validate_result,
 )
 from perago.app.authoring.guardrails import check_guardrails
-from perago.app.authoring.metric_recorder import MetricRecorder
+from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.domain.authoring_errors import TaskInputError
-from perago.ports.spark_workspace import SparkWorkspace
+from perago.domain.errors import TaskInputError
+from perago.ports.workspace import SparkWorkspace
 
 _CODE = "PRG-I007"
 

@@ -5,14 +5,23 @@ Builds and writes a document; who registers it is not known here.
 
 import json
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, TypeGuard, Union, cast, get_args, get_origin
 
-from perago.app.authoring.contract_schema import schema_for_model, schema_for_result
-from perago.app.authoring.model_graph import validate_no_root_task_models
+from pydantic import BaseModel, EncodedBytes, EncodedStr, Json
+from pydantic.fields import FieldInfo
+from pydantic_core import to_json
+
+from perago.app.authoring.contract_schema import (
+    schema_for_model,
+    schema_for_result,
+    validate_no_root_task_models,
+)
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.domain.authoring_errors import TaskDefinitionError
+from perago.domain.errors import TaskDefinitionError
 
 TASKDEF_SCHEMA_VERSION = 1
 TASKDEF_SCHEMA_TYPE = "JSON"
@@ -131,3 +140,137 @@ def _warn_of_short_lease(task: TaskDefinition) -> None:
             UserWarning,
             stacklevel=3,
         )
+
+
+# Written only when the author sets them, so that their absence is a statement as well.
+_OPTIONAL = {
+    "description": (None, ""),
+    "concurrentExecLimit": (None, 0),
+    "rateLimitFrequencyInSeconds": (None, 0, 1),
+    "rateLimitPerFrequency": (None, 0),
+}
+# Written by the server when a definition is stored.
+_SERVERS_OWN = frozenset({"createTime", "updateTime", "createdBy", "updatedBy"})
+_ABSENT = "(absent)"
+
+
+@dataclass(frozen=True)
+class TaskDefDifference:
+    """One field that differs; the path has dots."""
+
+    path: str
+    registered: object
+    code: object
+
+    def __str__(self) -> str:
+        return f"{self.path}: registered {self.registered!r}, code {self.code!r}"
+
+
+def taskdef_differences(
+    registered: Mapping[str, Any], built: Mapping[str, Any]
+) -> list[TaskDefDifference]:
+    """Return what registering `built` would change, in the order of its fields."""
+    found = [
+        difference
+        for key, value in built.items()
+        for difference in _compare(key, registered.get(key, _ABSENT), value)
+    ]
+    for key, unset in _OPTIONAL.items():
+        if key not in built and registered.get(key) not in unset:
+            found.append(TaskDefDifference(key, registered[key], _ABSENT))
+    return found
+
+
+def taskdef_to_register(
+    registered: Mapping[str, Any] | None, built: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the document to store: ours, with the fields of the operator kept."""
+    ours = _SERVERS_OWN | set(_OPTIONAL)
+    kept = {key: value for key, value in (registered or {}).items() if key not in ours}
+    return kept | dict(built)
+
+
+def _compare(path: str, registered: object, code: object) -> Iterator[TaskDefDifference]:
+    there, here = _fields(registered), _fields(code)
+    if there is not None and here is not None:
+        # Conductor stamps a schema like a definition; deeper down such names are properties.
+        stamped = frozenset[str]() if "." in path else _SERVERS_OWN
+        for key in dict.fromkeys([*here, *(each for each in there if each not in stamped)]):
+            yield from _compare(f"{path}.{key}", there.get(key, _ABSENT), here.get(key, _ABSENT))
+    elif registered != code:
+        yield TaskDefDifference(path, registered, code)
+
+
+def _fields(value: object) -> Mapping[str, object] | None:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else None
+
+
+_JSON: Any = Json  # a class at run time, a form for checkers
+_ENCODED = (EncodedBytes, EncodedStr)
+
+
+def is_read_otherwise(field: FieldInfo) -> bool:
+    """Whether any part of a field is read from an encoding of its value."""
+    return _holds_mark(_annotated(field))
+
+
+def readable(model: type[BaseModel], written: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model wrote with JSON text where it reads JSON text."""
+    fields: dict[str, FieldInfo] = {}
+    for name, field in model.model_fields.items():
+        fields |= {name: field, field.serialization_alias or name: field}
+    return {
+        name: _readable(_annotated(fields[name]), value) if name in fields else value
+        for name, value in written.items()
+    }
+
+
+def _readable(annotation: Any, value: object) -> object:  # noqa: ANN401  # a type form
+    parts = [each for each in _parts(annotation) if each not in {type(None), Ellipsis}]
+    is_form = get_origin(annotation) in {Annotated, Union, UnionType}
+    match value:
+        case _ if value is not None and _is_json(annotation):
+            return to_json(value).decode()
+        case dict() if _is_model(annotation):
+            return readable(annotation, cast("dict[str, Any]", value))
+        case _ if is_form and len(parts) == 1:
+            return _readable(parts[0], value)
+        case dict() if parts and not is_form:
+            below = cast("dict[str, object]", value)
+            return {key: _readable(parts[-1], each) for key, each in below.items()}
+        case list() if len(parts) == 1 and not is_form:
+            return [_readable(parts[0], each) for each in cast("list[object]", value)]
+        case _:
+            return value
+
+
+def _annotated(field: FieldInfo) -> Any:  # noqa: ANN401  # a type form
+    annotation: Any = field.annotation
+    for mark in field.metadata:
+        annotation = Annotated[annotation, mark]
+    return annotation
+
+
+def _is_json(annotation: object) -> bool:
+    marks = _marks(annotation)
+    return annotation is _JSON or _JSON in marks or any(isinstance(mark, _JSON) for mark in marks)
+
+
+def _holds_mark(annotation: object) -> bool:
+    if _is_json(annotation) or any(isinstance(mark, _ENCODED) for mark in _marks(annotation)):
+        return True
+    return any(_holds_mark(part) for part in _parts(annotation))
+
+
+def _parts(annotation: object) -> tuple[Any, ...]:
+    """The types a form is made of, without the marks on them."""
+    parts = get_args(annotation)
+    return parts[:1] if get_origin(annotation) is Annotated else parts
+
+
+def _marks(annotation: object) -> tuple[object, ...]:
+    return get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+
+
+def _is_model(annotation: object) -> TypeGuard[type[BaseModel]]:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,14 +1,143 @@
-"""What an author says about the workspace of a task: which part, what must hold, who may write.
+"""The workspace object of a task's input and output: repository, branch, and the commit.
 
-Declares only; how object paths map to local paths is `perago.domain`.
+Both spellings of the reference type are read, and written back as they came. Resolves nothing.
 """
 
-from typing import Literal
+import os
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
-from perago.app.authoring.guardrail_declaration import WorkspaceGuardrail
-from perago.domain.authoring_errors import TaskDefinitionError
+from perago.app.authoring.guardrails import WorkspaceGuardrail
+from perago.domain.errors import TaskDefinitionError, TaskInputError
+from perago.domain.logical_execution import (
+    IMPOSSIBLE_NAMES,
+    BranchName,
+    CommitId,
+    RepositoryId,
+    WorkspaceReference,
+)
+from perago.domain.paths import (
+    ATTEMPT_MARKER,
+    is_directory_marker,
+    is_reserved_object,
+    name_problem,
+    relative_path,
+)
+from perago.domain.paths import object_path as published_path
+
+CAMEL: Final = "refType"
+SNAKE: Final = "ref_type"
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class WorkspaceRef(BaseModel):
+    """Repository, branch and commit; the values keep their spaces."""
+
+    model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
+
+    repository: _Name
+    branch: _Name
+    ref_type: Literal["commit"] = Field(alias=CAMEL)
+    ref: _Name
+    _spelling: str = PrivateAttr(default=CAMEL)
+
+    # Said again in each subclass: type checkers make up a constructor from the fields, which
+    # would know one spelling only.
+    def __init__(self, **values: object) -> None:
+        super().__init__(**values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WorkspaceRef) or type(self) is not type(other):
+            return NotImplemented
+        return self.as_value() == other.as_value()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.as_value()))
+
+    @property
+    def refType(self) -> Literal["commit"]:  # noqa: N802  # the attribute of 0.6.1
+        """The reference type under the name 0.6.1 gave it."""
+        return self.ref_type
+
+    def as_value(self) -> WorkspaceReference:
+        """Return the plain value the core works with."""
+        return WorkspaceReference(
+            RepositoryId(self.repository), BranchName(self.branch), CommitId(self.ref)
+        )
+
+    @field_validator("repository", "branch", "ref")
+    @classmethod
+    def _not_blank(cls, value: str) -> str:
+        if not value.strip():
+            raise TaskInputError(
+                "workspace repository, branch, and ref must not be blank", code="PRG-I002"
+            )
+        if value.strip() in IMPOSSIBLE_NAMES:
+            raise TaskInputError(
+                "workspace repository, branch, and ref must not be `.` or `..`; expected names as"
+                " lakeFS shows them",
+                code="PRG-I002",
+            )
+        return value
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _read_either_spelling(
+        cls, values: object, handler: ModelWrapValidatorHandler[Self]
+    ) -> Self:
+        if not isinstance(values, dict):
+            return handler(values)
+        given = cast("dict[str, object]", values)
+        if CAMEL in given and SNAKE in given:
+            if given[CAMEL] != given[SNAKE]:
+                raise TaskInputError(
+                    "workspace refType and ref_type must not differ", code="PRG-I008"
+                )
+            given = {name: value for name, value in given.items() if name != SNAKE}
+        reference = handler(given)
+        reference._spelling = CAMEL if CAMEL in given else SNAKE  # noqa: SLF001  # its own
+        return reference
+
+    @model_serializer(mode="wrap")
+    def _write_as_it_came(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        written: dict[str, object] = handler(self)
+        return {
+            self._spelling if name in {CAMEL, SNAKE} else name: value
+            for name, value in written.items()
+        }
+
+
+class WorkspaceOutput(WorkspaceRef):
+    """The workspace a task hands to the next one: the input with only the commit changed."""
+
+    def __init__(self, **values: object) -> None:
+        super().__init__(**values)
+
+
+class WorkspaceInput(WorkspaceRef):
+    """The workspace a task starts from."""
+
+    def __init__(self, **values: object) -> None:
+        super().__init__(**values)
+
+    def published_output(self, ref: str) -> WorkspaceOutput:
+        """Return the output that names `ref` and keeps everything else, spelling included."""
+        return WorkspaceOutput.model_validate(self.model_dump() | {"ref": ref})
+
 
 ROOT_PREFIX = "/"
 _CODE = "PRG-T015"
@@ -46,3 +175,129 @@ class WorkspaceSpec(BaseModel):
                 "WorkspaceSpec.prefix must stay inside the repository", code=_CODE
             )
         return relative
+
+
+_SYNC_CODE = "PRG-W002"
+
+
+@dataclass(frozen=True)
+class WorkspaceUploadFile:
+    """One file that becomes an object."""
+
+    local_path: Path
+    object_path: str
+
+
+@dataclass(frozen=True)
+class WorkspaceDownloadFile:
+    """One object that becomes a file."""
+
+    object_path: str
+    local_path: Path
+
+
+@dataclass(frozen=True)
+class WorkspaceSyncPlan:
+    """What makes the objects of a prefix equal to a directory."""
+
+    upload_files: list[WorkspaceUploadFile]
+    delete_object_paths: list[str]
+
+    @property
+    def changed_object_count(self) -> int:
+        """Objects that are written or deleted."""
+        return len(self.upload_files) + len(self.delete_object_paths)
+
+    @property
+    def upload_bytes(self) -> int:
+        """Bytes that are written."""
+        return sum(each.local_path.stat().st_size for each in self.upload_files)
+
+
+def workspace_local_path(
+    workspace_spec: WorkspaceSpec, object_path: str | os.PathLike[str]
+) -> Path | None:
+    """Return where an object goes below the workspace, or None when it is nobody's file.
+
+    Objects outside the prefix are never looked at closer: their names are other people's.
+    """
+    name = os.fspath(object_path)
+    relative = relative_path(workspace_spec.prefix, name)
+    if relative is None or is_reserved_object(name) or is_directory_marker(relative, 0):
+        return None
+    problem = name_problem(relative)
+    if problem is not None:
+        raise TaskInputError(
+            f"object {name!r} cannot be a local file: it {problem}", code=_SYNC_CODE
+        )
+    return Path(relative)
+
+
+def workspace_download_files(
+    workspace_dir: Path, workspace_spec: WorkspaceSpec, object_paths: Iterable[str]
+) -> list[WorkspaceDownloadFile]:
+    """Return the files that a listing of objects becomes, in order."""
+    local_paths = {path: workspace_local_path(workspace_spec, path) for path in object_paths}
+    return [
+        WorkspaceDownloadFile(path, workspace_dir / local)
+        for path, local in sorted(local_paths.items())
+        if local is not None
+    ]
+
+
+def workspace_upload_files(
+    workspace_dir: Path, workspace_spec: WorkspaceSpec
+) -> list[WorkspaceUploadFile]:
+    """Return the objects that the regular files of a directory become, in order."""
+    return [
+        WorkspaceUploadFile(
+            workspace_dir / relative, _published_name(workspace_spec, relative.as_posix())
+        )
+        for relative in sorted(_regular_files(workspace_dir))
+    ]
+
+
+def workspace_delete_object_paths(
+    workspace_spec: WorkspaceSpec,
+    existing_object_paths: Iterable[str],
+    uploaded_files: Collection[WorkspaceUploadFile],
+) -> list[str]:
+    """Return the objects of the prefix that no file stands for any more."""
+    kept = {each.object_path for each in uploaded_files}
+    return sorted(
+        path
+        for path in set(existing_object_paths) - kept
+        if workspace_local_path(workspace_spec, path) is not None
+    )
+
+
+def build_workspace_sync_plan(
+    workspace_dir: Path, workspace_spec: WorkspaceSpec, existing_object_paths: Iterable[str]
+) -> WorkspaceSyncPlan:
+    """Return what makes the existing objects equal to the directory."""
+    uploads = workspace_upload_files(workspace_dir, workspace_spec)
+    deletes = workspace_delete_object_paths(workspace_spec, existing_object_paths, uploads)
+    return WorkspaceSyncPlan(uploads, deletes)
+
+
+def _published_name(workspace_spec: WorkspaceSpec, relative: str) -> str:
+    problem = name_problem(relative)
+    if problem is not None:
+        raise TaskInputError(
+            f"file {relative!r} cannot be an object: it {problem}", code=_SYNC_CODE
+        )
+    return published_path(workspace_spec.prefix, relative)
+
+
+def _regular_files(workspace_dir: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(workspace_dir):
+        for name in [*folders, *names]:
+            path = Path(folder) / name
+            relative = path.relative_to(workspace_dir)
+            if path.is_symlink():
+                raise TaskInputError(
+                    f"workspace publication does not support symlinks: {relative.as_posix()}",
+                    code="PRG-W005",
+                )
+            if name != ATTEMPT_MARKER and path.is_file():
+                yield relative

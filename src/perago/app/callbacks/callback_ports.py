@@ -1,42 +1,160 @@
-"""The ports of one attempt, answered by callbacks: the spine runs on them unchanged.
+"""What a caller hands in for one attempt, and what is known of it while it runs.
 
-Each answers what a plain `head-parent` attempt asks and nothing else; the target is said to be
-at the input commit, because where it really is, is the callbacks' business.
+Holds the callbacks and calls them with what 0.6.1 promised. Decides nothing.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NoReturn, final
+from typing import Any, NoReturn, Self, final
 
+from perago.app.authoring.current_attempt import (
+    StagedWorkspace,
+    TaskExecutionContext,
+    assert_current_attempt_snapshot,
+    snapshot_of,
+)
+from perago.app.authoring.envelope import read_workspace_input
 from perago.app.authoring.failure import error_is_terminal, failure_reason
 from perago.app.authoring.invocation import invoke_body
-from perago.app.authoring.metric_recorder import MetricRecorder
+from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.callbacks.callback_attempt import CallbackAttempt
-from perago.app.callbacks.directory_snapshot import snapshot
-from perago.domain.attempt import AttemptRecord
+from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot
+from perago.domain.errors import TaskInputError
+from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.outcome import MergeAnswer, Merged
-from perago.domain.references import (
-    BranchName,
-    CommitId,
-    CommitRecord,
-    RepositoryId,
-)
+from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
-from perago.ports.branches import MergeRequest
-from perago.ports.commits import CommitRequest
+from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import ObjectMissingError
-from perago.ports.repositories import RepositoryFacts
+from perago.ports.lakefs import CommitRequest, MergeRequest, RepositoryFacts
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, TaskBody
-from perago.ports.task_queue import TerminalUpdate
-from perago.ports.workspace_pipeline import (
+from perago.ports.workspace import (
     Materialised,
     StagingArea,
     TransferCounts,
     WorkspacePipeline,
     WorkspaceSource,
 )
+
+DownloadWorkspace = Callable[[WorkspaceInput, WorkspaceSpec, Path], object]
+LoadCurrentAttempt = Callable[[object], object]
+StageWorkspace = Callable[
+    [Path, WorkspaceInput, WorkspaceSpec, TaskExecutionContext], StagedWorkspace
+]
+PublishWorkspace = Callable[
+    [StagedWorkspace, WorkspaceInput, WorkspaceSpec, TaskExecutionContext], str
+]
+CompleteNoOpWorkspace = Callable[[WorkspaceInput, WorkspaceSpec, TaskExecutionContext], str]
+CleanupStaging = Callable[[StagedWorkspace], object]
+
+
+@dataclass(frozen=True)
+class WorkspaceCallbacks:
+    """The transfers of a workspace, as the caller does them."""
+
+    download: DownloadWorkspace
+    load_current_attempt: LoadCurrentAttempt
+    stage: StageWorkspace
+    publish: PublishWorkspace
+    cleanup: CleanupStaging
+    complete_noop: CompleteNoOpWorkspace | None = None
+
+
+@dataclass
+class CallbackAttempt:
+    """One attempt: the callbacks bound to it, and how far it is."""
+
+    task: TaskDefinition
+    spec: WorkspaceSpec
+    workspace: WorkspaceInput
+    snapshot: AttemptSnapshot
+    attempt: object
+    context: TaskExecutionContext
+    callbacks: WorkspaceCallbacks
+    staged: StagedWorkspace | None = None
+    is_unchanged: bool = False
+    noop_ref: str | None = None
+
+    @classmethod
+    def begin(
+        cls,
+        task: TaskDefinition,
+        input_data: Mapping[str, Any],
+        context: TaskExecutionContext,
+        callbacks: WorkspaceCallbacks,
+    ) -> Self:
+        """Read the input and the attempt; whatever is wrong with them is raised."""
+        assert task.workspace is not None, "only workspace tasks have callbacks"
+        return cls(
+            task=task,
+            spec=task.workspace,
+            workspace=read_workspace_input(input_data, strict=False),
+            snapshot=snapshot_of(context.attempt),
+            attempt=context.attempt,
+            context=context,
+            callbacks=callbacks,
+        )
+
+    def download(self, directory: Path) -> None:
+        """Fill the directory."""
+        self.callbacks.download(self.workspace, self.spec, directory)
+
+    def check_current(self) -> None:
+        """Ask whether the attempt still counts; an unchanged one is completed right after."""
+        fresh = self.callbacks.load_current_attempt(self.attempt)
+        assert_current_attempt_snapshot(self.attempt, fresh)
+        if self.is_unchanged:
+            self._complete_noop()
+
+    def stage(self, directory: Path) -> None:
+        """Stage the directory; from here on there is something to clean up."""
+        self.staged = self.callbacks.stage(directory, self.workspace, self.spec, self.context)
+
+    def publish(self) -> str:
+        """Publish what was staged."""
+        assert self.staged is not None, "only staged workspaces are published"
+        return self.callbacks.publish(self.staged, self.workspace, self.spec, self.context)
+
+    def clean_up(self) -> None:
+        """Remove what was staged, if staging returned."""
+        if self.staged is not None:
+            self.callbacks.cleanup(self.staged)
+
+    def _complete_noop(self) -> None:
+        if self.callbacks.complete_noop is None:
+            raise TaskInputError(
+                "complete_noop_workspace callback is required for writable no-op workspace"
+                " completion",
+                code="PRG-I007",
+            )
+        self.noop_ref = self.callbacks.complete_noop(self.workspace, self.spec, self.context)
+
+
+def snapshot(directory: Path) -> dict[str, FileFacts]:
+    """Relative POSIX path -> facts, our marker and empty directories left out."""
+    found: dict[str, FileFacts] = {}
+    for parent, folders, names in os.walk(directory):
+        links = [name for name in folders if (Path(parent) / name).is_symlink()]
+        for name in (*names, *links):
+            path = Path(parent) / name
+            if name != ATTEMPT_MARKER:
+                facts = _facts(path, path.relative_to(directory).as_posix())
+                found[facts.path] = facts
+    return found
+
+
+def _facts(path: Path, relative: str) -> FileFacts:
+    if path.is_symlink():
+        return FileFacts(relative, f"link to {path.readlink()}", 0)
+    if not path.is_file():
+        return FileFacts(relative, "neither file nor link", 0)
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileFacts(relative, digest, path.stat().st_size)
 
 
 @final

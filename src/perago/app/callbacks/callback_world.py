@@ -8,15 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from perago.app.attempt.dispatch import Dispatch
-from perago.app.attempt.known_places import KnownPlaces
+from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
 from perago.app.attempt.run_attempt import run_attempt
-from perago.app.attempt.world import AttemptSettings, LakeFS, World
 from perago.app.authoring.failure import RuntimeTaskResult, result_for_exception
-from perago.app.authoring.metric_recorder import MetricRecorder
+from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.callbacks.callback_attempt import CallbackAttempt
 from perago.app.callbacks.callback_ports import (
+    CallbackAttempt,
     CallbackBranches,
     CallbackCommits,
     CallbackObjects,
@@ -29,9 +27,8 @@ from perago.app.callbacks.callback_ports import (
 from perago.app.connections import Connections
 from perago.app.container import Container
 from perago.app.fence.trust import FenceTrust
-from perago.domain.attempt import AttemptRecord, ExecutionId
-from perago.domain.attempt_fence import FenceWidth
-from perago.domain.publication_policy import PolicySetting
+from perago.domain.attempt import AttemptRecord, ExecutionId, FenceWidth
+from perago.domain.publication import PolicySetting
 
 
 async def run_on_callbacks(

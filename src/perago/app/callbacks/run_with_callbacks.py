@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4  # noqa: TID251  # the signature of 0.6.1 has no source of identities
 
-from perago.app.authoring.attempt_objects import TaskExecutionContext
+from perago.app.authoring.current_attempt import TaskExecutionContext
 from perago.app.authoring.failure import (
     RuntimeTaskResult,
     completed_result,
     result_for_exception,
 )
 from perago.app.authoring.invocation import invoke_workspace_free_task
-from perago.app.authoring.metric_recorder import MetricRecorder
+from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.callbacks.callback_attempt import (
+from perago.app.callbacks.callback_ports import (
     CallbackAttempt,
     CleanupStaging,
     CompleteNoOpWorkspace,
@@ -31,7 +31,7 @@ from perago.app.callbacks.callback_attempt import (
     StageWorkspace,
     WorkspaceCallbacks,
 )
-from perago.domain.authoring_errors import TaskInputError
+from perago.domain.errors import TaskInputError
 
 Answer = TypeVar("Answer")
 

@@ -3,12 +3,13 @@
 Needs no service and imports no SDK. The lines and their order are those of 0.6.1.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perago.app.authoring.taskdef import build_taskdef
-from perago.app.command_line.loading import load_tasks
+from perago.app.authoring.taskdef import build_taskdef, write_taskdef
+from perago.app.command_line.loading import TaskOption, load_one_task, load_tasks
 from perago.app.command_line.reporting import (
     JsonOption,
     python_warnings,
@@ -57,3 +58,24 @@ def _facts(settings: Settings, configs: list[RuntimeConfig]) -> dict[str, str]:
 
 def _configured(service: object) -> str:
     return "not configured" if service is None else "configured"
+
+
+@reports_errors
+def extract(
+    target: Annotated[str, typer.Argument(metavar="MODULE", help="A task module.")],
+    *,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="The JSON file to write.", show_default=False)
+    ],
+    name: TaskOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the Conductor TaskDef of one task."""
+    runtime_config(load_settings(), target)
+    task = load_one_task(target, name)
+    with python_warnings():
+        written = write_taskdef(task, output)
+    if as_json:
+        say_json("extract/1", {"task": task.name, "path": str(written)})
+    else:
+        say(str(written))

@@ -4,22 +4,29 @@ Secrets are masked. Asks lakeFS one thing only: which route bytes take where a s
 open.
 """
 
+import platform
 from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from typing import Annotated
 
 import typer
 
+from perago._version import __version__
 from perago.app.command_line.reporting import (
     JsonOption,
+    reports_errors,
     reports_errors_by_class,
     say,
     say_json,
+    say_lines,
 )
-from perago.app.settings.layered_settings import ShownSetting
-from perago.app.settings.server_connections import connections_of
+from perago.app.pipeline_parts import route_in_force
+from perago.app.settings.layers import ShownSetting
+from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings, settings_as_found
-from perago.app.transfer_parts import route_in_force
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.error_codes import ERROR_CODES, UnknownCodeError, find_code
+from perago.domain.errors import RuntimeConfigError
 
 app = typer.Typer(
     help="Show settings and where they come from.",
@@ -82,3 +89,59 @@ def _print(rows: Iterable[ShownSetting], *, with_origin: bool) -> None:
 def _line(row: ShownSetting, *, with_origin: bool) -> str:
     line = f"{row.variable.name}={row.text}"
     return f"{line}  ({row.origin})" if with_origin else line
+
+
+@reports_errors
+def explain(
+    code: Annotated[str | None, typer.Argument(metavar="CODE", help="Such as PRG-U001.")] = None,
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain an error code; without one, list them all."""
+    if code is None:
+        _list(as_json=as_json)
+        return
+    row = find_code(code.upper())
+    if row is None:
+        raise UnknownCodeError(code)
+    if as_json:
+        facts = {"code": row.code, "cause": row.cause, "remedy": row.remedy, "text": row.text}
+        say_json("explain/1", facts)
+        return
+    say_lines(f"{row.code}: {row.cause}\n\n{row.text}\n\nRemedy: {row.remedy}")
+
+
+def _list(*, as_json: bool) -> None:
+    if as_json:
+        codes = [{"code": row.code, "cause": row.cause} for row in ERROR_CODES.values()]
+        say_json("explain-list/1", {"codes": codes})
+        return
+    for row in ERROR_CODES.values():
+        say(f"{row.code}  {row.cause}")
+
+
+_PACKAGES = ("aiohttp", "lakefs-sdk", "pydantic", "pyspark", "opentelemetry-sdk")
+
+
+@reports_errors
+def version(*, as_json: JsonOption = False) -> None:
+    """Print the version."""
+    if not as_json:
+        say(__version__)
+        return
+    say_json(
+        "version/1",
+        {
+            "version": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "packages": {name: _version_of(name) for name in _PACKAGES},
+        },
+    )
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return installed_version(package)
+    except PackageNotFoundError:
+        return None

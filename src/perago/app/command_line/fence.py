@@ -17,19 +17,20 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
-from perago.app.fence.canary import Canary
 from perago.app.fence.install import (
     FenceChange,
     FenceReport,
     FenceTools,
+    FenceVerdict,
     install_fence,
     remove_fence,
+    verify_fence,
 )
-from perago.app.fence.verify import FenceVerdict, verify_fence
-from perago.app.settings.server_connections import connections_of
+from perago.app.fence.trust import Canary
+from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
-from perago.domain.publication_policy import FenceState
-from perago.domain.references import BranchName, RepositoryId
+from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.publication import FenceState
 
 app = typer.Typer(
     no_args_is_help=True,

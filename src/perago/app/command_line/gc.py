@@ -17,14 +17,12 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
-from perago.app.gc.leftovers import Judged
-from perago.app.gc.local_pass import LocalPass, sweep_directories
+from perago.app.gc.local_pass import Judged, LocalPass, one_age, retention_times, sweep_directories
 from perago.app.gc.remote_pass import GcTools, RemotePass
-from perago.app.gc.retention_settings import one_age, retention_times
 from perago.app.settings.parsing import parse_time_to_live
-from perago.app.settings.server_connections import connections_of
+from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
-from perago.domain.references import RepositoryId
+from perago.domain.logical_execution import RepositoryId
 from perago.domain.retention import RetentionTimes
 from perago.ports.errors import WorldError
 from perago.ports.installations import LakeFSInstallation

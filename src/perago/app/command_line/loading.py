@@ -1,23 +1,147 @@
-"""Loads task modules for a command: settings first, then the imports, then what to warn about.
+"""Says why a task module could not be loaded: one line of cause, and the author's own lines.
 
-An import that fails shows the author's own lines and nothing of ours. Builds no TaskDef.
+Frames of Perago, of the import system and of libraries are left out. Imports nothing itself.
 """
 
-from collections.abc import Sequence
+import importlib
+import sysconfig
+import traceback
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
-from perago.app.authoring.model_graph import (
+from perago.app.authoring.contract_schema import (
     task_models_with_config,
     validate_no_root_task_models,
 )
+from perago.app.authoring.failure import validation_code
+from perago.app.authoring.guardrails import WorkspaceGuardrail
 from perago.app.authoring.task_declaration import load_module_tasks
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.command_line.import_failure import load_failure
+from perago.app.authoring.task_definition import (
+    ExecutionLimits,
+    MetricSpec,
+    PublishBudget,
+    RetryPolicy,
+    TaskControls,
+    TaskDefinition,
+    TimeoutPolicy,
+)
+from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.command_line.reporting import warn
-from perago.domain.authoring_errors import TaskDefinitionError
+from perago.domain.errors import TaskDefinitionError
+
+_MACHINERY = frozenset({Path(__file__).parents[2], Path(importlib.__file__).parent})
+_LIBRARIES = frozenset(
+    Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")
+)
+_DECLARATIONS = {
+    model.__name__: model
+    for model in (
+        WorkspaceSpec,
+        WorkspaceGuardrail,
+        RetryPolicy,
+        TimeoutPolicy,
+        ExecutionLimits,
+        PublishBudget,
+        TaskControls,
+        MetricSpec,
+    )
+}
+_PYDANTICS_HELP = "For further information visit"
+
+
+def load_failure(target: str, error: BaseException) -> TaskDefinitionError:
+    """Return the error a command ends with when loading `target` raised `error`."""
+    if isinstance(error, TaskDefinitionError):
+        return _placed(error, error)
+    if isinstance(error, ValidationError) and error.title in _DECLARATIONS:
+        return _placed(_declaration_error(error), error)
+    if isinstance(error, ModuleNotFoundError) and _is_target(target, error.name):
+        return _missing(target, error)
+    return _import_failure(target, error)
+
+
+def _placed(failure: TaskDefinitionError, error: BaseException) -> TaskDefinitionError:
+    """Say at which line of the author's the declaration stands."""
+    for frame in _own_frames(error)[-1:]:
+        failure.add_note(f"  at {frame.filename}:{frame.lineno}")
+    return failure
+
+
+def _declaration_error(error: ValidationError) -> TaskDefinitionError:
+    """One line for the values that one of the declared models refused."""
+    known = list(_DECLARATIONS[error.title].model_fields)
+    said: list[str] = []
+    for each in error.errors(include_url=False, include_context=False):
+        field = ".".join(map(str, each["loc"]))
+        text = each["msg"].removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            near = get_close_matches(field, known, n=1)
+            hint = f"did you mean {near[0]}" if near else f"known: {', '.join(known)}"
+            text = f"there is no such field; {hint}"
+        elif field and each["type"] != "missing":
+            text = f"{text}, found {each['input']!r}"
+        said.append(f"{field}: {text}" if field else text)
+    code = validation_code(error)
+    return TaskDefinitionError(f"{error.title}: {'; '.join(said)}", code=code)
+
+
+def _missing(target: str, error: ModuleNotFoundError) -> TaskDefinitionError:
+    """There is no such module, so that there are no lines to show."""
+    failure = TaskDefinitionError(
+        f"{target} cannot be imported: ModuleNotFoundError: {error}", code="PRG-T020"
+    )
+    folder = Path.cwd().joinpath(*target.split(".")[:-1])
+    here = [path.stem for path in folder.glob("*.py")] if folder.is_dir() else []
+    near = get_close_matches(target.rpartition(".")[2], here, n=1)
+    hint = f"; did you mean {'.'.join([*target.split('.')[:-1], *near])}" if near else ""
+    failure.add_note(f"  looked in the current directory, {Path.cwd()}{hint}")
+    return failure
+
+
+def _import_failure(target: str, error: BaseException) -> TaskDefinitionError:
+    said = [
+        line
+        for line in "".join(traceback.format_exception_only(error)).splitlines()
+        if line.strip() and not line.lstrip().startswith(_PYDANTICS_HELP)
+    ]
+    # Of a syntax error the last line says what it is, of all others the first one.
+    cause = said.pop(-1 if isinstance(error, SyntaxError) else 0)
+    failure = TaskDefinitionError(f"{target} cannot be imported: {cause}", code="PRG-T011")
+    frames = "".join(traceback.StackSummary.from_list(_own_frames(error)).format()).rstrip()
+    for part in (frames, "\n".join(said)):
+        if part:
+            failure.add_note(part)
+    return failure
+
+
+def _is_target(target: str, missing: str | None) -> bool:
+    """Whether the missing module is the one asked for, or a package it should be in."""
+    return missing is not None and f"{target}.".startswith(f"{missing}.")
+
+
+def _own_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """Frames of the author's code; those of libraries only when there are no others."""
+    outside = [
+        # Without columns: from 3.13 on they would be marked below each line.
+        traceback.FrameSummary(frame.filename, frame.lineno, frame.name, line=frame.line)
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen ") and not _is_below(frame.filename, _MACHINERY)
+    ]
+    return [frame for frame in outside if not _is_below(frame.filename, _LIBRARIES)] or outside
+
+
+def _is_below(filename: str, folders: frozenset[Path]) -> bool:
+    return not folders.isdisjoint(_parents(filename))
+
+
+def _parents(filename: str) -> Iterator[Path]:
+    yield from Path(filename).parents
+
 
 TaskOption = Annotated[
     str | None,

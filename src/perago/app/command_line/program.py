@@ -1,8 +1,9 @@
-"""Builds the command line from the table of commands; a command is imported when it is called.
+"""The table of commands: a name, where its function or group lives, and its line in the help.
 
-Knows names and summaries only. Help is plain text, so that it costs no rendering library.
+A new command is one row and one module. Nothing named here is imported before it is called.
 """
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -10,7 +11,46 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from perago._version import __version__
-from perago.app.command_line.commands import COMMANDS, CommandRow
+
+
+@dataclass(frozen=True)
+class CommandRow:
+    """One command: `home` is `module:name`, in this package or by its full dotted name.
+
+    Commands that bring a world of their own live above the application, in `perago.testing`.
+    """
+
+    name: str
+    home: str
+    summary: str
+
+
+COMMANDS = (
+    CommandRow("demo", "perago.testing.demo.command:demo", "Show what happens when things fail."),
+    CommandRow(
+        "dev", "perago.testing.dev.command:dev", "Run a workflow here and show it on a page."
+    ),
+    CommandRow(
+        "run", "perago.testing.trial.command:run", "Run one task on a directory, without a server."
+    ),
+    CommandRow("check", "check:check", "Validate task modules and local runtime config."),
+    CommandRow("extract", "check:extract", "Write the Conductor TaskDef of one task."),
+    CommandRow("start", "start:start", "Run a worker for task modules."),
+    CommandRow("register", "register:register", "Create or update TaskDefs on Conductor."),
+    CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
+    CommandRow("gc", "gc:gc", "Remove what crashed attempts left."),
+    CommandRow("reset-task", "reset_task:reset_task", "Let a task be computed anew."),
+    CommandRow("forget", "reset_task:reset_task", "The old name of reset-task."),
+    CommandRow(
+        "verify", "spark:verify", "Read every object of a commit and find damage, on Spark."
+    ),
+    CommandRow("report", "spark:report_group", "Count publications of a branch, on Spark."),
+    CommandRow("spark", "spark:spark_group", "Fetch the jars that Spark tasks need."),
+    CommandRow("config", "config:app", "Show settings and where they come from."),
+    CommandRow("explain", "config:explain", "Explain an error code."),
+    CommandRow("version", "config:version", "Print the version."),
+)
+
 
 _PACKAGE = __name__.rpartition(".")[0]
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from perago.app.authoring.taskdef import build_taskdef
-from perago.app.authoring.taskdef_difference import (
+from perago.app.authoring.taskdef import (
     TaskDefDifference,
+    build_taskdef,
     taskdef_differences,
     taskdef_to_register,
 )
@@ -24,10 +24,9 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.settings.runtime_config import runtime_config
-from perago.app.settings.server_connections import conductor_connection
+from perago.app.settings.runtime_config import conductor_connection, runtime_config
 from perago.app.settings.settings import Settings, load_settings
-from perago.ports.task_definitions import TaskDefinitions
+from perago.ports.conductor import TaskDefinitions
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,21 @@ import traceback
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any, ParamSpec
 
 import typer
 
-from perago.domain.authoring_errors import RuntimeConfigError
 from perago.domain.error_codes import find_code
 from perago.domain.errors import (
     OutcomeUnknownAtDeadlineError,
     PeragoError,
     PublishFenceError,
+    RuntimeConfigError,
     StaleAttemptError,
 )
-from perago.domain.terminal_text import plain, plain_lines
+from perago.domain.logical_execution import RepositoryId
+from perago.domain.text import plain, plain_lines
 from perago.ports.errors import WorldError
 
 Arguments = ParamSpec("Arguments")
@@ -143,3 +145,19 @@ def _code_of(error: Exception) -> str:
 
 def _exit_code(error: Exception) -> int:
     return next((code for kind, code in _EXIT_CODES if isinstance(error, kind)), FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitAddress:
+    """A repository and a commit, branch or tag in it."""
+
+    repository: RepositoryId
+    ref: str
+
+
+def parse_address(text: str) -> CommitAddress:
+    """Split at the one `@`."""
+    repository, _, ref = text.partition("@")
+    if not repository or not ref or "@" in ref:
+        raise CommandUsageError(f"expected REPO@REF, found {text!r}")
+    return CommitAddress(RepositoryId(repository), ref)

@@ -16,11 +16,11 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.settings.server_connections import connections_of
+from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
-from perago.domain.references import RepositoryId
+from perago.domain.logical_execution import RepositoryId
 from perago.domain.settled import start_anew
-from perago.ports.workflows import Workflows
+from perago.ports.conductor import Workflows
 
 
 @reports_errors_by_class

@@ -1,13 +1,119 @@
-"""`perago spark jars`: fetch what Spark needs to open lakeFS, once."""
+"""`perago verify REPO@REF`: a Spark job that reads every object and compares checksums."""
 
+import asyncio
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from perago.app.command_line.reporting import JsonOption, reports_errors_by_class, say, say_json
+from perago.app.command_line.reporting import (
+    CommitAddress,
+    JsonOption,
+    parse_address,
+    reports_errors_by_class,
+    say,
+    say_json,
+)
+from perago.app.settings.runtime_config import connections_of
+from perago.app.settings.settings import Settings, load_settings
+from perago.domain.logical_execution import CommitId
 
-app = typer.Typer(
+DAMAGED = 1
+
+
+@reports_errors_by_class
+def verify(
+    address: Annotated[str, typer.Argument(metavar="REPO@REF", help="Commit, branch or tag.")],
+    *,
+    prefix: Annotated[
+        str, typer.Option(metavar="PREFIX", help="Only objects of this folder.")
+    ] = "/",
+    report: Annotated[
+        str | None,
+        typer.Option(metavar="PATH", help="Where the Parquet report goes; a path or URI of Spark."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every object of a commit on Spark, recompute size and checksum, and report damage."""
+    from perago.app.spark_parts import job_target, spark_configuration  # noqa: PLC0415 - heavy
+    from perago.app.spark_parts import verify as verify_commit  # noqa: PLC0415 - heavy
+
+    settings = load_settings()
+    wanted = parse_address(address)
+    commit = asyncio.run(commit_of(settings, wanted))
+    place = report or f"perago-verify-{wanted.repository}-{commit[:12]}"
+    if "://" not in place:
+        place = f"file://{Path(place).absolute()}"
+    target = job_target(wanted.repository, commit, prefix)
+    lakefs = connections_of(settings).lakefs
+    found = verify_commit(spark_configuration(settings), lakefs, target, place)
+    if as_json:
+        say_json("verify/1", {"commit": commit, **asdict(found)})
+    else:
+        for line in found.shown:
+            say(line)
+        say(
+            f"{found.objects} objects, {found.bytes} bytes, {found.damaged} damaged, "
+            f"{found.size_only} compared by size only; report: {found.report}"
+        )
+    if found.damaged:
+        raise typer.Exit(DAMAGED)
+
+
+async def commit_of(settings: Settings, address: CommitAddress) -> CommitId:
+    """The commit that a reference names now."""
+    from perago.app.container import open_lakefs  # noqa: PLC0415  # heavy, and needed late
+
+    lakefs = open_lakefs(connections_of(settings).lakefs)
+    try:
+        return (await lakefs.commits.read(address.repository, address.ref)).commit
+    finally:
+        await lakefs.close()
+
+
+HEADINGS = ("task", "day", "policy", "publications", "retries", "adoptions", "replacements")
+
+report_group = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Count publications of a branch, on Spark.",
+)
+
+
+@report_group.callback()
+def report() -> None:
+    """Count publications of a branch."""
+
+
+@report_group.command("publications")
+@reports_errors_by_class
+def publications(
+    address: str = typer.Argument(metavar="REPO@BRANCH", help="Branch, or any reference."),
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Count publications, retries, adoptions and replacements per task and day, on Spark."""
+    from perago.app.spark_parts import job_target, spark_configuration  # noqa: PLC0415 - heavy
+    from perago.app.spark_parts import publications as count  # noqa: PLC0415 - heavy
+
+    settings = load_settings()
+    wanted = parse_address(address)
+    commit = asyncio.run(commit_of(settings, wanted))
+    target = job_target(wanted.repository, commit, "/")
+    found = count(spark_configuration(settings), connections_of(settings).lakefs, target)
+    if as_json:
+        rows = [dict(zip(HEADINGS, row, strict=True)) for row in found.rows]
+        say_json("publications/1", {"commit": commit, "commits": found.commits, "rows": rows})
+        return
+    say("\t".join(HEADINGS))
+    for row in found.rows:
+        say("\t".join(map(str, row)))
+
+
+spark_group = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -16,12 +122,12 @@ app = typer.Typer(
 )
 
 
-@app.callback()
+@spark_group.callback()
 def spark() -> None:
     """Fetch the jars that Spark tasks need."""
 
 
-@app.command("jars")
+@spark_group.command("jars")
 @reports_errors_by_class
 def jars(
     *,

@@ -17,7 +17,7 @@ from perago.app.settings.runtime_config import runtime_config
 from perago.app.settings.settings import Settings, load_settings
 from perago.app.start_checks import check_conductor, check_services
 from perago.app.worker.executor import ExecutorStartError
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.errors import RuntimeConfigError
 
 LEAVE_SECONDS = 2.0
 ExecutionMode = Literal["process", "thread"]

@@ -12,19 +12,18 @@ from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from perago.app.fence.trust import Canary
 from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY
 from perago.domain.errors import PublicationRefusedError
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.names import fence_branch
 from perago.domain.outcome import Merged
-from perago.domain.private_names import fence_branch
-from perago.domain.publication_fence import FENCE_FILE, recognise_fence
-from perago.domain.publication_policy import FenceState
-from perago.domain.references import BranchName, CommitId, RepositoryId
-from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.branches import Branches, MergeRequest
-from perago.ports.commits import CommitRequest, Commits
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, FenceState, recognise_fence
 from perago.ports.errors import ObjectMissingError, WorldError
-from perago.ports.identities import Identities
+from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects, ObjectUpload
+from perago.ports.system import Identities
 
 CONTENT_TYPE = "application/x-yaml"
 
@@ -128,3 +127,37 @@ async def _publish(
         return answer.commit
     reason = f"lakeFS did not merge the fence into {branch}: {answer}"
     raise PublicationRefusedError(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class FenceVerdict:
+    """What a verification found; `state` is TRUSTED only when the canary sang."""
+
+    repository: RepositoryId
+    branch: BranchName
+    head: CommitId
+    state: FenceState
+    protected: bool
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What weakens a working fence."""
+        if self.protected:
+            return ()
+        warning = (
+            f"{self.branch} is not protected: a hard reset by a human re-arms every decision; "
+            "protect it (publications pass, resets do not) and roll back with revert"
+        )
+        return (warning,)
+
+
+async def verify_fence(
+    tools: FenceTools, canary: Canary, repository: RepositoryId, branch: BranchName
+) -> FenceVerdict:
+    """Read the file at the head, then let the canary sing from it."""
+    head = await tools.branches.head(repository, branch)
+    state = recognise_fence(await read_fence(tools, repository, head.commit))
+    if state is FenceState.TRUSTED and not await canary.sings(repository, head.commit):
+        state = FenceState.DEAD
+    protected = await tools.branches.is_protected(repository, branch)
+    return FenceVerdict(repository, branch, head.commit, state, protected)

@@ -1,21 +1,81 @@
-"""What this process knows of the fence: proven now and then for the server, or revoked for good.
+"""The live canary: a merge that the fence must refuse, and one that it must let pass.
 
-The file in the input commit is read for each attempt. The live canary runs when its last verdict
-is old: once for the server, because whether hooks run is a setting of the server and the bytes of
-the fence are the same everywhere. A team with a repository for each song pays for one canary.
+Proves that this server runs the hook; a configuration cannot say so. Works on scratch branches
+that are removed afterwards and swept by garbage collection.
 """
 
 from dataclasses import dataclass
 
-from perago.app.fence.canary import Canary
-from perago.domain.publication_fence import recognise_fence
-from perago.domain.publication_policy import FenceState
-from perago.domain.references import CommitId, RepositoryId
-from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.clock import Clock
-from perago.ports.concurrency import Concurrency
-from perago.ports.errors import ObjectMissingError
+from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.errors import PublicationRefusedError
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.names import canary_branches
+from perago.domain.outcome import HeadMoved, Merged, NotPublished
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FenceState, recognise_fence
+from perago.domain.settled import after_merge
+from perago.ports.errors import ObjectMissingError, UnavailableError, WorldError
+from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects
+from perago.ports.system import Clock, Concurrency, Identities
+
+WRONG_HEAD = "0" * 64
+
+
+class Canary:
+    """Probes one repository at one commit."""
+
+    def __init__(self, *, branches: Branches, commits: Commits, identities: Identities) -> None:
+        self._branches = branches
+        self._commits = commits
+        self._identities = identities
+
+    async def sings(self, repository: RepositoryId, commit: CommitId) -> bool:
+        """Whether a wrong expected head is refused and the right one passes.
+
+        Raises when the server said neither: a verdict is kept, so it must be one. UnavailableError
+        for no answer, PublicationRefusedError for somebody else's hook or a broken action file.
+        """
+        target, source = canary_branches(self._identities.new_execution_id())
+        try:
+            await self._branches.create(repository, target, commit)
+            await self._branches.create(repository, source, commit)
+            staged = await self._commits.commit(
+                CommitRequest(repository, source, "perago canary", {}, allow_empty=True)
+            )
+            refuses = await self._is_refused(repository, staged, target, WRONG_HEAD)
+            return refuses and not await self._is_refused(repository, staged, target, commit)
+        finally:
+            await self._forget(repository, source)
+            await self._forget(repository, target)
+
+    async def _is_refused(
+        self, repository: RepositoryId, staged: CommitId, target: BranchName, expected: str
+    ) -> bool:
+        request = MergeRequest(
+            repository=repository,
+            source=staged,
+            target=target,
+            message="perago canary",
+            metadata={EXPECTED_HEAD: expected},
+            allow_empty=True,
+        )
+        answer = await self._branches.merge(request)
+        if isinstance(answer, HeadMoved | Merged):
+            return isinstance(answer, HeadMoved)
+        after = after_merge(answer)
+        if isinstance(after, NotPublished):
+            raise PublicationRefusedError(
+                f"canary of {repository}: {after.reason}", code=after.code
+            )
+        raise UnavailableError(f"canary of {repository}: nothing is proven: {answer}")
+
+    async def _forget(self, repository: RepositoryId, branch: BranchName) -> None:
+        try:
+            await self._branches.delete(repository, branch)
+        except WorldError:
+            return  # garbage collection sweeps canaries older than an hour
+
 
 # An operator who has switched hooks on waits at most this long and restarts nothing. Not less,
 # because a canary costs seven requests and attempts that are refused may come many a second.

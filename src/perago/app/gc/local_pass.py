@@ -3,13 +3,26 @@
 Which may go is the domain's decision; when a pass runs is the worker's.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
-from perago.domain.retention import Keep, RetentionTimes, judge_attempt_directory
-from perago.ports.attempt_directory import AttemptDirectories
+from perago.app.settings.settings import Settings
+from perago.domain.attempt import WorkflowSnapshot
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
+from perago.domain.logical_execution import BranchName, CommitRecord, RepositoryId
+from perago.domain.names import staging_of
+from perago.domain.retention import (
+    Keep,
+    RetentionTimes,
+    WorkflowStanding,
+    judge_attempt_directory,
+    standing_of,
+)
+from perago.ports.lakefs import Branches, TagRecord, Tags
+from perago.ports.workspace import AttemptDirectories
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +55,132 @@ async def sweep_directories(
         else:
             removed.append(leftover.path)
     return LocalPass(removed, failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One leftover and what was decided about it; `error` when that could not be done."""
+
+    kind: str
+    name: str
+    removed: bool
+    reason: str
+    error: str | None = None
+
+
+@dataclass(slots=True)
+class Leftovers:
+    """The leftovers of one workflow, by kind."""
+
+    decisions: list[TagRecord] = field(default_factory=list[TagRecord])
+    branches: list[BranchName] = field(default_factory=list[BranchName])
+    marks: list[TagRecord] = field(default_factory=list[TagRecord])
+
+    def named(self) -> list[tuple[str, str]]:
+        """Every leftover by kind and name."""
+        return [
+            *(("decision", tag.name) for tag in self.decisions),
+            *(("staging branch", branch) for branch in self.branches),
+            *(("attempt mark", tag.name) for tag in self.marks),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A workflow as names spell it, what Conductor says of it, and its decisions as listed."""
+
+    segment: str
+    workflow: WorkflowSnapshot | None
+    decisions: tuple[TagRecord, ...] = ()
+
+    @property
+    def standing(self) -> WorkflowStanding:
+        """Whether it lives."""
+        return standing_of(self.workflow)
+
+
+PAGES_MAX = 1000
+
+
+async def all_tags(tags: Tags, repository: RepositoryId, prefix: str) -> AsyncIterator[TagRecord]:
+    """Tags that start with `prefix`, in order."""
+    after = ""
+    for _ in range(PAGES_MAX):
+        page = await tags.list_page(repository, prefix, after)
+        for tag in page.tags:
+            yield tag
+        if not page.more:
+            return
+        after = page.tags[-1].name
+
+
+async def all_branches(
+    branches: Branches, repository: RepositoryId, prefix: str
+) -> AsyncIterator[BranchName]:
+    """Names of branches that start with `prefix`, in order."""
+    after = ""
+    for _ in range(PAGES_MAX):
+        page = await branches.list_page(repository, prefix, after)
+        for name in page.names:
+            yield name
+        if not page.more:
+            return
+        after = page.names[-1]
+
+
+# A check of the fence takes seconds, and nothing but its age tells one under way from litter.
+CHECK_TAKES_MAX = timedelta(minutes=10)
+
+
+def retention_times(settings: Settings) -> RetentionTimes:
+    """Ages by kind; those without a setting have their defaults."""
+    return RetentionTimes(
+        attempt_directory=settings.workspace_gc_ttl,
+        staging_branch=settings.gc_staging_ttl,
+        decision=settings.gc_tag_ttl,
+    )
+
+
+def one_age(age: timedelta) -> RetentionTimes:
+    """`--older-than`: one age for every kind, except that a check under way is not disturbed."""
+    return RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX))
+
+
+_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# Only ids with a fixed form can be told from the reference name between them.
+_NAME = re.compile(
+    rf"perago-staging-(?P<workflow>{_ID})-.*-seq-\d+-iteration-\d+"
+    rf"-task-id-(?P<task>{_ID})-retry-\d+-exec-[A-Za-z0-9]+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOwner:
+    """The attempt that a staging branch belongs to."""
+
+    workflow_id: str
+    task_id: str
+
+
+def owner_by_name(branch: BranchName) -> StagingOwner | None:
+    """The owner that the name tells; None where Conductor's ids are no UUIDs."""
+    named = _NAME.fullmatch(staging_of(branch))
+    return StagingOwner(named["workflow"], named["task"]) if named else None
+
+
+def is_own_commit(branch: BranchName, head: CommitRecord) -> bool:
+    """Whether the head was committed on this branch, and is not just where it began.
+
+    A branch begins at the input of its attempt, which is often another task's publication: that
+    commit's metadata says nothing of this branch.
+    """
+    return head.metadata.get(STAGING_BRANCH) == staging_of(branch)
+
+
+def owner_by_commit(branch: BranchName, head: CommitRecord) -> StagingOwner | None:
+    """The owner that the branch's own commit tells."""
+    workflow = head.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
+    task = head.metadata.get(TASK_ID, "")
+    if workflow and task and is_own_commit(branch, head):
+        return StagingOwner(workflow, task)
+    return None

@@ -16,28 +16,39 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import final
 
-from perago.app.gc.leftovers import Judged, Leftovers, Owner
-from perago.app.gc.listings import all_branches, all_tags
-from perago.app.gc.staging_owner import is_own_commit, owner_by_commit, owner_by_name
+from perago.app.gc.local_pass import (
+    Judged,
+    Leftovers,
+    Owner,
+    all_branches,
+    all_tags,
+    is_own_commit,
+    owner_by_commit,
+    owner_by_name,
+)
 from perago.domain.attempt import WorkflowSnapshot
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.errors import OUTCOME_UNKNOWN
 from perago.domain.logical_execution import (
     ATTEMPT_MARK_PREFIX,
     DECISION_TAG_PREFIX,
+    STAGING_BRANCH_PREFIX,
+    BranchName,
+    CommitRecord,
     LogicalExecutionKey,
+    RepositoryId,
+    TagName,
     decision_tag,
     parse_attempt_mark,
     workflow_of_tag,
     workflow_segment,
 )
-from perago.domain.private_names import (
+from perago.domain.names import (
     CANARY_BRANCH_PREFIX,
     RELOCATED_TAG_PREFIX,
     execution_time,
     staging_of,
 )
-from perago.domain.references import BranchName, CommitRecord, RepositoryId, TagName
 from perago.domain.retention import (
     AttemptStanding,
     Keep,
@@ -53,10 +64,7 @@ from perago.domain.retention import (
     judge_staging_branch,
     standing_of_attempt,
 )
-from perago.domain.staging_branch_name import STAGING_BRANCH_PREFIX
-from perago.ports.branches import Branches
-from perago.ports.clock import Clock
-from perago.ports.commits import Commits
+from perago.ports.conductor import TaskQueue
 from perago.ports.errors import (
     BranchExistsError,
     BranchMissingError,
@@ -65,8 +73,8 @@ from perago.ports.errors import (
     UnavailableError,
     WorldError,
 )
-from perago.ports.tags import TagRecord, Tags
-from perago.ports.task_queue import TaskQueue
+from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
+from perago.ports.system import Clock
 
 # A Conductor that is down answers none of thousands of questions, and each may take a time-out.
 UNANSWERED_IN_A_ROW_MAX = 3

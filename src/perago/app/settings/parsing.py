@@ -5,12 +5,16 @@ Each function gets a text that is not blank and the name to blame. Reads nothing
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
-from perago.domain.authoring_errors import RuntimeConfigError
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
+
+from perago.domain.errors import RuntimeConfigError
 
 Parsed = TypeVar("Parsed")
 Parse = Callable[[str, str], Parsed]
@@ -186,3 +190,64 @@ def _above_zero(number: int, name: str) -> int:
 
 def _refuse(text: str, code: str = "PRG-C002") -> NoReturn:
     raise RuntimeConfigError(text, code=code)
+
+
+@dataclass(frozen=True)
+class Variable:
+    """What is known of a setting besides its type and default."""
+
+    name: str
+    parse: Callable[[str, str], Any]
+    about: str
+    secret: bool = False
+    blank_is_unset: bool = True
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_before_validator_function(self._read, handler(source))
+
+    def _read(self, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.parse(value, self.name)
+        except RuntimeConfigError:
+            raise
+        except ValueError as error:
+            raise RuntimeConfigError(f"{self.name}: {error}", code="PRG-C002") from error
+
+
+MASK = "**********"
+_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
+_SECONDS = {"d": 86400, "h": 3600, "m": 60}
+
+
+def value_text(variable: Variable, value: object) -> str:
+    """Return the text of a value; secrets are masked, what is not set is empty."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case timedelta():
+            return _duration_text(value)
+        case int() if variable.parse is parse_size:
+            return _size_text(value)
+        case _:
+            return _PASSWORD.sub(rf"\1:{MASK}@", MASK if variable.secret else str(value))
+
+
+def _duration_text(value: timedelta) -> str:
+    seconds = int(value.total_seconds())
+    for unit, length in _SECONDS.items():
+        if seconds and seconds % length == 0:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
+
+
+def _size_text(value: int) -> str:
+    for unit, length in reversed(SIZE_UNITS.items()):
+        if value % length == 0:
+            return f"{value // length}{unit}"
+    return f"{value / SIZE_UNITS['KB']}KB"

@@ -4,18 +4,20 @@ Collects while an attempt runs, hands over when it is over. Where spans go is no
 """
 
 from collections.abc import Mapping
-from typing import final
+from dataclasses import dataclass
+from typing import Self, final
 
-from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.context import Dispatch
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.failure import error_code
+from perago.app.settings.runtime_config import metrics_config
+from perago.app.settings.settings import Settings
 from perago.app.telemetry.listeners import AttemptListener
-from perago.domain.attempt import ExecutionId
-from perago.domain.attempt_fence import Stale
-from perago.domain.secret_text import NO_SECRETS, Secrets
-from perago.ports.clock import Clock
-from perago.ports.progress import Phase
+from perago.domain.attempt import ExecutionId, Stale
+from perago.domain.text import NO_SECRETS, Secrets
+from perago.ports.system import Clock
 from perago.ports.telemetry import FinishedSpan, FinishedStep, Telemetry
+from perago.ports.workspace import Phase
 
 NO_STEPS = frozenset({Phase.STARTED, Phase.ENDED, Phase.TRANSFERRING, Phase.WARNED})
 
@@ -94,3 +96,49 @@ def _error(report: AttemptReport) -> str | None:
     if report.error is not None:
         return (report.update.reason if report.update else None) or type(report.error).__name__
     return f"the end was {report.recorded}" if report.recorded.speaks_against_it else None
+
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedSignals:
+    """What is sent; of metrics, what is not left to the standard variables."""
+
+    traces: bool = False
+    metrics: bool = False
+    metrics_endpoint: str | None = None
+    metrics_gzip: bool = False
+    metrics_timeout_seconds: float | None = None
+    metrics_interval_millis: float | None = None
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is sent at all."""
+        return self.traces or self.metrics
+
+    @classmethod
+    def of(cls, settings: Settings, environment: Mapping[str, str]) -> Self:
+        """Read settings, and from the environment what is no setting of ours."""
+        if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+            return cls()
+        everything = bool(environment.get(ENDPOINT, "").strip())
+        to_traces = everything or bool(environment.get(TRACES_ENDPOINT, "").strip())
+        config = metrics_config(settings)
+        timeout = None if config is None else config.timeout_millis
+        return cls(
+            traces=to_traces and _is_wanted(environment, "OTEL_TRACES_EXPORTER"),
+            metrics=(everything or config is not None)
+            and _is_wanted(environment, "OTEL_METRICS_EXPORTER"),
+            metrics_endpoint=None if config is None else config.endpoint,
+            metrics_gzip=config is not None and config.compression == "gzip",
+            metrics_timeout_seconds=None if timeout is None else timeout / 1000,
+            metrics_interval_millis=None if config is None else config.export_interval_millis,
+        )
+
+
+def _is_wanted(environment: Mapping[str, str], name: str) -> bool:
+    """Unset means OTLP."""
+    named = environment.get(name, "").strip()
+    return not named or "otlp" in {each.strip() for each in named.split(",")}

@@ -4,12 +4,14 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Protocol, final
+from typing import Protocol, cast, final
 
-from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.context import Dispatch
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.domain.attempt_fence import Stale
-from perago.ports.progress import Phase
+from perago.domain.attempt import Stale
+from perago.domain.logical_execution import RepositoryId
+from perago.ports.task_body import BodyCall
+from perago.ports.workspace import Phase
 
 
 class AttemptListener(Protocol):
@@ -109,3 +111,116 @@ def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, ob
 
 
 _UNTOLD = vars(logging.makeLogRecord({}))
+
+
+class BodyObserver(Protocol):
+    """Listens to bodies; `call` is None for what an executor says between two of them."""
+
+    def output(self, call: BodyCall | None, stream: str, line: str) -> None:
+        """One line on standard output or standard error."""
+        ...
+
+    def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
+        """One record of Python's logging."""
+        ...
+
+    def sampled(
+        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
+        """One sample of a metric."""
+        ...
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """What the body said of its progress."""
+        ...
+
+    def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
+        """An executor started, ended, or is restarted."""
+        ...
+
+
+class NobodyObserves(BodyObserver):
+    """For tests and one-off runs."""
+
+    def output(self, call: BodyCall | None, stream: str, line: str) -> None:
+        """Drop it."""
+
+    def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
+        """Drop it."""
+
+    def sampled(
+        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
+        """Drop it."""
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """Drop it."""
+
+    def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
+        """Drop it."""
+
+
+@final
+class BodyObservers(BodyObserver):
+    """Tells each."""
+
+    def __init__(self, observers: Sequence[BodyObserver]) -> None:
+        self._observers = observers
+
+    def output(self, call: BodyCall | None, stream: str, line: str) -> None:
+        """Tell each."""
+        for each in self._observers:
+            with suppress(Exception):
+                each.output(call, stream, line)
+
+    def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
+        """Tell each."""
+        for each in self._observers:
+            with suppress(Exception):
+                each.logged(call, level, logger, text)
+
+    def sampled(
+        self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
+    ) -> None:
+        """Tell each."""
+        for each in self._observers:
+            with suppress(Exception):
+                each.sampled(call, metric, name, value, labels)
+
+    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
+        """Tell each."""
+        for each in self._observers:
+            with suppress(Exception):
+                each.progressed(call, message, facts)
+
+    def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
+        """Tell each."""
+        for each in self._observers:
+            with suppress(Exception):
+                each.executor(slot, event, facts)
+
+
+@final
+class SeenRepositories(AttemptListener):
+    """Remembers names from the inputs of attempts that got as far as a policy."""
+
+    def __init__(self) -> None:
+        self.names: set[RepositoryId] = set()
+
+    def phase(
+        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """The input is valid once there is a policy."""
+        del facts, seconds
+        if phase is Phase.POLICY:
+            given = cast("Mapping[str, object]", dispatch.record.input_data["workspace"])
+            self.names.add(RepositoryId(str(given["repository"])))
+
+    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+        """Nothing to remember."""
+
+    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+        """Nothing to remember."""
+
+    def warned(self, text: str, why: str) -> None:
+        """Nothing to remember."""

@@ -1,33 +1,260 @@
-"""The attempts of a worker that are under way: begun, kept alive, told to stop, waited for.
+"""Heartbeats of one attempt: one sender, each beat followed by a read, joined before the end.
 
-Each runs as a task of the loop. What an attempt does is `app.attempt`'s; when to poll is not
-known here.
+A beat's answer hides a cancellation and a lost answer hides everything, so the read after it asks
+what is true; a lost attempt is told at once, so that its body stops working for nothing.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Protocol, Self, TypeAlias, TypeVar, final
 
-from perago.app.attempt.check_attempt import read_verdict
-from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.complete import read_verdict
+from perago.app.attempt.context import AttemptSettings, Dispatch, StopOrder, World
 from perago.app.attempt.run_attempt import run_attempt
-from perago.app.attempt.world import AttemptSettings, World
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.attempt_story import AttemptStory
+from perago.app.telemetry.attempt_log import AttemptStory
 from perago.app.telemetry.listeners import AttemptListener
-from perago.app.worker.bodies import Bodies
-from perago.app.worker.heartbeat import Heartbeat, HeartbeatLease
-from perago.app.worker.slot_budget import SlotBudget
-from perago.app.worker.slot_lease import SlotLease
-from perago.app.worker.stop_orders import Order, WaitingOrder
-from perago.domain.attempt import AttemptRecord
-from perago.domain.attempt_fence import Stale
-from perago.domain.authoring_errors import GuardrailViolation
-from perago.domain.errors import BodyFailedError
-from perago.domain.publish_budget import heartbeat_seconds
-from perago.domain.traceparent import traceparent_of
-from perago.ports.errors import WorldError
+from perago.app.worker.slot_budget import SlotBudget, first_of
+from perago.domain.attempt import AttemptRecord, ExecutionId, FenceVerdict, Stale, heartbeat_seconds
+from perago.domain.commit_metadata import traceparent_of
+from perago.domain.errors import BodyFailedError, GuardrailViolation
+from perago.ports.errors import UnavailableError, WorldError
+from perago.ports.system import Clock
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease
+
+PAUSE_SECONDS_MIN = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a lease does: send a beat, look whether the attempt still counts, tell when not."""
+
+    send: Callable[[], Awaitable[None]]
+    look: Callable[[], Awaitable[FenceVerdict]]
+    lost: Callable[[Stale], None]
+    pause_seconds: float
+
+
+@final
+class HeartbeatLease(Lease):
+    """Keeps one attempt's lease until `end` is called."""
+
+    def __init__(self, heartbeat: Heartbeat, clock: Clock) -> None:
+        self._heartbeat = heartbeat
+        self._clock = clock
+        self._pause = max(heartbeat.pause_seconds, PAUSE_SECONDS_MIN)
+        self._ended = False
+        self._next: asyncio.TimerHandle | None = None
+        self._sender: asyncio.Task[None] | None = None
+        self._last_beat = clock.monotonic()
+
+    @property
+    def last_beat(self) -> float:
+        """The beat that was answered last, or the poll."""
+        return self._last_beat
+
+    def start(self) -> Self:
+        """Begin to beat; an attempt without a response time-out needs none."""
+        if self._heartbeat.pause_seconds > 0:
+            self._plan()
+        return self
+
+    async def end(self) -> None:
+        """Plan no beat and wait for the one under way: a late one could undo the end."""
+        self._ended = True
+        if self._next is not None:
+            self._next.cancel()
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            await asyncio.shield(sender)
+
+    def _plan(self) -> None:
+        """A timer costs next to nothing: most attempts are over before their first beat."""
+        self._next = asyncio.get_running_loop().call_later(self._pause, self._begin)
+
+    def _begin(self) -> None:
+        self._sender = asyncio.create_task(self._beat(), name="perago-heartbeat")
+
+    async def _beat(self) -> None:
+        """One beat and one look; a look that gets no answer is made again after the next beat."""
+        sent = self._clock.monotonic()
+        try:
+            await self._heartbeat.send()
+            self._last_beat = sent
+        except UnavailableError:
+            self._plan_unless_ended()  # nothing was sent, and a look could not be sent either
+            return
+        except WorldError:
+            # No look is as urgent as this one: a refused beat is how a restarted or a removed
+            # workflow shows itself, because the server no longer knows the row.
+            pass
+        if self._ended:
+            return
+        try:
+            verdict: FenceVerdict | None = await self._heartbeat.look()
+        except WorldError:
+            verdict = None
+        if isinstance(verdict, Stale):
+            self._heartbeat.lost(verdict)
+        else:
+            self._plan_unless_ended()
+
+    def _plan_unless_ended(self) -> None:
+        if not self._ended:
+            self._plan()
+
+
+Answer = TypeVar("Answer")
+Order: TypeAlias = "asyncio.Future[str]"
+
+
+@final
+class StopOrders:
+    """One future per execution that is under way; its result is the reason of the order."""
+
+    def __init__(self) -> None:
+        self._open: dict[ExecutionId, Order] = {}
+        self._for_all: str | None = None
+
+    @contextmanager
+    def for_execution(self, execution_id: ExecutionId) -> Generator[Order]:
+        """The order of one execution, for as long as the outermost block of it lasts."""
+        if (known := self._open.get(execution_id)) is not None:
+            yield known
+            return
+        order: Order = asyncio.get_running_loop().create_future()
+        if self._for_all is not None:
+            order.set_result(self._for_all)
+        self._open[execution_id] = order
+        try:
+            yield order
+        finally:
+            del self._open[execution_id]
+
+    def stop(self, execution_id: ExecutionId, reason: str) -> None:
+        """End one; an execution that is not under way is left alone."""
+        order = self._open.get(execution_id)
+        if order is not None and not order.done():
+            order.set_result(reason)
+
+    def stop_all(self, reason: str) -> None:
+        """End all, and whatever would start from now on."""
+        self._for_all = reason
+        for execution_id in list(self._open):
+            self.stop(execution_id, reason)
+
+
+@final
+class WaitingOrder(StopOrder):
+    """The order of one execution, for the steps before its body."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
+        """What came first."""
+        answer = asyncio.ensure_future(work)
+        try:
+            await first_of(answer, self._order)
+        finally:
+            if not answer.done():
+                answer.cancel()
+                await asyncio.wait([answer])
+        if answer.cancelled():
+            return BodyStopped(self._order.result())
+        return answer.result()
+
+
+@final
+class SlotLease(Lease):
+    """Ends the heartbeats, then gives the slot back if the attempt has one at that moment.
+
+    The attempt has one from the start, because its poll took it.
+    """
+
+    def __init__(self, lease: Lease, budget: SlotBudget) -> None:
+        self._lease = lease
+        self._budget = budget
+        self._has_slot = True
+
+    @property
+    def last_beat(self) -> float | None:
+        """The heartbeats' own."""
+        return self._lease.last_beat
+
+    def lend(self) -> None:
+        """Let other attempts have the slot while this one waits for a service."""
+        assert self._has_slot, "lent before"
+        self._has_slot = False
+        self._budget.give_back(1)
+
+    async def take_back(self, order: Order) -> None:
+        """Wait for a free slot; an attempt that is told to stop needs none."""
+        taking = asyncio.ensure_future(self._budget.take(1))
+        try:
+            await first_of(taking, order)
+        finally:
+            if not taking.done():
+                taking.cancel()
+                await asyncio.wait([taking])
+            self._has_slot = not taking.cancelled()
+
+    async def end(self) -> None:
+        """Join the heartbeats first: a late one could undo what follows."""
+        try:
+            await self._lease.end()
+        finally:
+            if self._has_slot:
+                self._has_slot = False
+                self._budget.give_back(1)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFacts:
+    """One slot as an operator sees it."""
+
+    slot: int
+    pid: int | None
+    execution_id: str | None
+    task_name: str | None
+
+
+class Bodies(Protocol):
+    """Runs bodies in slots; `start` first, `close` last. `orders` end what runs or is about to."""
+
+    orders: StopOrders
+
+    @property
+    def ready(self) -> int:
+        """How many bodies can run at once, now."""
+        ...
+
+    def on_change(self, tell: Callable[[], None]) -> None:
+        """Tell when `ready` may have changed."""
+        ...
+
+    def facts(self) -> Sequence[SlotFacts]:
+        """Every slot as it is now."""
+        ...
+
+    async def start(self) -> None:
+        """Make every slot ready."""
+        ...
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run one call in the next free slot."""
+        ...
+
+    def dump_stacks(self) -> None:
+        """Have every slot write where it is to the log."""
+        ...
+
+    async def close(self) -> None:
+        """End every slot."""
+        ...
+
 
 # Errors that an attempt meets by itself only after lakeFS has handed out its workspace.
 SERVED = (BodyFailedError, GuardrailViolation)

@@ -17,9 +17,9 @@ from functools import partial
 from typing import final
 
 from perago.app.worker import frames
-from perago.app.worker.captured_output import CapturedOutput
-from perago.app.worker.executor_user import ExecutorUser
-from perago.app.worker.first_of import first_of
+from perago.app.worker.processes import ExecutorUser
+from perago.app.worker.run_body import CapturedOutput
+from perago.app.worker.slot_budget import first_of
 
 PROGRAM = "perago.app.worker.executor_process"
 READY_SECONDS_MAX = 120.0

@@ -1,7 +1,7 @@
-"""The program of an executor: imports the task modules, then runs one body after another.
+"""The environment of an executor: everything but what opens lakeFS or Conductor.
 
-Has no key to lakeFS or Conductor and asks neither. Bodies run in the main thread, so that a
-signal can end them. Dies with its parent.
+A body that needs such a key gets it as a secret of its own, under a name of its own. Spark tasks
+and thread mode are the stated exceptions. Starts nothing.
 """
 
 import faulthandler
@@ -15,23 +15,101 @@ import socket
 import sys
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import final
+from urllib.parse import unquote
 
 from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.failure import failure_reason
 from perago.app.authoring.task_declaration import load_module_tasks
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.body_observer import NobodyObserves
+from perago.app.telemetry.listeners import NobodyObserves
 from perago.app.worker import frames
-from perago.app.worker.left_programs import mark_programs
-from perago.app.worker.process_guards import die_with_parent
+from perago.app.worker.frames import sent_outcome
+from perago.app.worker.processes import (
+    all_processes,
+    die_with_parent,
+    environment_of,
+    process_facts,
+)
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
-from perago.app.worker.sent_outcome import sent_outcome
 from perago.domain.attempt import ExecutionId
+from perago.domain.text import Secrets
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped
+
+CREDENTIAL_PREFIXES = (
+    "CONDUCTOR_",
+    "LAKECTL_",
+    "LAKEFS_",
+    "PERAGO_CONDUCTOR",
+    "PERAGO_LAKEFS",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_",
+    "PYSPARK_GATEWAY_",  # the JVM of spark-submit is the parent's alone
+)
+SECRET_CHARACTERS_MIN = 8
+
+
+def executor_environment(
+    environment: Mapping[str, str], secrets: Collection[str] = ()
+) -> dict[str, str]:
+    """Leave out what is named like a credential, and whatever holds the text of one."""
+    known = Secrets.of(each for each in secrets if len(each) >= SECRET_CHARACTERS_MIN)
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(CREDENTIAL_PREFIXES) and known.masked(value) == value
+    }
+
+
+def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
+    """Values that are secret by their variable's name; of headers each value for itself as well."""
+    for name, value in environment.items():
+        if not value or name.endswith("_FILE"):  # a path is no secret
+            continue
+        if name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_")):
+            yield value
+        elif name.startswith("OTEL_EXPORTER_OTLP_") and "HEADERS" in name:
+            yield value
+            for header in value.split(","):
+                sent = unquote(header.partition("=")[2].strip())
+                # A token is told without its scheme, as in `Bearer ...`.
+                yield from {sent, sent.rpartition(" ")[2]} - {""}
+
+
+EXECUTOR_VARIABLE = "PERAGO_EXECUTOR"
+
+
+def mark_programs() -> None:
+    """Have every program that this executor starts know who started it."""
+    os.environ[EXECUTOR_VARIABLE] = str(os.getpid())
+
+
+def end_left_programs() -> list[int]:
+    """Kill what is left of executors that are gone; the numbers of their groups."""
+    ended: list[int] = []
+    for group in sorted(set(_left_groups())):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+            ended.append(group)
+    return ended
+
+
+def _left_groups() -> Iterator[int]:
+    """A number is not given away while a group has it: whoever has it now is the executor."""
+    for pid in all_processes():
+        facts = process_facts(pid)
+        if facts is None or facts.is_dead or facts.group == pid:
+            continue
+        executor = process_facts(facts.group)
+        if executor is not None and not executor.is_dead:
+            continue
+        if f"{EXECUTOR_VARIABLE}={facts.group}" in environment_of(pid):
+            yield facts.group
+
 
 READ_BYTES = 64 * 1024
 # As JSON a character has at most six bytes, so that a record fits into a message whatever it says.

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from perago.domain.attempt import AttemptSnapshot
-from perago.ports.spark_workspace import SparkPlace
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
+from perago.ports.workspace import SparkPlace
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct("!I")
@@ -198,3 +199,26 @@ def _plain(value: object) -> object:
         return dict(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     text = f"{type(value).__name__} is not JSON"
     raise TypeError(text)
+
+
+# Above this, Conductor ends the task for good and answers 200.
+RESULT_BYTES_MAX = 10 * 1024 * 1024
+
+
+def sent_outcome(call: BodyCall, outcome: BodyOutcome) -> tuple[bytes, BodyOutcome]:
+    """The message for the parent, and the outcome that it stands for."""
+    try:
+        return encode(_frame_of(call.execution_id, outcome), RESULT_BYTES_MAX), outcome
+    except FrameError as error:
+        failed = BodyRaised(f"result of the task cannot be sent: {error} [PRG-R002]")
+        return encode(_frame_of(call.execution_id, failed)), failed
+
+
+def _frame_of(execution_id: str, outcome: BodyOutcome) -> Frame:
+    match outcome:
+        case BodyReturned(result):
+            return Returned(execution_id, result)
+        case BodyRaised(reason, terminal, traceback):
+            return Raised(execution_id, reason, terminal, traceback)
+        case BodyStopped():
+            return Cancelled(execution_id)

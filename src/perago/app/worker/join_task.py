@@ -12,12 +12,12 @@ from pydantic import BaseModel, Field, ValidationError
 
 from perago.app.authoring.failure import failure_reason
 from perago.app.authoring.task_declaration import task, task_of
-from perago.app.authoring.workspace_contract import WorkspaceInput
-from perago.app.worker.first_of import first_of
-from perago.app.worker.stop_orders import StopOrders
+from perago.app.authoring.workspace_spec import WorkspaceInput
+from perago.app.worker.attempts import StopOrders
+from perago.app.worker.slot_budget import first_of
 from perago.domain.join_workspaces import JoinRefused, join_workspaces
-from perago.domain.references import CommitId, RepositoryId, WorkspaceReference
-from perago.ports.commits import Commits
+from perago.domain.logical_execution import CommitId, RepositoryId, WorkspaceReference
+from perago.ports.lakefs import Commits
 from perago.ports.task_body import (
     BodyCall,
     BodyOutcome,

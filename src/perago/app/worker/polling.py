@@ -1,24 +1,111 @@
-"""Asking Conductor for attempts of one task type, as many as there are free slots.
+"""Not asking a service that fails: pauses that double, with jitter, until it works again.
 
-Decides how many to ask for, how long to let the server wait, and when not to ask. What happens to
-an attempt that was polled is not known here. Polls are never cut short: a batch whose answer
-nobody reads is lost until its response time-out.
+Counts failures and tells pauses; who fails and who waits is not known here.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Literal, Protocol, TypeAlias, final
 
 from perago.app.telemetry.listeners import write
-from perago.app.worker.circuit_breaker import CircuitBreaker
-from perago.app.worker.first_of import first_of
-from perago.app.worker.slot_budget import SlotBudget
+from perago.app.worker.slot_budget import SlotBudget, first_of
 from perago.domain.attempt import AttemptRecord
-from perago.ports.clock import Clock
-from perago.ports.errors import WorldError
-from perago.ports.task_queue import PollRequest
+from perago.ports.conductor import PollRequest
+from perago.ports.errors import OutcomeUnknownError, UnavailableError, WorldError
+from perago.ports.system import Clock
+
+FIRST_PAUSE_SECONDS = 0.5
+PAUSE_SECONDS_MAX = 60.0
+
+
+class Circuit(Enum):
+    """What is believed of a service.
+
+    state        means                                          leaves it by
+    CLOSED       it works                                       `failed`
+    OPEN         an operation failed; leave it alone            `looked`, when the pause is over
+    HALF_OPEN    it answers a cheap question; try one operation `tried`, `failed`, `succeeded`
+    TRIAL        that operation is under way                    `failed`, `succeeded`,
+                                                                `undecided`, `looked`
+    """
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half open"
+    TRIAL = "trial"
+
+
+@final
+class CircuitBreaker:
+    """Opened by a failed operation, and closed only by an operation that succeeds.
+
+    An answer to a health question does not close it, because the common outage is one where the
+    server answers and its store is down: the pauses then began again with the shortest one at
+    every turn, and a worker polled and burnt attempts twice a second for as long as it lasted.
+    """
+
+    def __init__(
+        self, name: str, *, now: Callable[[], float], fraction: Callable[[], float]
+    ) -> None:
+        self.name = name
+        self.state = Circuit.CLOSED
+        self.last_error = ""
+        self._now = now
+        self._fraction = fraction
+        self._failures = 0
+        self._until = 0.0
+
+    @property
+    def closed(self) -> bool:
+        """Whether the service is believed to work."""
+        return self.state is Circuit.CLOSED
+
+    @property
+    def seconds_left(self) -> float:
+        """How long the service, or the outcome of a trial, is to be waited for."""
+        return max(self._until - self._now(), 0.0)
+
+    def failed(self, error: str) -> float:
+        """Count one failure; those of operations that began before the pause count once."""
+        self.last_error = error
+        if self.state is Circuit.OPEN and self.seconds_left > 0:
+            return self.seconds_left
+        self._failures += 1
+        self.state = Circuit.OPEN
+        return self._begin_pause()
+
+    def looked(self) -> None:
+        """The service answered a question that costs it nothing."""
+        if not self.closed:
+            self.state = Circuit.HALF_OPEN
+            self._until = 0.0
+
+    def tried(self) -> None:
+        """An operation began; others wait for its outcome, but not longer than a pause."""
+        if self.state is Circuit.HALF_OPEN:
+            self.state = Circuit.TRIAL
+            self._begin_pause()
+
+    def undecided(self) -> None:
+        """The operation ended before it could tell: the next one is the trial."""
+        if self.state is Circuit.TRIAL:
+            self.looked()
+
+    def succeeded(self) -> None:
+        """An operation succeeded."""
+        self.state = Circuit.CLOSED
+        self._failures = 0
+        self._until = 0.0
+
+    def _begin_pause(self) -> float:
+        longest = min(FIRST_PAUSE_SECONDS * 2.0 ** (self._failures - 1), PAUSE_SECONDS_MAX)
+        pause = longest * (1 + self._fraction()) / 2
+        self._until = self._now() + pause
+        return pause
+
 
 LOGGER = logging.getLogger("perago.worker")
 # The server answers early only when the batch is full, so a waiting poll asks for one.
@@ -184,3 +271,100 @@ class Poller:
         over = asyncio.ensure_future(self._tools.clock.sleep(seconds))
         await first_of(over, drained)
         over.cancel()
+
+
+DISK_PAUSE_SECONDS = 5.0
+# A pause may end early, because another poller or an attempt found that the service works again.
+LOOK_AGAIN_SECONDS = 1.0
+DISK_BYTES_MIN = 512 * 1024**2
+DISK_FRACTION_MIN = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """A disk as the operating system tells it."""
+
+    total: int
+    free: int
+    wanted: int | None = None
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether another workspace could be the last straw; small disks have a smaller one."""
+        if self.wanted is not None:
+            return self.free < self.wanted
+        return self.free < min(DISK_BYTES_MIN, self.total * DISK_FRACTION_MIN)
+
+
+@final
+class ServiceGate:
+    """One service: open while its breaker is closed, then for one attempt after a good look."""
+
+    def __init__(self, breaker: CircuitBreaker, look: Callable[[], Awaitable[object]]) -> None:
+        self.breaker = breaker
+        self._look = look
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether the service answers, but has done nothing since it failed."""
+        return self.breaker.state is Circuit.HALF_OPEN
+
+    async def pause(self) -> float:
+        """Seconds to wait before polling; 0 when the service works, or may be tried."""
+        if self.breaker.state in {Circuit.CLOSED, Circuit.HALF_OPEN}:
+            return 0.0
+        return await self._wait_or_look()
+
+    async def outage(self) -> float:
+        """Seconds to wait with an attempt that is polled already; a trial waits for none."""
+        if self.breaker.state is not Circuit.OPEN:
+            return 0.0
+        return await self._wait_or_look()
+
+    def tried(self) -> None:
+        """An attempt that needs the service was polled."""
+        self.breaker.tried()
+
+    async def _wait_or_look(self) -> float:
+        left = min(self.breaker.seconds_left, LOOK_AGAIN_SECONDS)
+        return left if left > 0 else await self.look()
+
+    async def look(self) -> float:
+        """Ask now; 0 when the service answers, else the pause that its failure costs."""
+        try:
+            await self._look()
+        except (UnavailableError, OutcomeUnknownError) as error:
+            return self.breaker.failed(str(error))
+        except WorldError:
+            pass  # an answer, if not a kind one
+        self.breaker.looked()
+        return 0.0
+
+
+@final
+class DiskGate:
+    """The disk below the workspaces."""
+
+    def __init__(self, space: Callable[[], DiskSpace], warn: Callable[[DiskSpace], None]) -> None:
+        self._space = space
+        self._warn = warn
+        self._warned = False
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """A disk has room or has none."""
+        return False
+
+    def tried(self) -> None:
+        """Nothing is learned from it."""
+
+    async def pause(self) -> float:
+        """Seconds to wait before polling; 0 when there is room."""
+        space = self._space()
+        if not space.is_nearly_full:
+            self._warned = False
+            return 0.0
+        if not self._warned:
+            self._warn(space)
+            self._warned = True
+        return DISK_PAUSE_SECONDS

@@ -1,23 +1,149 @@
-"""One call of a team's function, wherever it runs: attempt in context, metrics bound.
+"""The metric recorder of a body in a worker: samples are handed to whoever listens.
 
-Whatever the function raises becomes a value; only a cancellation from outside passes through.
+Knows labels of the attempt; where samples go is not known here.
 """
 
+import asyncio
+import contextlib
 import math
-from collections.abc import Mapping
-from contextlib import suppress
+import os
+import traceback
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self, final
 
 from perago.app.authoring.current_attempt import CancelSignal, CurrentAttempt, running
 from perago.app.authoring.failure import error_is_terminal, failure_reason
 from perago.app.authoring.invocation import invoke_body
-from perago.app.authoring.metric_recorder import TaskAttemptMetricContext, sendable_text
+from perago.app.authoring.metrics import (
+    MetricKind,
+    MetricRecorder,
+    TaskAttemptMetricContext,
+    sendable_text,
+)
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.body_observer import BodyObserver, NobodyObserves
-from perago.app.worker.author_traceback import author_traceback
-from perago.app.worker.body_workspace import body_workspace
-from perago.app.worker.calling_recorder import CallingRecorder
+from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned
+from perago.ports.workspace import SparkWorkspace
+
+TakeSample = Callable[[str, str, float, Mapping[str, str]], None]
+
+
+@final
+class CallingRecorder(MetricRecorder):
+    """Hands each sample to a function: kind, name, value, labels."""
+
+    def __init__(self, take: TakeSample, context: TaskAttemptMetricContext | None = None) -> None:
+        self._take = take
+        self._context = context
+
+    @property
+    def context(self) -> TaskAttemptMetricContext | None:
+        """The attempt this recorder is bound to."""
+        return self._context
+
+    def with_context(self, context: TaskAttemptMetricContext) -> Self:
+        """The same, bound to one attempt."""
+        return type(self)(self._take, context)
+
+    def record(self, kind: MetricKind, name: str, value: float, labels: Mapping[str, str]) -> None:
+        """Hand over one sample."""
+        self._take(kind.value, name, value, labels)
+
+
+@contextmanager
+def body_workspace(
+    call: BodyCall, attempt: CurrentAttempt
+) -> Generator[Path | SparkWorkspace | None]:
+    """Open the workspace of a call for the time of its body."""
+    if call.spark is None:
+        yield call.workspace
+        return
+    from perago.app.spark_parts import open_spark_workspace  # noqa: PLC0415 - rarely needed
+
+    with open_spark_workspace(call.spark, attempt) as workspace:
+        yield workspace
+
+
+READ_BYTES = 64 * 1024
+LINE_BYTES_MAX = 16 * 1024
+LAST_LINES = 20
+
+
+@final
+class CapturedOutput:
+    """One pipe: its write end for the child, its lines for a function."""
+
+    def __init__(self, take: Callable[[str], None]) -> None:
+        self._take = take
+        self.read_end, self.write_end = os.pipe()
+        os.set_blocking(self.read_end, False)
+        self._rest = b""
+        self._open = True
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+
+    def started(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The child has its end: close ours, and read from now on."""
+        os.close(self.write_end)
+        loop.add_reader(self.read_end, self.drain)
+        self._loop = loop
+
+    def drain(self) -> None:
+        """Take everything that is in the pipe now."""
+        while self._open:
+            try:
+                data = os.read(self.read_end, READ_BYTES)
+            except BlockingIOError:
+                return
+            if not data:
+                self.close()
+                return
+            self._cut(data)
+
+    def close(self) -> None:
+        """Read no more; a line without its end is a line."""
+        if not self._open:
+            return
+        self._open = False
+        if self._loop is None:  # never started: the write end is still ours
+            os.close(self.write_end)
+        else:
+            self._loop.remove_reader(self.read_end)
+        with contextlib.suppress(OSError):
+            os.close(self.read_end)
+        if self._rest:
+            self._line(self._rest)
+            self._rest = b""
+
+    def _cut(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._line(line)
+        if len(self._rest) > LINE_BYTES_MAX:
+            self._line(self._rest)
+            self._rest = b""
+
+    def _line(self, line: bytes) -> None:
+        text = line.decode("utf-8", "replace").rstrip("\r")
+        self.last_lines.append(text)
+        self._take(text)
+
+
+_OURS = Path(__file__).parents[2]
+
+
+def author_traceback(error: BaseException) -> str:
+    """Return the text of a traceback; empty when no line of the author's took part."""
+    frames = error.__traceback__
+    while frames is not None and _OURS in Path(frames.tb_frame.f_code.co_filename).parents:
+        frames = frames.tb_next
+    if frames is None:
+        return ""
+    return "".join(traceback.format_exception(type(error), error, frames))
 
 
 class BodyCancelled(BaseException):

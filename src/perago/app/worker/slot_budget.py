@@ -4,8 +4,13 @@ Takers are served in the order in which they came. Knows no slot itself.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import final
+import faulthandler
+import signal
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
 
 
 def never() -> bool:
@@ -75,3 +80,63 @@ class SlotBudget:
     def changed(self) -> None:
         """The number of ready slots may have changed, or why somebody waits."""
         self._changed.set()
+
+
+ENDING = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True, slots=True)
+class SignalAnswers:
+    """What is done about signals; `end` is told which signal came."""
+
+    end: Callable[[signal.Signals], None]
+    dump: Callable[[], None]
+
+
+@contextmanager
+def answered_signals(answers: SignalAnswers) -> Generator[None]:
+    """Answer signals in the running loop, for the block."""
+    loop = asyncio.get_running_loop()
+    for number in ENDING:
+        loop.add_signal_handler(number, answers.end, number)
+    loop.add_signal_handler(signal.SIGUSR1, _dump, answers)
+    try:
+        yield
+    finally:
+        for number in (*ENDING, signal.SIGUSR1):
+            loop.remove_signal_handler(number)
+
+
+def _dump(answers: SignalAnswers) -> None:
+    """Stacks of every thread and task to standard error, then what the worker knows."""
+    faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
+    for task in asyncio.all_tasks():
+        task.print_stack(limit=4, file=sys.stderr)
+    sys.stderr.flush()
+    answers.dump()
+
+
+Waited: TypeAlias = "asyncio.Future[Any]"
+
+
+async def first_of(*futures: Waited, seconds_max: float | None = None) -> None:
+    """Return when one of them is done, or the time is over; nothing is cancelled."""
+    if any(future.done() for future in futures):
+        return
+    loop = asyncio.get_running_loop()
+    first = loop.create_future()
+
+    def wake(_: object) -> None:
+        if not first.done():
+            first.set_result(None)
+
+    late = None if seconds_max is None else loop.call_later(seconds_max, wake, None)
+    for future in futures:
+        future.add_done_callback(wake)
+    try:
+        await first
+    finally:
+        for future in futures:
+            future.remove_done_callback(wake)
+        if late is not None:
+            late.cancel()

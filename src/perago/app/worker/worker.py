@@ -1,30 +1,115 @@
-"""The life of a worker: make bodies ready, poll, drain, and say how it ended.
+"""What a worker calls itself to Conductor, and which domain it serves.
 
-Owns the order of things; polling, attempts and bodies each know their own part. Started by
-`perago start` and by tests.
+The name is unique for each start of a process: two attempts of one row must never look alike.
 """
 
 import asyncio
 import logging
+import os
+import re
 import signal
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import final
+from typing import TypeAlias, final
 
-from perago.app.attempt.dispatch import Dispatch
-from perago.app.telemetry.listeners import facts_of, write
-from perago.app.worker.attempts import Attempts, AttemptTools
-from perago.app.worker.circuit_breaker import Circuit
-from perago.app.worker.first_of import first_of
-from perago.app.worker.gates import ServiceGate
+from perago.app.attempt.context import AttemptSettings, Dispatch, World
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.telemetry.listeners import AttemptListener, facts_of, write
+from perago.app.worker.attempts import Attempts, AttemptTools, Bodies, Order, SlotLease
 from perago.app.worker.join_task import JOIN
-from perago.app.worker.polling import PolledType, Poller, PollTools
-from perago.app.worker.signals import SignalAnswers, answered_signals
-from perago.app.worker.slot_budget import SlotBudget
-from perago.app.worker.slot_lease import SlotLease
-from perago.app.worker.stop_orders import Order
-from perago.app.worker.worker_parts import WorkerParts
+from perago.app.worker.polling import Circuit, PolledType, Poller, PollTools, ServiceGate
+from perago.app.worker.slot_budget import SignalAnswers, SlotBudget, answered_signals, first_of
+from perago.domain.attempt import (
+    PublishBudget,
+    completion_timeout_seconds,
+    merge_timeout_seconds,
+    shutdown_grace_seconds,
+)
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
+
+CHARACTERS_MAX = 100
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+def worker_incarnation(prefix: str, chance: str) -> str:
+    """`prefix-host-pid-chance`, short enough for every store.
+
+    The end of `chance`: an execution id begins with the time, so that two starts of one container
+    within a minute would have the same beginning.
+    """
+    host = _UNSAFE.sub("-", socket.gethostname())
+    tail = f"-{os.getpid()}-{chance[-8:]}"
+    return f"{prefix}-{host}"[: CHARACTERS_MAX - len(tail)] + tail
+
+
+def domain_of(task_name: str, environment: Mapping[str, str]) -> str | None:
+    """The domain of one task, by conductor-python's variables; its own wins over all tasks'."""
+    name = re.sub(r"[^A-Za-z0-9]+", "_", task_name)
+    for key in (
+        f"CONDUCTOR_WORKER_{name.upper()}_DOMAIN",
+        f"conductor_worker_{name}_domain",
+        "CONDUCTOR_WORKER_ALL_DOMAIN",
+        "conductor_worker_all_domain",
+    ):
+        value = environment.get(key, "").strip()
+        if value:
+            return value
+    return None
+
+
+KILL_SECONDS = 5.0
+Job: TypeAlias = Callable[[], Coroutine[object, object, None]]
+
+
+def nothing() -> None:
+    """For those whom nobody tells anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerParts:
+    """Everything outside, and how long to be patient."""
+
+    world: World
+    bodies: Bodies
+    tasks: Mapping[str, TaskDefinition]
+    types: Sequence[PolledType]
+    settings: AttemptSettings
+    listener: AttemptListener
+    conductor_gate: ServiceGate
+    lakefs_gate: ServiceGate | None = None
+    before_polling: Sequence[Job] = ()
+    periodic: Sequence[Job] = ()
+    force_kill_seconds: float | None = None
+    started: Callable[[], None] = nothing
+    beat: Callable[[], None] = nothing
+
+    @property
+    def grace_seconds(self) -> float:
+        """How long bodies may go on once the worker drains."""
+        if self.force_kill_seconds is not None:
+            return self.force_kill_seconds
+        return max(shutdown_grace_seconds(budget) for budget in self._budgets)
+
+    @property
+    def settle_seconds(self) -> float:
+        """How long an attempt may take to its end once its body is gone."""
+        return KILL_SECONDS + max(
+            merge_timeout_seconds(budget) + completion_timeout_seconds(budget)
+            for budget in self._budgets
+        )
+
+    @property
+    def termination_seconds(self) -> int:
+        """What `terminationGracePeriodSeconds` has to be at least."""
+        return int(self.grace_seconds + self.settle_seconds) + 1
+
+    @property
+    def _budgets(self) -> list[PublishBudget | None]:
+        found = [task.controls.publish_budget for task in self.tasks.values()]
+        return [None if each is None else each.as_value() for each in found] or [None]
+
 
 LOGGER = logging.getLogger("perago.worker")
 DRAINING = "worker draining"

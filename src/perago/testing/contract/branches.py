@@ -1,16 +1,15 @@
-"""Laws of perago.ports.branches: names, heads, relocations."""
+"""Laws of perago.ports.lakefs: names, heads, relocations."""
 
 from dataclasses import replace
 
 import pytest
 
+from perago.domain.logical_execution import BranchName, TagName
 from perago.domain.outcome import (
     DirtyTarget,
     Relocated,
     RelocationRefused,
 )
-from perago.domain.references import BranchName, TagName
-from perago.ports.commits import CommitRequest
 from perago.ports.errors import (
     BranchExistsError,
     BranchMissingError,
@@ -18,20 +17,10 @@ from perago.ports.errors import (
     ExistsError,
     ReferenceMissingError,
 )
-from perago.testing.contract.branch_scene import (
-    BROKEN_FILE,
-    NOWHERE,
-    STAGING,
-    UNKNOWN,
-    Scene,
-)
-from perago.testing.contract.branch_scene import (
-    fenced as fenced,
-)
-from perago.testing.contract.branch_scene import (
-    scene as scene,
-)
-from perago.testing.contract.lakefs_world import MAIN
+from perago.ports.lakefs import CommitRequest
+from perago.testing.contract.lakefs_world import BROKEN_FILE, MAIN, NOWHERE, STAGING, UNKNOWN, Scene
+from perago.testing.contract.lakefs_world import fenced as fenced
+from perago.testing.contract.lakefs_world import scene as scene
 
 
 async def test_B1_create_starts_at_source(scene: Scene) -> None:

@@ -1,17 +1,17 @@
-"""Laws of perago.ports.commits."""
+"""Laws of perago.ports.lakefs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import pytest
 
-from perago.domain.references import BranchName, CommitId, FirstParentWalk, RepositoryId
-from perago.ports.commits import Change, ChangeKind, ChangePage, CommitRequest
+from perago.domain.logical_execution import BranchName, CommitId, FirstParentWalk, RepositoryId
 from perago.ports.errors import (
     BrokenActionsError,
     NothingToCommitError,
     ReferenceMissingError,
 )
+from perago.ports.lakefs import Change, ChangeKind, ChangePage, CommitRequest
 from perago.testing.contract.lakefs_world import MAIN, WALK_PAGE, LakeFSWorld
 
 SIDE = BranchName("side")

@@ -4,11 +4,24 @@ Each adapter brings one: the in-memory server, and a real one. The suites know n
 them; whatever a test needs beyond the ports is a verb here or is not needed.
 """
 
-from typing import Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol, final
 
-from perago.ports.task_definitions import TaskDefinitions
-from perago.ports.task_queue import TaskQueue
-from perago.ports.workflows import Workflows
+from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.task_definitions import MemoryTaskDefinitions
+from perago.adapters.memory.task_queue import MemoryTaskQueue
+from perago.adapters.memory.workflows import MemoryWorkflows
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, WorkflowStatus
+from perago.ports.conductor import (
+    PollRequest,
+    TaskDefinitions,
+    TaskQueue,
+    TerminalUpdate,
+    WorkflowRecord,
+    Workflows,
+)
 
 
 class ConductorWorld(Protocol):
@@ -47,3 +60,179 @@ class ConductorWorld(Protocol):
     async def let_pass(self, seconds: float) -> None:
         """Let time pass: sleeps on the real server, moves the clock of the in-memory one."""
         ...
+
+
+CLOCK_STEP_SECONDS = 0.001
+
+
+@final
+class MemoryConductorWorld(ConductorWorld):
+    """Ports of one worker and one operator on one in-memory server."""
+
+    def __init__(self) -> None:
+        self._clock = VirtualClock()
+        self._conductor = MemoryConductor(self._clock)
+        self._queue = MemoryTaskQueue(self._conductor)
+        self._definitions = MemoryTaskDefinitions(self._conductor)
+        self._workflows = MemoryWorkflows(self._conductor)
+        self._names = 0
+
+    @property
+    def queue(self) -> TaskQueue:
+        """The queue of one worker."""
+        return self._queue
+
+    @property
+    def definitions(self) -> TaskDefinitions:
+        """The definitions of the same server."""
+        return self._definitions
+
+    @property
+    def workflows(self) -> Workflows:
+        """The workflows of the same server."""
+        return self._workflows
+
+    def unique(self, stem: str) -> str:
+        """Names are counted; every test has its own server."""
+        self._names += 1
+        return f"{stem}_{self._names}"
+
+    async def nudge(self, workflow_id: str) -> None:
+        """Step the clock by a millisecond and decide."""
+        self._clock.advance(CLOCK_STEP_SECONDS)
+        await self._workflows.decide(workflow_id)
+
+    async def let_pass(self, seconds: float) -> None:
+        """Move the clock; nobody sleeps in these tests."""
+        self._clock.advance(seconds)
+
+
+OWNER = "perago@example.org"
+TIMEOUT_SECONDS = 40.0  # the first loop condition of a server starts a script engine
+LOOKS_MAX = 100
+PAUSE_SECONDS = 0.1
+NO_INPUTS: Mapping[str, object] = MappingProxyType({})
+
+
+async def define_task(world: ConductorWorld, **fields: object) -> str:
+    """Register a task type of its own; retries come at once unless `fields` say otherwise."""
+    name = world.unique("task")
+    defaults = {"retryDelaySeconds": 0, "timeoutSeconds": 0, "ownerEmail": OWNER}
+    await world.definitions.put({"name": name, **defaults, **fields})
+    return name
+
+
+def simple(
+    task_type: str, reference: str, inputs: Mapping[str, object] = NO_INPUTS, **fields: object
+) -> dict[str, object]:
+    """A task for workers in a workflow definition."""
+    return {
+        "name": task_type,
+        "taskReferenceName": reference,
+        "type": "SIMPLE",
+        "inputParameters": dict(inputs),
+        **fields,
+    }
+
+
+def system(kind: str, reference: str, **fields: object) -> dict[str, object]:
+    """A task that the server runs itself."""
+    return {"name": reference, "taskReferenceName": reference, "type": kind, **fields}
+
+
+async def define_workflow(
+    world: ConductorWorld, *tasks: Mapping[str, object], **fields: object
+) -> str:
+    """Register a workflow of its own."""
+    name = world.unique("workflow")
+    definition = {
+        "name": name,
+        "version": 1,
+        "schemaVersion": 2,
+        "ownerEmail": OWNER,
+        "timeoutSeconds": 0,
+        "timeoutPolicy": "ALERT_ONLY",
+        "tasks": list(tasks),
+        **fields,
+    }
+    await world.workflows.put_definition(definition)
+    return name
+
+
+async def start_one_task(
+    world: ConductorWorld, *, workflow_input: Mapping[str, object] = NO_INPUTS, **fields: object
+) -> tuple[str, str]:
+    """Start a workflow of one task that passes the input through; its id and the task's type."""
+    task_type = await define_task(world, **fields)
+    name = await define_workflow(world, simple(task_type, "only", {"all": "${workflow.input}"}))
+    return await world.workflows.start(name, workflow_input), task_type
+
+
+async def poll_now(
+    world: ConductorWorld, task_type: str, worker_id: str = "worker", **fields: str
+) -> tuple[AttemptRecord, ...]:
+    """Take whatever waits now, at most ten."""
+    request = PollRequest(task_type, worker_id, count=10, domain=fields.get("domain"))
+    return await world.queue.poll(request)
+
+
+async def poll_one(
+    world: ConductorWorld, task_type: str, workflow_id: str, worker_id: str = "worker"
+) -> AttemptRecord:
+    """Take one attempt; what the server schedules by itself may need a nudge and a moment."""
+    for _ in range(LOOKS_MAX):
+        taken = await world.queue.poll(PollRequest(task_type, worker_id))
+        if taken:
+            return taken[0]
+        await world.nudge(workflow_id)
+        await world.let_pass(PAUSE_SECONDS)
+    raise AssertionError(f"no attempt of {task_type}: {await world.workflows.read(workflow_id)}")
+
+
+async def finish(
+    world: ConductorWorld,
+    attempt: AttemptRecord,
+    status: AttemptStatus = AttemptStatus.COMPLETED,
+    output: Mapping[str, object] = NO_INPUTS,
+    reason: str | None = None,
+) -> None:
+    """Send a terminal update as the attempt's holder."""
+    worker_id = attempt.snapshot.worker_id or "worker"
+    update = TerminalUpdate(attempt.snapshot, worker_id, status, output, reason)
+    await world.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
+
+
+async def fail(world: ConductorWorld, attempt: AttemptRecord, reason: str = "broken") -> None:
+    """Send FAILED."""
+    await finish(world, attempt, AttemptStatus.FAILED, reason=reason)
+
+
+async def row_of(world: ConductorWorld, attempt: AttemptRecord) -> AttemptRecord:
+    """Read an attempt's row; it must be there."""
+    row = await world.queue.read_attempt(attempt.snapshot.workflow_id, attempt.snapshot.task_id)
+    assert row is not None
+    return row
+
+
+async def snapshot_of(world: ConductorWorld, workflow_id: str) -> WorkflowSnapshot:
+    """Read a workflow with its rows; it must be there."""
+    workflow = await world.queue.read_workflow(workflow_id)
+    assert workflow is not None
+    return workflow
+
+
+async def workflow_of(world: ConductorWorld, workflow_id: str) -> WorkflowRecord:
+    """Read a workflow as an operator; it must be there."""
+    workflow = await world.workflows.read(workflow_id)
+    assert workflow is not None
+    return workflow
+
+
+async def reaches(world: ConductorWorld, workflow_id: str, status: WorkflowStatus) -> bool:
+    """Whether a workflow reaches a status within a moment."""
+    for _ in range(LOOKS_MAX):
+        if (await workflow_of(world, workflow_id)).status is status:
+            return True
+        await world.nudge(workflow_id)
+        await world.let_pass(PAUSE_SECONDS)
+    return False

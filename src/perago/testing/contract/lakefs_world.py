@@ -4,14 +4,27 @@ Says nothing of which lakeFS answers; whoever tests an adapter implements it.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Protocol, final
 
-from perago.domain.references import NO_METADATA, BranchName, CommitId, RepositoryId
-from perago.ports.branches import Branches
-from perago.ports.commits import Commits
+import pytest
+
+from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
+from perago.domain.outcome import (
+    MergeAnswer,
+    Merged,
+)
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import Branches, Commits, MergeRequest, Repositories, Tags
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, Objects
-from perago.ports.repositories import Repositories
-from perago.ports.tags import Tags
 
 MAIN = BranchName("main")
 WALK_PAGE = 50
@@ -101,3 +114,176 @@ class LakeFSWorld(Protocol):
     def unique_name(self, prefix: str) -> str:
         """A name that no other test uses, valid for branches and tags."""
         ...
+
+
+@final
+class MemoryLakeFSWorld(LakeFSWorld):
+    """Ports over one memory, and set-up in the same memory."""
+
+    def __init__(self, lakefs: MemoryLakeFS, ports: LakeFSInstallation) -> None:
+        self._lakefs = lakefs
+        self._ports = ports
+        self._builders: dict[RepositoryId, RepositoryBuilder] = {}
+        self._numbers = count(1)
+
+    @property
+    def branches(self) -> Branches:
+        """The branches under test."""
+        return self._ports.branches
+
+    @property
+    def commits(self) -> Commits:
+        """The commits under test."""
+        return self._ports.commits
+
+    @property
+    def tags(self) -> Tags:
+        """The tags under test."""
+        return self._ports.tags
+
+    @property
+    def objects(self) -> Objects:
+        """The objects under test."""
+        return self._ports.objects
+
+    @property
+    def repositories(self) -> Repositories:
+        """The repositories under test."""
+        return self._ports.repositories
+
+    async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
+        """Create one."""
+        builder = RepositoryBuilder(self._lakefs, self.unique_name("repository"))
+        if read_only:
+            builder.make_read_only()
+        self._builders[builder.id] = builder
+        return builder.id
+
+    async def write(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        path: str,
+        content: bytes,
+        *,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> None:
+        """Write one object."""
+        self._builders[repository].write(
+            path, content, branch, content_type=content_type, metadata=metadata
+        )
+
+    async def commit_files(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        files: Mapping[str, bytes | None],
+        *,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> CommitId:
+        """Write, delete and commit."""
+        return self._builders[repository].commit(files, branch, metadata=metadata)
+
+    async def commit_unchecked(
+        self, repository: RepositoryId, branch: BranchName, files: Mapping[str, bytes]
+    ) -> CommitId:
+        """Commit without hooks."""
+        return self._builders[repository].commit(files, branch, unchecked=True)
+
+    async def protect(self, repository: RepositoryId, pattern: str) -> None:
+        """Protect, in force at once."""
+        self._builders[repository].protect(pattern)
+
+    async def merge_keeping_both_parents(
+        self, repository: RepositoryId, source: str, target: BranchName
+    ) -> CommitId:
+        """Merge as a human does."""
+        return self._builders[repository].merge(source, target)
+
+    def unique_name(self, prefix: str) -> str:
+        """The prefix and a number."""
+        return f"{prefix}-{next(self._numbers)}"
+
+
+def memory_lakefs_world() -> MemoryLakeFSWorld:
+    """The in-memory adapters over an installation of their own."""
+    lakefs = MemoryLakeFS()
+    return MemoryLakeFSWorld(lakefs, lakefs_installation(lakefs, WorkerHandle()))
+
+
+STAGING = BranchName("staging")
+NOWHERE = BranchName("nowhere")
+UNKNOWN = CommitId("f" * 64)
+BROKEN_FILE = {"_lakefs_actions/broken.yaml": b"{not yaml"}
+REFUSING_FILE = b"""\
+name: no entry
+on:
+  pre-merge:
+hooks:
+  - id: no_entry
+    type: lua
+    properties:
+      script: |
+        error("closed on Sundays")
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A repository whose main has one file, and a staging branch that adds another."""
+
+    world: LakeFSWorld
+    repository: RepositoryId
+    input_ref: CommitId
+    staged: CommitId
+
+    @property
+    def request(self) -> MergeRequest:
+        """The plain merge of the staged commit."""
+        return MergeRequest(self.repository, self.staged, MAIN, "publish")
+
+    def expecting(self, head: CommitId) -> MergeRequest:
+        """The merge that expects a head."""
+        return replace(self.request, metadata={EXPECTED_HEAD: head})
+
+    async def merge(self, request: MergeRequest | None = None) -> MergeAnswer:
+        """Merge."""
+        return await self.world.branches.merge(request or self.request)
+
+    async def merged(self, request: MergeRequest | None = None) -> CommitId:
+        """Merge, which must succeed."""
+        answer = await self.merge(request)
+        assert isinstance(answer, Merged), answer
+        return answer.commit
+
+    async def head(self, branch: BranchName = MAIN) -> CommitId:
+        """The head's id."""
+        return (await self.world.branches.head(self.repository, branch)).commit
+
+    async def paths(self, ref: str = MAIN) -> list[str]:
+        """The paths a reference shows."""
+        page = await self.world.objects.list_page(self.repository, ref, prefix="")
+        return [entry.path for entry in page.entries]
+
+    async def commit(self, branch: BranchName, **files: bytes | None) -> CommitId:
+        """Commit files."""
+        return await self.world.commit_files(self.repository, branch, files)
+
+
+async def build_scene(world: LakeFSWorld, main: dict[str, bytes | None]) -> Scene:
+    repository = await world.create_repository()
+    input_ref = await world.commit_files(repository, MAIN, {"kept": b"kept", **main})
+    await world.branches.create(repository, STAGING, input_ref)
+    staged = await world.commit_files(repository, STAGING, {"added": b"added"})
+    return Scene(world, repository, input_ref, staged)
+
+
+@pytest.fixture
+async def scene(lakefs_world: LakeFSWorld) -> Scene:
+    return await build_scene(lakefs_world, {})
+
+
+@pytest.fixture
+async def fenced(lakefs_world: LakeFSWorld) -> Scene:
+    return await build_scene(lakefs_world, {FENCE_PATH: FENCE_FILE})

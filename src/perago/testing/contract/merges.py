@@ -1,4 +1,4 @@
-"""Laws of perago.ports.branches: merges, and the hooks that refuse them."""
+"""Laws of perago.ports.lakefs: merges, and the hooks that refuse them."""
 
 import asyncio
 from dataclasses import replace
@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.logical_execution import BranchName
 from perago.domain.outcome import (
     BrokenActions,
     DirtyTarget,
@@ -15,25 +16,20 @@ from perago.domain.outcome import (
     NoChanges,
     RefusedByHook,
 )
-from perago.domain.references import BranchName
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.paths import FENCE_PATH
 from perago.ports.errors import (
     BranchMissingError,
 )
-from perago.testing.contract.branch_scene import (
+from perago.testing.contract.lakefs_world import (
     BROKEN_FILE,
+    MAIN,
     NOWHERE,
     REFUSING_FILE,
     STAGING,
     Scene,
 )
-from perago.testing.contract.branch_scene import (
-    fenced as fenced,
-)
-from perago.testing.contract.branch_scene import (
-    scene as scene,
-)
-from perago.testing.contract.lakefs_world import MAIN
+from perago.testing.contract.lakefs_world import fenced as fenced
+from perago.testing.contract.lakefs_world import scene as scene
 
 
 async def test_B7_squash_merge_has_one_parent(scene: Scene) -> None:

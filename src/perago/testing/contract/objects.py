@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perago.domain.references import BranchName, CommitId, RepositoryId
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.ports.errors import (
     BranchMissingError,
     ObjectMissingError,

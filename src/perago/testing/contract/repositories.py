@@ -1,8 +1,8 @@
-"""Laws of perago.ports.repositories."""
+"""Laws of perago.ports.lakefs."""
 
 import pytest
 
-from perago.domain.references import RepositoryId
+from perago.domain.logical_execution import RepositoryId
 from perago.ports.errors import RepositoryMissingError
 from perago.testing.contract.lakefs_world import MAIN, LakeFSWorld
 

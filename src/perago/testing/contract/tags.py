@@ -1,18 +1,18 @@
-"""Laws of perago.ports.tags."""
+"""Laws of perago.ports.lakefs."""
 
 import asyncio
 from dataclasses import dataclass
 
 import pytest
 
-from perago.domain.references import BranchName, CommitId, RepositoryId, TagName
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import (
     BrokenActionsError,
     ExistsError,
     ReferenceMissingError,
     TagExistsError,
 )
-from perago.ports.tags import TagRecord
+from perago.ports.lakefs import TagRecord
 from perago.testing.contract.lakefs_world import MAIN, LakeFSWorld
 
 TAG = TagName("perago-settled-1a2b.3")

@@ -1,12 +1,11 @@
-"""Laws of perago.ports.task_definitions."""
+"""Laws of perago.ports.conductor."""
 
 from collections.abc import Mapping
 
 import pytest
 
 from perago.ports.errors import RequestRefusedError
-from perago.testing.contract.conductor_scene import OWNER
-from perago.testing.contract.conductor_world import ConductorWorld
+from perago.testing.contract.conductor_world import OWNER, ConductorWorld
 
 EVERY_FIELD: Mapping[str, object] = {
     "description": "counts rows",

@@ -1,4 +1,4 @@
-"""Laws of perago.ports.workflows."""
+"""Laws of perago.ports.conductor."""
 
 from collections.abc import Mapping
 
@@ -6,7 +6,8 @@ import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import MissingError, RequestRefusedError
-from perago.testing.contract.conductor_scene import (
+from perago.testing.contract.conductor_world import (
+    ConductorWorld,
     define_task,
     define_workflow,
     fail,
@@ -18,7 +19,6 @@ from perago.testing.contract.conductor_scene import (
     start_one_task,
     workflow_of,
 )
-from perago.testing.contract.conductor_world import ConductorWorld
 
 WORKFLOW_INPUT: Mapping[str, object] = {
     "text": "hello",

@@ -1,23 +1,209 @@
-"""`perago demo`: plays every scene and exits 0 only if each invariant held.
+"""Plays the demonstration: four short scenes on an environment each, with what they must show.
 
-With `--policy all` the same accidents under every policy; those without the guarantee may lose,
-and the exit code counts only what was promised.
+A scene is data and a judgement; how it is narrated is not known here.
 """
 
 import asyncio
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json
-from perago.testing.demo.narration import closing, narrate, opening
-from perago.testing.demo.scenes import SCENES, Played, play
-from perago.testing.demo.spark_session import demo_session, why_no_spark
-from perago.testing.dev.page_server import Shown
-from perago.testing.dev.serving import serve_until_interrupted
-from perago.testing.story_document import story_document
+from perago.domain.publication import PolicySetting
+from perago.domain.text import plain
+from perago.testing.attempt_story import AttemptStory, EventKind
+from perago.testing.definitions import sequence
+from perago.testing.demo.pipeline import (
+    RAW_EVENTS,
+    aggregate,
+    aggregate_on_spark,
+    clean,
+    demo_session,
+    report,
+    why_no_spark,
+)
+from perago.testing.dev.page_server import Shown, serve_until_interrupted
+from perago.testing.environment import PeragoEnvironment
+from perago.testing.faults import Fault, crash, foreign_commit, zombie
+from perago.testing.invariants import broken_invariants
+from perago.testing.story import Story, commit_kind, commit_task, made_by, story_document
+
+EXPECTED_REPORT = '{"north": 22, "south": 12}'
+FOREIGN = {"sales/NOTES.md": b"do not lose me\n"}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """One accident, and how the workflow has to end under a policy."""
+
+    title: str
+    faults: tuple[Fault, ...]
+    expected: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A scene with its story; `broken` names every invariant that did not hold."""
+
+    scene: Scene
+    policy: str
+    story: Story
+    status: str
+    report: str
+    broken: tuple[str, ...]
+    bodies: int
+    seconds: float
+
+    @property
+    def is_promised(self) -> bool:
+        """Only `settled` promises that nothing is ever lost; docs/guarantees.md has the table."""
+        return self.policy == PolicySetting.SETTLED
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it ended as it must: a report is right, or nothing was published over others."""
+        ended = self.status == self.scene.expected.get(self.policy, "COMPLETED")
+        right = self.status != "COMPLETED" or self.report == EXPECTED_REPORT
+        return ended and right and not self.broken
+
+
+SCENES = (
+    Scene("nothing goes wrong", (), {}),
+    Scene(
+        "`clean` publishes, and its process dies before it can say so",
+        (crash(after="merge", task="demo.clean"),),
+        {},
+    ),
+    Scene(
+        "`aggregate` stalls before it publishes, is given up, and wakes up as a zombie",
+        (zombie(task="demo.aggregate", until="accepted"),),
+        {},
+    ),
+    Scene(
+        "somebody else commits to main while `report` is about to publish",
+        (foreign_commit(after="stage", task="demo.report", files=FOREIGN),),
+        {PolicySetting.SETTLED: "FAILED", PolicySetting.LINEAGE: "FAILED"},
+    ),
+)
+
+
+async def play(scene: Scene, policy: str, *, on_spark: bool = False) -> Played:
+    """Run the pipeline through one accident; Spark takes the session of this process."""
+    tasks = (clean, aggregate_on_spark if on_spark else aggregate, report)
+    with PeragoEnvironment(policy=policy) as env:
+        repository = await env.repository("sales-data", {"sales/raw/events.csv": RAW_EVENTS})
+        await env.register(*tasks)
+        env.plan(*scene.faults)
+        given: dict[str, object] = {"demo_clean": {}, "demo_aggregate": {}, "demo_report": {}}
+        run = await env.start(
+            sequence("sales", *tasks),
+            {"workspace": await repository.workspace(), "params": given},
+        )
+        await env.until_idle()
+        files = await repository.files()
+        story = await env.story()
+        others = {repository.id: repository.commits_of_others}
+        broken = list(broken_invariants(story, others, settled=policy == PolicySetting.SETTLED))
+        if env.pending_faults:
+            broken.append("the accident did not happen")
+        return Played(
+            scene=scene,
+            policy=policy,
+            story=story,
+            status=str(await run.status()),
+            report=files.get("sales/report.json", b"").decode(),
+            broken=tuple(broken),
+            bodies=sum("body-ended" in attempt.phases() for attempt in env.attempts),
+            seconds=env.seconds,
+        )
+
+
+TITLE = "Perago: a workflow of three tasks on a versioned workspace, and what goes wrong with it"
+GROUND = "lakeFS and Conductor are in memory, time is virtual; the steps are the real ones"
+ON_SPARK = "the aggregate runs on Spark in this process"
+
+
+def opening(policy: str, no_spark: str | None) -> Iterator[str]:
+    """The first lines; they say why the aggregate is not a Spark task, when it is none."""
+    yield TITLE
+    yield f"  {GROUND}"
+    yield f"  {ON_SPARK if no_spark is None else f'the aggregate is plain Python: {no_spark}'}"
+    yield f"  policy {policy}; events -> clean -> aggregate -> report, each task one commit on main"
+
+
+def narrate(number: int, played: Played) -> Iterator[str]:
+    """One scene."""
+    yield ""
+    yield f"{number}. {played.scene.title}"
+    for attempt in played.story.attempts:
+        strikes = [e.text for e in attempt.events if e.kind is EventKind.STRIKE]
+        if strikes or attempt.number > 1 or attempt.reason:
+            yield f"   {attempt.reference} attempt {attempt.number}: {_end(attempt, strikes)}"
+    yield f"   main: {_history(played.story)}"
+    if played.status == "COMPLETED":
+        yield f"   report: {plain(played.report)} after {played.bodies} runs of task code"
+    else:
+        yield f"   workflow {played.status}: nothing of `report` was published, nothing was lost"
+    for broken in played.broken:
+        yield f"   {broken}"
+    yield f"   {_verdict(played)}"
+
+
+def closing(all_played: list[Played]) -> Iterator[str]:
+    """The last line."""
+    good = sum(played.as_expected for played in all_played)
+    yield ""
+    yield f"{good} of {len(all_played)} scenes lost nothing"
+
+
+def _verdict(played: Played) -> str:
+    if played.as_expected:
+        return "ok"
+    if played.is_promised:
+        return "BROKEN: this was promised"
+    return f"{played.policy} does not promise more (docs/guarantees.md); settled does"
+
+
+def _end(attempt: AttemptStory, strikes: list[str]) -> str:
+    told = "; ".join(strikes)
+    resumed = "resumes the decision without running the body again" if _resumed(attempt) else ""
+    ends = {
+        "DIED": "",
+        "COMPLETED recorded": "published, and Conductor accepts it",
+        "COMPLETED superseded": "finds it published, Conductor ignores it",
+        "FAILED superseded": "is refused",
+        "NOT SENT superseded": "finds that another attempt has taken over, and ends nothing",
+        "FAILED recorded": "refused: the target moved",
+        "FAILED_WITH_TERMINAL_ERROR recorded": "refused for good: the target moved",
+    }
+    end = ends.get(f"{attempt.status} {attempt.recorded}".strip(), attempt.status)
+    return "; ".join(part for part in (told, resumed, end) if part)
+
+
+def _resumed(attempt: AttemptStory) -> bool:
+    return "resumed" in attempt.phases()
+
+
+def _history(story: Story) -> str:
+    """The commits of main, oldest first."""
+    main = story.repositories[0].branch("main")
+    assert main is not None, "the demonstration never deletes main"
+    accepted = story.accepted_commits()
+    parts: list[str] = []
+    for commit in reversed(main.commits[:-1]):
+        author = made_by(commit, story.attempts)
+        kind = commit_kind(commit, accepted)
+        if author is None:
+            parts.append("[foreign]" if commit.message == "a foreign commit" else "events")
+        elif kind == "published":
+            parts.append(commit_task(commit))
+        else:
+            parts.append(f"[{kind} {commit_task(commit)}]")
+    return " -> ".join(parts)
 
 
 class PolicyChoice(StrEnum):

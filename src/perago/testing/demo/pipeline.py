@@ -7,15 +7,20 @@ plain Python for machines without it; both write a table that `report` reads.
 import csv
 import json
 from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel
 
-from perago.app.authoring.guardrail_declaration import require_file, require_glob
-from perago.app.authoring.task_controls import RetryPolicy, TaskControls, TimeoutPolicy
+from perago.adapters.spark.jars import check_versions, read_facts
+from perago.adapters.spark.session import SparkConfiguration, process_session, stop_session
+from perago.app.authoring.guardrails import require_file, require_glob
 from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import RetryPolicy, TaskControls, TimeoutPolicy
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.ports.spark_workspace import SparkWorkspace
+from perago.domain.errors import SparkEnvironmentError
+from perago.ports.workspace import SparkWorkspace
 
 OWNER = "data@example.com"
 CONTROLS = TaskControls(
@@ -114,3 +119,30 @@ def _write(path: Path, names: list[str], rows: list[dict[str, str]]) -> None:
         writer = csv.DictWriter(target, names)
         writer.writeheader()
         writer.writerows(rows)
+
+
+QUIET = {
+    "spark.log.level": "ERROR",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+
+
+def why_no_spark() -> SparkEnvironmentError | None:
+    """What is missing here, or None."""
+    try:
+        check_versions(read_facts(), [], needs_s3a=False)
+    except SparkEnvironmentError as problem:
+        return problem
+    return None
+
+
+@contextmanager
+def demo_session() -> Generator[None]:
+    """The session that bodies of this process find."""
+    process_session(SparkConfiguration(master="local[2]", options=QUIET), needs_s3a=False)
+    try:
+        yield
+    finally:
+        stop_session()

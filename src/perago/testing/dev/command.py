@@ -1,7 +1,6 @@
-"""`perago dev WORKFLOW.json MODULES...`: run a workflow in this process, look at it, change it.
+"""Faults as words on a command line: `crash:before=merge`, `zombie:task=clean,until=accepted`.
 
-Each run is a process of its own, so that changed modules are really loaded anew; this one serves
-the page, watches the files and draws the story.
+Parses; what a fault means is not known here.
 """
 
 import asyncio
@@ -12,7 +11,8 @@ from contextlib import nullcontext
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console
@@ -27,15 +27,54 @@ from perago.app.command_line.reporting import (
     say_json,
 )
 from perago.domain.errors import PeragoError
-from perago.testing.dev.fault_text import parse_fault
-from perago.testing.dev.live_view import live_view
-from perago.testing.dev.page_server import Shown
-from perago.testing.dev.run_aside import run_aside, tell
-from perago.testing.dev.serving import serve_until_interrupted
+from perago.testing.definitions import as_list, as_object
+from perago.testing.dev.live_view import live_view, run_aside, tell
+from perago.testing.dev.page_server import Shown, serve_until_interrupted
 from perago.testing.dev.world import DevRequest, run_world
-from perago.testing.json_values import as_list, as_object
+from perago.testing.faults import (
+    Fault,
+    crash,
+    expire_lease,
+    foreign_commit,
+    lose_answer,
+    lose_request,
+    unavailable,
+    zombie,
+)
+from perago.testing.trial.captured_body import read_tree
 from perago.testing.trial.command import read_json_option
-from perago.testing.trial.file_tree import read_tree
+
+MAKERS: Mapping[str, Callable[..., Fault]] = MappingProxyType(
+    {
+        "crash": crash,
+        "expire-lease": expire_lease,
+        "foreign-commit": foreign_commit,
+        "lose-answer": lose_answer,
+        "lose-request": lose_request,
+        "unavailable": unavailable,
+        "zombie": zombie,
+    }
+)
+NUMBERS = frozenset({"nth", "attempt"})
+
+
+def parse_fault(text: str) -> Fault:
+    """The fault that a text names, or a ValueError that says what was expected."""
+    name, _, rest = text.partition(":")
+    maker = MAKERS.get(name)
+    if maker is None:
+        raise ValueError(f"no fault is called {name!r}; expected one of {', '.join(MAKERS)}")
+    options: dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"{text}: expected key=value, found {part!r}")
+        options[key] = int(value) if key in NUMBERS else value
+    try:
+        return maker(**options)
+    except TypeError as error:
+        raise ValueError(f"{text}: {error}") from error
+
 
 SETTLED, HEAD_PARENT = "settled", "head-parent"
 Policy = Literal["settled", "head-parent", "lineage", "auto"]

@@ -1,16 +1,182 @@
-"""Serves the page on loopback: read-only, own host names only, nothing cached, nothing foreign.
+"""The commits of a repository as an SVG: main in a row, everything else beside what it stands on.
 
-Decides who may ask for what. What the page shows is handed in.
+Takes the story's JSON and escapes every value. Knows no colours: classes are styled by the page.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import signal
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 
-from perago.testing.dev.page import page_html, worlds_html
+from perago.app.command_line.reporting import note
+from perago.testing.definitions import as_list, as_object
+
+STEP, ASIDE, ROW, RADIUS, LEFT, TOP = 120, 64, 70, 9, 60, 30
+ID_CHARACTERS = 8
+Place = tuple[int, int]
+
+
+def branch_graph(repository: Mapping[str, object]) -> str:
+    """One repository."""
+    branches = [as_object(branch) for branch in as_list(repository.get("branches"))]
+    places = _places(branches)
+    commits = {
+        str(commit["id"]): commit for branch in branches for commit in reversed(_commits(branch))
+    }
+    width = max((x for x, _ in places.values()), default=0) + LEFT + RADIUS
+    height = max((y for _, y in places.values()), default=0) + ROW // 2
+    body = [*_edges(commits, places), *_dots(commits, places)]
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    return f'<svg class="graph" role="img" {size}>{"".join(body)}</svg>'
+
+
+def _commits(branch: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
+    return [as_object(commit) for commit in as_list(branch.get("commits"))]
+
+
+def _places(branches: Sequence[Mapping[str, object]]) -> dict[str, Place]:
+    """Main from left to right; what stands on it elsewhere is a row down, half a step aside."""
+    places: dict[str, Place] = {}
+    ordered = sorted(branches, key=lambda branch: branch.get("name") != "main")
+    row = 0
+    for branch in ordered:
+        news = [c for c in reversed(_commits(branch)) if str(c["id"]) not in places]
+        if not news:
+            continue
+        y = TOP + row * ROW
+        row += 1
+        for commit in news:
+            parents = [str(parent) for parent in as_list(commit.get("parents"))]
+            step = STEP if y == TOP else ASIDE
+            known = [places[parent][0] + step for parent in parents if parent in places]
+            places[str(commit["id"])] = (max(known, default=LEFT), y)
+    return places
+
+
+def _edges(
+    commits: Mapping[str, Mapping[str, object]], places: Mapping[str, Place]
+) -> Iterator[str]:
+    for name, commit in commits.items():
+        for parent in as_list(commit.get("parents")):
+            if str(parent) in places:
+                yield _line(places[str(parent)], places[name], "edge")
+        staged = str(commit.get("staged", ""))
+        if staged in places:
+            yield _line(places[staged], places[name], "edge merged")
+
+
+def _line(start: Place, end: Place, kind: str) -> str:
+    (x1, y1), (x2, y2) = start, end
+    return f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
+
+
+def _dots(
+    commits: Mapping[str, Mapping[str, object]], places: Mapping[str, Place]
+) -> Iterator[str]:
+    for name, commit in commits.items():
+        x, y = places[name]
+        tags = [str(tag) for tag in as_list(commit.get("tags"))]
+        decided = any(tag.startswith("perago-settled-") for tag in tags)
+        kind = escape(str(commit.get("kind", "")), quote=True)
+        said = str(commit.get("task") or commit.get("message") or "")
+        attempt = commit.get("attempt")
+        label = f"{said} #{attempt}" if attempt else said
+        title = " ".join([name, str(commit.get("kind")), said, *tags])
+        mark = f'<circle class="decision" cx="{x}" cy="{y}" r="{RADIUS + 4}"/>' if decided else ""
+        yield (
+            f'<g class="commit {kind}"><title>{escape(title)}</title>{mark}'
+            f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/>'
+            f'<text x="{x}" y="{y - 17}">{escape(label[:18])}</text>'
+            f'<text class="id" x="{x}" y="{y + 22}">{escape(name[:ID_CHARACTERS])}</text></g>'
+        )
+
+
+LEGEND = ("published", "staged", "abandoned", "foreign", "root")
+
+
+def page_html(document: Mapping[str, object]) -> str:
+    """The whole page."""
+    title = escape(str(document.get("title", "perago dev")))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f"<title>{title}</title>"
+        '<link rel="stylesheet" href="/page.css"><script src="/page.js" defer></script>'
+        f'</head><body><h1>{title}</h1><main id="worlds">{worlds_html(document)}</main>'
+        "</body></html>"
+    )
+
+
+def worlds_html(document: Mapping[str, object]) -> str:
+    """What the script replaces when something has changed."""
+    if document.get("error"):
+        return f'<pre class="error">{escape(str(document["error"]))}</pre>'
+    scenes = [as_object(scene) for scene in as_list(document.get("scenes"))]
+    legend = "".join(f'<span class="key {kind}">{kind}</span>' for kind in LEGEND)
+    decided = '<span class="key decided">ring: decided</span>'
+    told = "".join(_scene(scene) for scene in scenes)
+    return f'<p class="legend">{legend}{decided}</p><div class="scenes">{told}</div>'
+
+
+def _scene(scene: Mapping[str, object]) -> str:
+    story = as_object(scene.get("story"))
+    parts = [*_head(scene)]
+    for workflow in as_list(story.get("workflows")):
+        parts += _workflow(as_object(workflow))
+    for repository in as_list(story.get("repositories")):
+        found = as_object(repository)
+        parts.append(f"<h3>{escape(str(found.get('name')))}</h3>{branch_graph(found)}")
+    for attempt in as_list(story.get("attempts")):
+        parts.append(_attempt(as_object(attempt)))
+    return f'<section class="scene">{"".join(parts)}</section>'
+
+
+def _head(scene: Mapping[str, object]) -> Iterator[str]:
+    yield f"<h2>{escape(str(scene.get('title', '')))}</h2>"
+    yield f'<p class="policy">policy {escape(str(scene.get("policy", "")))}</p>'
+    for broken in as_list(scene.get("broken")):
+        yield f'<p class="broken">{escape(str(broken))}</p>'
+
+
+def _workflow(workflow: Mapping[str, object]) -> Iterator[str]:
+    status = escape(str(workflow.get("status", "")))
+    yield f'<p class="workflow">{escape(str(workflow.get("name")))} <b>{status}</b></p>'
+    if workflow.get("reason"):
+        yield f'<p class="reason">{escape(str(workflow["reason"]))}</p>'
+    cells: list[str] = []
+    for row in as_list(workflow.get("rows")):
+        found = as_object(row)
+        name = escape(str(found.get("reference")))
+        ended = escape(str(found.get("status")), quote=True)
+        cells.append(f'<li class="{ended}">{name} <small>{ended}</small></li>')
+    yield f'<ol class="rows">{"".join(cells)}</ol>'
+
+
+def _attempt(attempt: Mapping[str, object]) -> str:
+    names = ("reference", "number", "worker", "status", "recorded")
+    name, number, worker, status, recorded = (escape(str(attempt.get(key, ""))) for key in names)
+    lines = "".join(_event(as_object(event)) for event in as_list(attempt.get("events")))
+    reason = attempt.get("reason")
+    why = f'<p class="reason">{escape(str(reason))}</p>' if reason else ""
+    return (
+        f"<details open><summary>{name} attempt {number} ({worker}): {status} {recorded}</summary>"
+        f'{why}<ol class="events">{lines}</ol></details>'
+    )
+
+
+def _event(event: Mapping[str, object]) -> str:
+    kind = escape(str(event.get("kind", "")), quote=True)
+    facts = ", ".join(f"{key} {value}" for key, value in as_object(event.get("facts")).items())
+    more = f" <small>{escape(facts)}</small>" if facts else ""
+    seconds = escape(str(event.get("seconds", "")))
+    text = escape(str(event.get("text", "")))
+    return f'<li class="{kind}"><time>{seconds}s</time> {text}{more}</li>'
+
 
 LOOPBACK = "127.0.0.1"
 HOST_NAMES = (LOOPBACK, "localhost")
@@ -92,3 +258,35 @@ def page_server(shown: Shown, port: int = 0) -> ThreadingHTTPServer:
 
 def _resource(name: str) -> str:
     return (files("perago.testing.dev") / name).read_text(encoding="utf-8")
+
+
+LOOK_SECONDS = 0.5
+
+
+def nothing_new() -> None:
+    """For what does not change."""
+
+
+def serve_until_interrupted(
+    shown: Shown, port: int, look: Callable[[], None] = nothing_new, *, open_page: bool
+) -> None:
+    """Serve on loopback; `look` may put something else on the page."""
+    # Both are set: who is started in the background of a script inherits an ignored Ctrl-C.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
+    server = page_server(shown, port)
+    url = f"http://{LOOPBACK}:{server.server_port}/"
+    note(f"{url} (Ctrl-C ends)")
+    if open_page:
+        webbrowser.open(url)
+    serving = threading.Thread(target=server.serve_forever, daemon=True)
+    serving.start()
+    try:
+        while True:
+            look()
+            serving.join(LOOK_SECONDS)
+    except KeyboardInterrupt:
+        note("stopped")
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -12,9 +12,7 @@ from perago.domain.attempt import AttemptStatus
 from perago.testing.definitions import reference_of
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
-from perago.testing.story import Story
-from perago.testing.story_document import attempt_document, story_document
-from perago.testing.story_text import story_lines
+from perago.testing.story import Story, attempt_document, story_document, story_lines
 
 SEEN_AGAIN_SECONDS = 0.05
 Seen = Callable[[dict[str, object]], None]

@@ -4,15 +4,22 @@ Must not be used where two bodies run at once: output is the process's.
 """
 
 import contextlib
+import difflib
+import filecmp
 import io
 import logging
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.body_observer import NobodyObserves
+from perago.app.telemetry.listeners import NobodyObserves
+from perago.app.worker.frames import sent_outcome
 from perago.app.worker.run_body import BodySurroundings, run_body
-from perago.app.worker.sent_outcome import sent_outcome
+from perago.domain.errors import PeragoError
+from perago.domain.paths import ROOT_PREFIX, is_reserved_object, object_path
 from perago.ports.task_body import BodyCall, BodyOutcome
 
 OUTPUT_LINES_MAX = 1000
@@ -51,3 +58,150 @@ def run_captured(task: TaskDefinition, call: BodyCall) -> tuple[BodyOutcome, lis
         root.setLevel(level)
     _, outcome = sent_outcome(call, outcome)
     return outcome, lines.getvalue().splitlines()[:OUTPUT_LINES_MAX]
+
+
+Files = Mapping[str, bytes]
+SHOWN_BYTES_MAX = 256 * 1024
+CONTEXT_LINES = 3
+
+
+class SymlinkFoundError(PeragoError, RuntimeError):
+    """A link stands where an attempt would have to publish a file."""
+
+    code = "PRG-W005"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"workspace publication does not support symlinks: {path}")
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class TreeDiff:
+    """Paths that were added, changed and removed, each in order."""
+
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing differs."""
+        return not (self.added or self.changed or self.removed)
+
+
+@final
+class DirectoryFiles(Mapping[str, bytes]):
+    """The files of a directory by their paths from there; each is read when it is asked for."""
+
+    def __init__(self, places: Mapping[str, Path]) -> None:
+        self._places = places
+
+    def __getitem__(self, path: str) -> bytes:
+        return self._places[path].read_bytes()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._places  # the inherited one would read the file
+
+    def place(self, path: str) -> Path:
+        """Where the file lies."""
+        return self._places[path]
+
+
+def read_tree(root: Path, *, prefix: str = ROOT_PREFIX, skip_links: bool = False) -> DirectoryFiles:
+    """Every file below a directory that stands for a folder of a repository."""
+    places: dict[str, Path] = {}
+    for path in [] if root.is_symlink() and skip_links else sorted(root.rglob("*")):
+        relative = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            if skip_links:
+                continue
+            raise SymlinkFoundError(relative)
+        if path.is_file() and not is_reserved_object(object_path(prefix, relative)):
+            places[relative] = path
+    return DirectoryFiles(places)
+
+
+def write_back(root: Path, before: Files, after: Files) -> None:
+    """Bring a directory from one tree to another; files that did not change are not touched."""
+    found = compare_trees(before, after)
+    for relative in (*found.added, *found.changed):
+        target = root / relative
+        if not target.resolve().is_relative_to(root.resolve()):
+            raise ValueError(f"{relative!r} is outside of the workspace")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(after, DirectoryFiles):
+            shutil.copyfile(after.place(relative), target)
+        else:
+            target.write_bytes(after[relative])
+    for path in found.removed:
+        (root / path).unlink(missing_ok=True)
+
+
+def compare_trees(before: Files, after: Files) -> TreeDiff:
+    """What differs between two trees."""
+    return TreeDiff(
+        added=tuple(sorted(after.keys() - before.keys())),
+        changed=tuple(
+            sorted(path for path in before.keys() & after.keys() if _differs(before, after, path))
+        ),
+        removed=tuple(sorted(before.keys() - after.keys())),
+    )
+
+
+def diff_lines(before: Files, after: Files) -> Iterator[str]:
+    """The difference as a unified diff; binary and very long files by their sizes."""
+    found = compare_trees(before, after)
+    for path in sorted({*found.added, *found.changed, *found.removed}):
+        old, new = _size(before, path), _size(after, path)
+        texts = _text(before, path), _text(after, path)
+        if texts[0] is None or texts[1] is None:
+            yield f"binary {path}: {_bytes(old)} -> {_bytes(new)}"
+            continue
+        yield from difflib.unified_diff(
+            texts[0].splitlines(),
+            texts[1].splitlines(),
+            fromfile="/dev/null" if old is None else f"a/{path}",
+            tofile="/dev/null" if new is None else f"b/{path}",
+            lineterm="",
+            n=CONTEXT_LINES,
+        )
+        if not old and not new:
+            yield f"{'added' if old is None else 'removed'} empty file {path}"
+
+
+def _differs(before: Files, after: Files, path: str) -> bool:
+    """Compare two files on the disk piece by piece: they may be larger than the memory."""
+    if isinstance(before, DirectoryFiles) and isinstance(after, DirectoryFiles):
+        return not filecmp.cmp(before.place(path), after.place(path), shallow=False)
+    return _size(before, path) != _size(after, path) or before[path] != after[path]
+
+
+def _text(files: Files, path: str) -> str | None:
+    """What a diff can show: nothing of a file that is absent, None of what is no short text."""
+    size = _size(files, path)
+    if size is None:
+        return ""
+    if size > SHOWN_BYTES_MAX or b"\0" in (content := files[path]):
+        return None
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _size(files: Files, path: str) -> int | None:
+    if path not in files:
+        return None
+    if isinstance(files, DirectoryFiles):
+        return files.place(path).stat().st_size
+    return len(files[path])
+
+
+def _bytes(size: int | None) -> str:
+    return "nothing" if size is None else f"{size} bytes"

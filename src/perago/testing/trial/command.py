@@ -27,13 +27,13 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
-from perago.app.settings.server_connections import connections_of
+from perago.app.pipeline_parts import transfer_bar
+from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
-from perago.app.transfer_parts import transfer_bar
-from perago.domain.prefix_projection import ROOT_PREFIX
-from perago.domain.references import RepositoryId
-from perago.ports.workspace_pipeline import WorkspaceSource
-from perago.testing.trial.file_tree import Files, diff_lines, read_tree, write_back
+from perago.domain.logical_execution import RepositoryId
+from perago.domain.paths import ROOT_PREFIX
+from perago.ports.workspace import WorkspaceSource
+from perago.testing.trial.captured_body import Files, diff_lines, read_tree, write_back
 from perago.testing.trial.trial_run import TaskRun, run_task_once
 
 

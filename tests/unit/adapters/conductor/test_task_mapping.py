@@ -19,8 +19,8 @@ from perago.domain.attempt import (
     WorkflowSnapshot,
     WorkflowStatus,
 )
+from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import RequestRefusedError, UnavailableError
-from perago.ports.task_queue import TerminalUpdate
 
 ROW: dict[str, object] = {
     "workflowInstanceId": "w",

@@ -10,16 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.filesystem.attempt_marker import StampedMarker, marker_text, read_marker
+from perago.adapters.filesystem.attempt_directory import (
+    LocalAttemptDirectories,
+    StampedMarker,
+    marker_text,
+    read_marker,
+)
 from perago.adapters.memory.clock import START, VirtualClock
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.app.gc.local_pass import sweep_directories
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.retention import RetentionTimes
-from perago.ports.attempt_directory import AttemptMarker
 from perago.ports.errors import LocalDiskError
+from perago.ports.workspace import AttemptMarker
 
 MARKER = AttemptMarker(
     AttemptSnapshot("w", "t", "ref", "clean", AttemptStatus.IN_PROGRESS, retry_count=1, seq=3),

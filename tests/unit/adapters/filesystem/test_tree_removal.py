@@ -15,9 +15,9 @@ from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.app.gc.local_pass import sweep_directories
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.domain.reserved_paths import ATTEMPT_MARKER
+from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.retention import RetentionTimes
-from perago.ports.attempt_directory import AttemptMarker
+from perago.ports.workspace import AttemptMarker
 
 LEVELS = 1500
 OPEN_FILES = Path("/proc/self/fd")

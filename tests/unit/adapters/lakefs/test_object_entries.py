@@ -3,7 +3,7 @@
 import json
 
 from perago.adapters.lakefs.object_entries import change_page, object_page
-from perago.ports.commits import Change, ChangeKind
+from perago.ports.lakefs import Change, ChangeKind
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
 
 STATS = {

@@ -7,8 +7,7 @@ from types import MappingProxyType
 from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor, Race
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowSnapshot
-from perago.ports.task_queue import PollRequest, TerminalUpdate
-from perago.ports.workflows import NO_DOMAINS
+from perago.ports.conductor import NO_DOMAINS, PollRequest, TerminalUpdate
 
 TASK = "count_rows"
 WORKFLOW = "counting"

@@ -10,8 +10,8 @@ from perago.adapters.memory.objects import MemoryObjects
 from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
 from perago.adapters.memory.tags import MemoryTags
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.references import BranchName, CommitId
-from perago.ports.branches import MergeRequest
+from perago.domain.logical_execution import BranchName, CommitId
+from perago.ports.lakefs import MergeRequest
 
 Result = TypeVar("Result")
 STAGING = BranchName("staging")

@@ -5,9 +5,16 @@ from tests.unit.adapters.memory.conductor_model import OneTask, start_one_task
 
 from perago.adapters.memory.conductor_server import OpenWrite, Race
 from perago.adapters.memory.task_queue import MemoryTaskQueue
-from perago.domain.attempt import AttemptSnapshot, AttemptStatus, WorkflowStatus
-from perago.domain.attempt_fence import Current, Stale, compare_narrow, compare_wide
-from perago.ports.task_queue import TerminalUpdate
+from perago.domain.attempt import (
+    AttemptSnapshot,
+    AttemptStatus,
+    Current,
+    Stale,
+    WorkflowStatus,
+    compare_narrow,
+    compare_wide,
+)
+from perago.ports.conductor import TerminalUpdate
 
 
 def heartbeat_under_way(task: OneTask) -> tuple[AttemptSnapshot, OpenWrite]:

@@ -12,14 +12,13 @@ from perago.adapters.memory.planned_faults import CrashAfter, Hold, LoseAnswer
 from perago.adapters.memory.task_queue import MemoryTaskQueue
 from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.ports.conductor import NO_DOMAINS, PollRequest, TerminalUpdate
 from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
     RequestRefusedError,
     UnavailableError,
 )
-from perago.ports.task_queue import PollRequest, TerminalUpdate
-from perago.ports.workflows import NO_DOMAINS
 
 MEGABYTE = 1024 * 1024
 

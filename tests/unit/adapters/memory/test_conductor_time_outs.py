@@ -6,7 +6,7 @@ from tests.unit.adapters.memory.conductor_model import OneTask, start_one_task
 from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.ports.workflows import NO_DOMAINS
+from perago.ports.conductor import NO_DOMAINS
 
 
 def decided(task: OneTask, seconds: float) -> list[AttemptStatus]:

@@ -23,6 +23,7 @@ from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.tags import MemoryTags
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.logical_execution import BranchName, CommitId, TagName
 from perago.domain.outcome import (
     DirtyTarget,
     MergeConflict,
@@ -31,10 +32,8 @@ from perago.domain.outcome import (
     Relocated,
     RelocationRefused,
 )
-from perago.domain.references import BranchName, CommitId, TagName
-from perago.ports.branches import MergeRequest
-from perago.ports.commits import CommitRequest
 from perago.ports.errors import NothingToCommitError, TagExistsError
+from perago.ports.lakefs import CommitRequest, MergeRequest
 
 Result = TypeVar("Result")
 WALK_MAX = 1024

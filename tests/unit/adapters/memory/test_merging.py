@@ -18,10 +18,10 @@ from perago.domain.outcome import (
     MergeRefused,
     TooManyTries,
 )
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.reserved_paths import FENCE_PATH
-from perago.ports.branches import MergeRequest
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE
 from perago.ports.errors import BranchMissingError, RequestRefusedError
+from perago.ports.lakefs import MergeRequest
 
 FENCE: dict[str, bytes | None] = {FENCE_PATH: FENCE_FILE}
 

@@ -13,7 +13,7 @@ from perago.adapters.memory.object_tree import (
     diff,
     store_object,
 )
-from perago.ports.commits import ChangeKind
+from perago.ports.lakefs import ChangeKind
 
 OBJECTS = [
     store_object(content, content_type="text/plain", modified_at=1, address=number)

@@ -7,14 +7,14 @@ from perago.adapters.memory.committing import commit_branch
 from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
 from perago.adapters.memory.naming import relocate_branch
 from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
+from perago.domain.logical_execution import TagName
 from perago.domain.outcome import Relocated, RelocationRefused
-from perago.domain.references import TagName
-from perago.ports.commits import CommitRequest
 from perago.ports.errors import (
     DirtyBranchError,
     ReferenceMissingError,
     RequestRefusedError,
 )
+from perago.ports.lakefs import CommitRequest
 
 REFUSE_COMMITS = b"""\
 name: frozen

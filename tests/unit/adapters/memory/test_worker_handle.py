@@ -19,8 +19,8 @@ from perago.adapters.memory.planned_faults import (
 )
 from perago.adapters.memory.repository_builder import MAIN
 from perago.adapters.memory.worker_handle import WorkerDied
+from perago.domain.logical_execution import TagName
 from perago.domain.outcome import Merged, NoAnswer, TooManyTries
-from perago.domain.references import TagName
 from perago.ports.errors import (
     AccessDeniedError,
     OutcomeUnknownError,

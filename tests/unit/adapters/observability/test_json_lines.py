@@ -4,7 +4,7 @@ import json
 import logging
 
 from perago.adapters.observability.json_lines import JsonLines
-from perago.domain.secret_text import Secrets
+from perago.domain.text import Secrets
 
 SECRET = "wJalrXUt"
 

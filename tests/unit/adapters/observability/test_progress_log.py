@@ -5,8 +5,8 @@ import logging
 
 import pytest
 
-from perago.adapters.observability.progress_log import LOGGER_NAME, ProgressLog, progress_line
-from perago.ports.progress import Phase
+from perago.adapters.observability.progress import LOGGER_NAME, ProgressLog, progress_line
+from perago.ports.workspace import Phase
 
 
 def test_a_phase_is_one_line_of_json() -> None:

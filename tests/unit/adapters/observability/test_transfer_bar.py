@@ -3,8 +3,8 @@
 import io
 import json
 
-from perago.adapters.observability.transfer_bar import TransferBar
-from perago.ports.progress import Phase
+from perago.adapters.observability.progress import TransferBar
+from perago.ports.workspace import Phase
 
 FACTS = {
     "direction": "down",

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import pytest
 
-from perago.adapters.observability.worker_log import WorkerLogSettings, worker_log
+from perago.adapters.observability.json_lines import WorkerLogSettings, worker_log
 from perago.app.authoring.failure import failed_result
 from perago.app.telemetry.attempt_log import BodyLog
 from perago.app.telemetry.listeners import write
-from perago.domain.secret_text import Secrets
+from perago.domain.text import Secrets
 
 SECRET = "hunter2secret"
 AWKWARD = 's3cr"et\\key\u00e9'  # a quote, a backslash and a letter that encoders write otherwise

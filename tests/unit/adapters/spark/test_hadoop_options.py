@@ -2,14 +2,14 @@
 
 import re
 
-from perago.adapters.spark.hadoop_options import (
+from perago.adapters.spark.jars import (
     COMMIT_PROTOCOL,
     REDACTED,
     is_secret_option,
     repository_options,
     session_options,
 )
-from perago.ports.spark_workspace import SparkGateway
+from perago.ports.workspace import SparkGateway
 
 GATEWAY = SparkGateway("https://lake.example.com/", "the-id", "the-secret")
 

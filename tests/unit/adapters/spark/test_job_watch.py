@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from perago.adapters.spark.job_watch import cancel_jobs
+from perago.adapters.spark.up_jobs import cancel_jobs
 
 
 class Jobs:

@@ -19,11 +19,11 @@ from perago.adapters.workspace.port_transport import PortTransport
 from perago.adapters.workspace.staging import StagingWrites
 from perago.domain.errors import ReservedPathError
 from perago.domain.key_ranges import KeyRange
-from perago.domain.prefix_projection import NameRules
-from perago.domain.references import BranchName, StagedReference
-from perago.domain.workspace_rows import ListedObject, PlanKind, PlannedChange, ReadFile
+from perago.domain.logical_execution import BranchName, StagedReference
+from perago.domain.paths import NameRules
+from perago.domain.sync_plan import ListedObject, PlanKind, PlannedChange, ReadFile
 from perago.ports.errors import DamagedObjectError, LocalDiskError, UnsafeNameError
-from perago.ports.workspace_pipeline import StagingArea, WorkspaceSource
+from perago.ports.workspace import StagingArea, WorkspaceSource
 
 RULES = NameRules()
 FILES = {f"data/d{number % 7}/f{number:03}": f"{number}".encode() for number in range(40)}

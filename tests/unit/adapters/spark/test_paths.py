@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from perago.adapters.spark.paths import input_uri, output_uri
-from perago.domain.references import BranchName, CommitId, RepositoryId
-from perago.domain.spark_errors import ReadOnlyWorkspaceError, SparkPathError
-from perago.ports.spark_workspace import SparkPlace
+from perago.adapters.spark.parts import input_uri, output_uri
+from perago.domain.errors import ReadOnlyWorkspaceError, SparkPathError
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.ports.workspace import SparkPlace
 
 PLACE = SparkPlace(
     repository=RepositoryId("repo"),

@@ -7,10 +7,8 @@ from threading import Event
 
 import pytest
 
-from perago.adapters.spark.manifest_rows import Line, ManifestRows
-from perago.adapters.spark.pipeline_session import PipelineSession
-from perago.adapters.spark.pipeline_state import PipelineState
-from perago.adapters.spark.row_problems import packed, told, unpacked
+from perago.adapters.spark.pipeline_session import PipelineSession, PipelineState
+from perago.adapters.spark.rows import Line, ManifestRows, packed, told, unpacked
 from perago.domain.errors import PeragoError, ReservedPathError
 from perago.ports.errors import (
     DamagedObjectError,

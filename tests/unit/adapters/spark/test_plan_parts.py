@@ -19,10 +19,10 @@ from perago.adapters.spark.plan_parts import (
 )
 from perago.adapters.spark.up_jobs import as_planned
 from perago.domain.key_ranges import KeyRange
-from perago.domain.references import BranchName, CommitId, RepositoryId, StagedReference
-from perago.domain.workspace_rows import PlanKind, PlannedChange, SeenChange
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.sync_plan import PlanKind, PlannedChange, SeenChange
 from perago.ports.errors import DamagedObjectError
-from perago.ports.workspace_pipeline import StagingArea
+from perago.ports.workspace import StagingArea
 
 AREA = StagingArea(
     StagedReference(RepositoryId("repo"), BranchName("staging"), CommitId("c")), "data"

@@ -8,10 +8,9 @@ from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, ass
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.planned_faults import CrashAfter, Fault
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.spark.publication_report import publication_row, was_adopted
-from perago.adapters.spark.verification import Target
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId
+from perago.adapters.spark.publication_report import Target, publication_row, was_adopted
+from perago.domain.logical_execution import CommitId
+from perago.domain.publication import PolicySetting
 
 HEAD_PARENT, LINEAGE, SETTLED = (
     PolicySetting.HEAD_PARENT,

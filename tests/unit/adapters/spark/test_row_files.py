@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.spark.row_files import file_name, portions, read_rows, write_rows
-from perago.domain.workspace_rows import ListedObject
+from perago.adapters.spark.rows import file_name, portions, read_rows, write_rows
+from perago.domain.sync_plan import ListedObject
 
 GIB = 1024**3
 

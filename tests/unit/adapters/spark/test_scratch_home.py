@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from perago.adapters.spark.scratch_home import scratch_home
+from perago.adapters.spark.session import scratch_home
 
 
 def test_all_is_there_but_what_executors_wrote_before(tmp_path: Path) -> None:

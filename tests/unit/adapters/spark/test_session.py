@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.spark.configuration import SparkConfiguration
-from perago.adapters.spark.installation import java_version
-from perago.adapters.spark.master import check_master
-from perago.adapters.spark.session import process_session, start_session
-from perago.domain.spark_errors import SparkEnvironmentError, SparkSessionError
+from perago.adapters.spark.jars import java_version
+from perago.adapters.spark.session import (
+    SparkConfiguration,
+    check_master,
+    process_session,
+    start_session,
+)
+from perago.domain.errors import SparkEnvironmentError, SparkSessionError
 
 
 def a_java(home: Path, version: str) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from perago.adapters.spark.versions import SparkFacts, check_versions, facts_of
-from perago.domain.spark_errors import SparkEnvironmentError
+from perago.adapters.spark.jars import SparkFacts, check_versions, facts_of
+from perago.domain.errors import SparkEnvironmentError
 
 BUNDLED = ["hadoop-client-api-3.5.0.jar", "scala-library-2.13.18.jar", "spark-core_2.13-4.3.0.jar"]
 FACTS = SparkFacts(pyspark="4.3.0", hadoop="3.5.0", scala="2.13", java=17)

@@ -25,8 +25,7 @@ from perago.adapters.workspace.cache import (
 )
 from perago.adapters.workspace.cache_store import CacheStore
 from perago.ports.errors import LocalDiskError
-from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
-from perago.ports.objects import ObjectEntry
+from perago.ports.objects import Fetched, FetchOrder, ObjectEntry, stamp_of
 
 SMALL, LARGE = b"small", b"large " * 40_000
 

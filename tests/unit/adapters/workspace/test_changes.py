@@ -5,8 +5,7 @@ from pathlib import Path
 
 from perago.adapters.workspace.changes import WorkspaceIndex
 from perago.domain.sync_plan import FileFacts, SyncPlan
-from perago.ports.object_transport import Fetched, FetchOrder, stamp_of
-from perago.ports.objects import ObjectEntry
+from perago.ports.objects import Fetched, FetchOrder, ObjectEntry, stamp_of
 
 
 def written(directory: Path, name: str) -> Fetched:

@@ -8,9 +8,9 @@ import pytest
 
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError, take_inventory
-from perago.domain.references import CommitId, RepositoryId
+from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.objects import ObjectEntry, ObjectPage
-from perago.ports.workspace_pipeline import WorkspaceSource
+from perago.ports.workspace import WorkspaceSource
 
 SOURCE = WorkspaceSource(RepositoryId("repository"), CommitId("c"), "data")
 

@@ -19,9 +19,9 @@ from perago.adapters.workspace.cache import open_local_cache
 from perago.adapters.workspace.disk import disk_error, disk_errors
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
-from perago.domain.references import BranchName, CommitId, StagedReference
+from perago.domain.logical_execution import BranchName, CommitId, StagedReference
 from perago.ports.errors import DamagedObjectError, LocalDiskError, WorkspaceLostError
-from perago.ports.workspace_pipeline import Materialised, StagingArea, WorkspaceSource
+from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
 
 
 class Scene:

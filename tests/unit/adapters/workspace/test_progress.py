@@ -3,7 +3,7 @@
 from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.progress import RecordingProgress
 from perago.adapters.workspace.progress import TransferListener, TransferMeter
-from perago.ports.progress import Phase
+from perago.ports.workspace import Phase
 
 
 def test_a_transfer_speaks_about_once_a_second() -> None:

@@ -18,9 +18,9 @@ from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.workspace.cache import open_local_cache
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.domain.references import BranchName, CommitId, StagedReference
-from perago.ports.commits import CommitRequest
-from perago.ports.workspace_pipeline import Materialised, StagingArea, WorkspaceSource
+from perago.domain.logical_execution import BranchName, CommitId, StagedReference
+from perago.ports.lakefs import CommitRequest
+from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
 
 PREFIX = "data"
 STAGING = BranchName("staging")

@@ -14,12 +14,12 @@ from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.adapters.workspace.staging import StagingVerification
-from perago.domain.references import BranchName, StagedReference
+from perago.domain.logical_execution import BranchName, StagedReference
 from perago.domain.sync_plan import FileFacts, SyncPlan
-from perago.ports.commits import CommitRequest
 from perago.ports.errors import DamagedObjectError
+from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectUpload
-from perago.ports.workspace_pipeline import StagingArea, WorkspaceSource
+from perago.ports.workspace import StagingArea, WorkspaceSource
 
 STAGING = BranchName("staging")
 BASE = [f"{number:06}" for number in range(40_000)]

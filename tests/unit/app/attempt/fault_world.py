@@ -21,23 +21,22 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.planned_faults import Fault
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
+from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.reset_task import Reset, ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.attempt.world import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.worker.run_body import run_body
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId, CommitRecord
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.logical_execution import CommitId, CommitRecord
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import UnavailableError
 from perago.ports.installations import ConductorInstallation
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
-from perago.ports.workflows import WorkflowRecord
 
 TASK = "edit"
 RESPONSE_SECONDS = 60

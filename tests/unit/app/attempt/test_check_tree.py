@@ -5,12 +5,11 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.app.attempt.check_publication import check_tree
+from perago.app.attempt.publish import check_tree
 from perago.domain.errors import FenceNotTrustedError
-from perago.domain.publication_effects import Keep
+from perago.domain.logical_execution import NO_METADATA, BranchName
+from perago.domain.publication import Keep, Level, PolicySetting
 from perago.domain.publication_plan import WorkspacePublicationPlan
-from perago.domain.publication_policy import Level, PolicySetting
-from perago.domain.references import NO_METADATA, BranchName
 
 
 async def test_a_tree_that_differs_says_in_what(tmp_path: Path) -> None:

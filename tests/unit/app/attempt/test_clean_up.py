@@ -10,13 +10,12 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
 from perago.adapters.memory.planned_faults import Fault, LoseAnswer, Meanwhile, Refuse, When
-from perago.app.attempt.clean_up import LOCAL_FAILED, STAGING_FAILED
+from perago.app.attempt.complete import LOCAL_FAILED, STAGING_FAILED
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import AttemptStatus, ExecutionId
-from perago.domain.publication_policy import PolicySetting
-from perago.ports.attempt_directory import AttemptDirectories, AttemptMarker, Leftover
+from perago.domain.publication import PolicySetting
 from perago.ports.errors import LocalDiskError, RequestRefusedError, UnavailableError
-from perago.ports.progress import Phase
+from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover, Phase
 
 POLICIES = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE]
 REFUSED = RequestRefusedError("refused")

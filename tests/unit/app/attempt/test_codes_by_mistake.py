@@ -29,9 +29,8 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.error_codes import ERROR_CODES
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import MergeConflict, MergeRefused, NoChanges
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.reserved_paths import ACTIONS_PREFIX, FENCE_PATH
+from perago.domain.paths import ACTIONS_PREFIX, FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
 from perago.ports.errors import (
     AccessDeniedError,
     BranchExistsError,

@@ -20,20 +20,20 @@ from perago.adapters.memory.planned_faults import (
     When,
 )
 from perago.app.attempt.complete import Recorded, complete, completion_deadline
-from perago.app.attempt.dispatch import Dispatch
-from perago.app.authoring.task_controls import PublishBudget, TaskControls
+from perago.app.attempt.context import Dispatch
 from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import PublishBudget, TaskControls
 from perago.domain.attempt import AttemptRecord, AttemptStatus
-from perago.domain.publication_policy import PolicySetting
+from perago.domain.publication import PolicySetting
+from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import (
     AccessDeniedError,
     RequestRefusedError,
     UnavailableError,
     WorldError,
 )
-from perago.ports.lease import Lease
-from perago.ports.task_queue import TerminalUpdate
-from perago.testing.embedded_worker import NoLease
+from perago.ports.task_body import Lease
+from perago.testing.crew import NoLease
 
 COMPLETE = "queue.complete"
 

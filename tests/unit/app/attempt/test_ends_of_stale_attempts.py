@@ -12,17 +12,15 @@ from perago.adapters.memory.conductor_server import Race
 from perago.adapters.memory.planned_faults import LoseAnswer, Meanwhile, Refuse, When
 from perago.app.attempt.complete import Recorded
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.authoring.guardrail_declaration import require_file
+from perago.app.authoring.guardrails import require_file
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
-from perago.domain.attempt_fence import FenceWidth
-from perago.domain.authoring_errors import TaskFailed, TaskTerminalError
-from perago.domain.errors import StaleAttemptError
-from perago.domain.publication_policy import PolicySetting
+from perago.domain.attempt import AttemptRecord, AttemptStatus, FenceWidth, WorkflowStatus
+from perago.domain.errors import StaleAttemptError, TaskFailed, TaskTerminalError
+from perago.domain.publication import PolicySetting
+from perago.ports.conductor import PollRequest
 from perago.ports.errors import UnavailableError
-from perago.ports.task_queue import PollRequest
 
 COMPLETE = "queue.complete"
 LOOK = "queue.read_workflow"

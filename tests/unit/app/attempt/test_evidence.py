@@ -8,13 +8,13 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params, Result
 
 from perago.adapters.memory.planned_faults import CrashAfter, CrashBefore, Meanwhile, When
-from perago.app.authoring.task_controls import PublishBudget, TaskControls
 from perago.app.authoring.task_declaration import task
+from perago.app.authoring.task_definition import PublishBudget, TaskControls
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import LEVEL, POLICY
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.staging_branch_name import STAGING_BRANCH_PREFIX
-from perago.ports.progress import Phase
+from perago.domain.logical_execution import STAGING_BRANCH_PREFIX
+from perago.domain.publication import PolicySetting
+from perago.ports.workspace import Phase
 
 CREATE = "branches.create"
 # Two branches of the canary come first where there is a fence.

@@ -33,9 +33,9 @@ from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
-from perago.domain.publication_policy import PolicySetting
+from perago.domain.publication import PolicySetting
 from perago.ports.errors import AccessDeniedError, UnavailableError
-from perago.ports.progress import Phase
+from perago.ports.workspace import Phase
 
 CREATE_TAG = "tags.create"
 MERGE = "branches.merge"

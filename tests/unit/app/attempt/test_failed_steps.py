@@ -12,13 +12,12 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.adapters.memory.planned_faults import Answer, Fault, LoseRequest, Refuse
-from perago.app.authoring.guardrail_declaration import forbid_glob, require_file
+from perago.app.authoring.guardrails import forbid_glob, require_file
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
-from perago.domain.authoring_errors import TaskFailed, TaskTerminalError
-from perago.domain.outcome import RefusedByHook
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.result_storage import RESULT_BYTES_MAX
+from perago.domain.errors import TaskFailed, TaskTerminalError
+from perago.domain.outcome import RESULT_BYTES_MAX, RefusedByHook
+from perago.domain.publication import PolicySetting
 from perago.ports.errors import RequestRefusedError, UnavailableError
 
 FAILED = AttemptStatus.FAILED

@@ -9,9 +9,9 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from perago.adapters.memory.planned_faults import Fault, LoseAnswer, Pause, Refuse, When
 from perago.app.fence.install import FenceChange, install_fence, remove_fence
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import BranchName
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.logical_execution import BranchName
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import PolicySetting
 from perago.ports.errors import RequestRefusedError
 
 MAIN = BranchName("main")

@@ -19,11 +19,10 @@ from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.app.attempt.complete import Recorded
 from perago.app.fence.trust import DEAD_SECONDS, TRUSTED_SECONDS
 from perago.domain.attempt import AttemptStatus
+from perago.domain.logical_execution import RepositoryId
 from perago.domain.outcome import RefusedByHook, TooManyTries
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import FenceState, PolicySetting
-from perago.domain.references import RepositoryId
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, FenceState, PolicySetting
 from perago.ports.errors import UnavailableError
 
 MERGE = "branches.merge"

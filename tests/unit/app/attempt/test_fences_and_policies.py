@@ -15,9 +15,8 @@ from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LEVEL, LOGICAL_EXECUTION_KEY, POLICY
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
 
 OTHER_FENCES: list[tuple[str, bytes]] = [
     ("neutered script", FENCE_FILE.replace(b"error(", b"print(")),

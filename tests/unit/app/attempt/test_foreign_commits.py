@@ -8,8 +8,8 @@ from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 from perago.adapters.memory.planned_faults import ANY, CrashAfter, Meanwhile, When
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId
+from perago.domain.logical_execution import CommitId
+from perago.domain.publication import PolicySetting
 
 FENCED = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT]
 

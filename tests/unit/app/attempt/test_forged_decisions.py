@@ -8,13 +8,12 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
 from perago.adapters.memory.planned_faults import CrashAfter
-from perago.app.attempt.clean_up import delete_staging
+from perago.app.attempt.complete import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import STAGING_BRANCH
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import BranchName, CommitRecord
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.logical_execution import BranchName, CommitRecord
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
 
 CREATE_TAG = "tags.create"
 OTHER_HOOK = b"""

@@ -21,9 +21,9 @@ from perago.adapters.memory.planned_faults import (
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
+from perago.domain.logical_execution import CommitId
 from perago.domain.outcome import TooManyTries
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import CommitId
+from perago.domain.publication import PolicySetting
 
 MERGE = "branches.merge"
 CREATE_TAG = "tags.create"

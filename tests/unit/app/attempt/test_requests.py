@@ -10,9 +10,8 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.adapters.memory.planned_faults import ANY, CrashAfter
-from perago.domain.publication_effects import Effect
-from perago.domain.publication_policy import PolicySetting
-from perago.ports.progress import Phase
+from perago.domain.publication import Effect, PolicySetting
+from perago.ports.workspace import Phase
 
 ROOT = Path(__file__).parents[4]
 PROTOCOL = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")

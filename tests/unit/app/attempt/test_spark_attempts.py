@@ -16,12 +16,10 @@ from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.errors import StaleAttemptError
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.spark_errors import OutsidePrefixError
-from perago.ports.progress import Phase
-from perago.ports.spark_workspace import SparkGateway, SparkPlace, SparkWorkspace
+from perago.domain.errors import OutsidePrefixError, StaleAttemptError
+from perago.domain.publication import PolicySetting
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
+from perago.ports.workspace import Phase, SparkGateway, SparkPlace, SparkWorkspace
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 GATEWAY = SparkGateway("http://lakefs.invalid", "key", "secret")

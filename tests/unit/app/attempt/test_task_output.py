@@ -9,9 +9,8 @@ import pytest
 from pydantic import BaseModel, field_serializer
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
-from perago.app.attempt.dispatch import Dispatch
-from perago.app.attempt.task_output import failed_update, read_input
-from perago.app.attempt.world import AttemptSettings
+from perago.app.attempt.context import AttemptSettings, Dispatch
+from perago.app.attempt.resume import failed_update, read_input
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -21,10 +20,9 @@ from perago.domain.attempt import (
     AttemptStatus,
     ExecutionId,
 )
-from perago.domain.authoring_errors import StoredResultError, TaskFailed, TaskInputError
-from perago.domain.errors import DamagedResultError
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.secret_text import Secrets
+from perago.domain.errors import DamagedResultError, StoredResultError, TaskFailed, TaskInputError
+from perago.domain.publication import PolicySetting
+from perago.domain.text import Secrets
 
 
 class Took(BaseModel):

@@ -19,9 +19,8 @@ from perago.adapters.memory.planned_faults import (
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.outcome import BrokenActions, NoChanges, RefusedByHook
-from perago.domain.publication_fence import FENCE_FILE
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.reserved_paths import FENCE_PATH
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE, PolicySetting
 
 SETTLED, LINEAGE = PolicySetting.SETTLED, PolicySetting.LINEAGE
 AUTO, HEAD_PARENT = PolicySetting.AUTO, PolicySetting.HEAD_PARENT

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perago.app.authoring.attempt_objects import (
+from perago.app.authoring.current_attempt import (
     TaskExecutionContext,
     assert_current_attempt_snapshot,
     staging_branch_name,

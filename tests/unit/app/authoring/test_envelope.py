@@ -18,10 +18,8 @@ from perago.app.authoring.envelope import (
 )
 from perago.app.authoring.failure import failure_reason
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_contract import WorkspaceInput
-from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.authoring_errors import StoredResultError, TaskInputError
-from perago.domain.errors import ResultNotStorableError
+from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
+from perago.domain.errors import ResultNotStorableError, StoredResultError, TaskInputError
 
 SECRET = "hunter2-token"
 PLACE = {"repository": "songs", "branch": "main", "refType": "commit", "ref": "c1"}

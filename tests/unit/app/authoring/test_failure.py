@@ -14,15 +14,16 @@ from perago.app.authoring.failure import (
     result_for_exception,
     terminal_failed_result,
 )
-from perago.app.authoring.task_controls import RetryPolicy
-from perago.domain.authoring_errors import (
+from perago.app.authoring.task_definition import RetryPolicy
+from perago.domain.errors import (
+    OutcomeUnknownAtDeadlineError,
     PostGuardrailViolation,
     PreGuardrailViolation,
+    PublishFenceError,
     TaskFailed,
     TaskInputError,
     TaskTerminalError,
 )
-from perago.domain.errors import OutcomeUnknownAtDeadlineError, PublishFenceError
 
 FAILED, TERMINAL = "FAILED", "FAILED_WITH_TERMINAL_ERROR"
 

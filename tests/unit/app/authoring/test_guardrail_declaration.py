@@ -7,14 +7,14 @@ from pathlib import PurePosixPath, PureWindowsPath
 import pytest
 from pydantic import ValidationError
 
-from perago.app.authoring.guardrail_declaration import (
+from perago.app.authoring.guardrails import (
     WorkspaceGuardrail,
     forbid_glob,
     require_dir,
     require_file,
     require_glob,
 )
-from perago.domain.authoring_errors import TaskDefinitionError
+from perago.domain.errors import TaskDefinitionError
 
 LEAVES = "workspace guardrail paths must be relative and must not contain '..'"
 OUTSIDE = "guardrail paths must be relative to WorkspaceSpec(prefix=...)"

@@ -6,30 +6,22 @@ from typing import final
 
 import pytest
 
-from perago.app.authoring.glob_matching import matching_paths
-from perago.app.authoring.guardrail_declaration import (
+from perago.app.authoring.guardrails import (
+    DirectoryTree,
+    EntryKind,
+    ListingTree,
     WorkspaceGuardrail,
+    WorkspaceTree,
+    check_guardrails,
+    check_guardrails_on_listing,
+    check_guardrails_on_tree,
     forbid_glob,
+    matching_paths,
     require_dir,
     require_file,
     require_glob,
 )
-from perago.app.authoring.guardrails import (
-    check_guardrails,
-    check_guardrails_on_listing,
-    check_guardrails_on_tree,
-)
-from perago.app.authoring.workspace_tree import (
-    DirectoryTree,
-    EntryKind,
-    ListingTree,
-    WorkspaceTree,
-)
-from perago.domain.authoring_errors import (
-    GuardrailViolation,
-    PostGuardrailViolation,
-    PreGuardrailViolation,
-)
+from perago.domain.errors import GuardrailViolation, PostGuardrailViolation, PreGuardrailViolation
 
 FILES = [
     "a.txt",

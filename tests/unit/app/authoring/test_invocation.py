@@ -13,22 +13,20 @@ from perago import (
     run_workspace_free_task_attempt,
     run_workspace_task_attempt,
 )
-from perago.app.authoring.guardrail_declaration import require_file
+from perago.app.authoring.guardrails import require_file
 from perago.app.authoring.invocation import (
     invoke_body,
     invoke_workspace_free_task,
     invoke_workspace_task_body,
 )
-from perago.app.authoring.metric_recorder import MetricRecorder, TaskAttemptMetricContext
-from perago.app.authoring.metric_spec import MetricSpec
-from perago.app.authoring.recorded_metrics import InMemoryMetricRecorder
-from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.authoring_errors import (
-    PostGuardrailViolation,
-    PreGuardrailViolation,
-    TaskInputError,
+from perago.app.authoring.metrics import (
+    InMemoryMetricRecorder,
+    MetricRecorder,
+    TaskAttemptMetricContext,
 )
+from perago.app.authoring.task_definition import MetricSpec, TaskDefinition
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain.errors import PostGuardrailViolation, PreGuardrailViolation, TaskInputError
 
 CALLBACKS = (
     "download_workspace",

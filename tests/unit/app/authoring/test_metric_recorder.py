@@ -4,7 +4,9 @@ import logging
 
 import pytest
 
-from perago.app.authoring.metric_recorder import (
+from perago.app.authoring.metrics import (
+    InMemoryMetricRecorder,
+    RecordedMetricSample,
     RuntimeMetricContext,
     TaskAttemptMetricContext,
     application_metric_name,
@@ -12,7 +14,6 @@ from perago.app.authoring.metric_recorder import (
     merge_runtime_metric_labels,
     runtime_metric_name,
 )
-from perago.app.authoring.recorded_metrics import InMemoryMetricRecorder, RecordedMetricSample
 
 ATTEMPT = TaskAttemptMetricContext("t", "task", "workflow", "execution", "worker", 0)
 RUNTIME = RuntimeMetricContext("t", "host-1")

@@ -8,14 +8,14 @@ import pytest
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, RootModel
 from typing_extensions import TypedDict
 
-from perago.app.authoring.model_graph import (
+from perago.app.authoring.contract_schema import (
     declared_names,
     task_models_with_config,
     task_models_with_root_model,
     validate_no_root_task_models,
 )
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.domain.authoring_errors import TaskDefinitionError
+from perago.domain.errors import TaskDefinitionError
 
 Item = TypeVar("Item")
 

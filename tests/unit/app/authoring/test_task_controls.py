@@ -3,9 +3,9 @@
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from perago.app.authoring.metric_spec import MetricSpec
-from perago.app.authoring.task_controls import (
+from perago.app.authoring.task_definition import (
     ExecutionLimits,
+    MetricSpec,
     PublishBudget,
     RetryPolicy,
     TaskControls,

@@ -9,12 +9,11 @@ from typing import Annotated, Any, cast
 import pytest
 from pydantic import BaseModel
 
-from perago.app.authoring.metric_recorder import MetricRecorder
-from perago.app.authoring.metric_spec import MetricSpec
-from perago.app.authoring.task_controls import PublishBudget, TaskControls
+from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_declaration import load_module_task, task, task_of
+from perago.app.authoring.task_definition import MetricSpec, PublishBudget, TaskControls
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.authoring_errors import TaskDefinitionError
+from perago.domain.errors import TaskDefinitionError
 
 
 class Params(BaseModel):

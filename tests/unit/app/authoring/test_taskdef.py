@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, RootModel
 
-from perago.app.authoring.task_controls import (
+from perago.app.authoring.task_definition import (
     ExecutionLimits,
     PublishBudget,
     RetryPolicy,
     TaskControls,
+    TaskDefinition,
     TimeoutPolicy,
 )
-from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef, workspace_schema, write_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.authoring_errors import TaskDefinitionError
+from perago.domain.errors import TaskDefinitionError
 
 ALWAYS = [
     *("name", "ownerEmail"),

@@ -9,7 +9,7 @@ from pydantic import Base64Bytes, Base64Str, BaseModel, Field, Json, create_mode
 
 from perago import TaskDefinition, build_taskdef
 from perago.app.authoring.envelope import check_stored_result, validate_result
-from perago.domain.authoring_errors import StoredResultError
+from perago.domain.errors import StoredResultError
 
 
 class Plain(BaseModel):

@@ -5,7 +5,7 @@ import json
 import pytest
 from pydantic import ValidationError
 
-from perago.app.authoring.workspace_contract import WorkspaceInput, WorkspaceOutput
+from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceOutput
 
 PLACE = {"repository": "songs", "branch": "main", "ref": " c1 "}
 

@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.app.authoring.workspace_sync import (
+from perago.app.authoring.workspace_spec import (
+    WorkspaceSpec,
     build_workspace_sync_plan,
     workspace_delete_object_paths,
     workspace_download_files,
     workspace_local_path,
     workspace_upload_files,
 )
-from perago.domain.authoring_errors import TaskInputError
+from perago.domain.errors import TaskInputError
 
 INSIDE, WHOLE = WorkspaceSpec(prefix="p/q"), WorkspaceSpec()
 

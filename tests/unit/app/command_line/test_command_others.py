@@ -9,7 +9,7 @@ from tests.unit.app.command_line.command_run import Run
 from tools.write_reference import command_names
 
 from perago import __version__
-from perago.app.command_line.commands import COMMANDS, CommandRow
+from perago.app.command_line.program import COMMANDS, CommandRow
 from perago.app.command_line.reporting import CommandUsageError, reports_errors_by_class
 from perago.domain.error_codes import ERROR_CODES
 

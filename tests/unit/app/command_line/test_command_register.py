@@ -6,9 +6,9 @@ from typing import Any, final
 import pytest
 from tests.unit.app.command_line.command_run import Module, Run
 
-from perago.app.authoring.taskdef_difference import taskdef_differences, taskdef_to_register
+from perago.app.authoring.taskdef import taskdef_differences, taskdef_to_register
 from perago.app.command_line.register import register_taskdefs
-from perago.ports.task_definitions import TaskDefinitions
+from perago.ports.conductor import TaskDefinitions
 
 BUILT: dict[str, Any] = {
     "name": "t",

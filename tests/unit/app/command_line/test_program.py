@@ -7,7 +7,7 @@ import pytest
 from tests.unit.app.command_line.command_run import Module, Run
 from tools.write_reference import command_names
 
-from perago.app.command_line.commands import COMMANDS
+from perago.app.command_line.program import COMMANDS
 
 ESCAPE = re.compile(r"\x1b\[")
 

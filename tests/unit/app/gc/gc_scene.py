@@ -6,9 +6,9 @@ from datetime import timedelta
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld
 
 from perago.adapters.memory.planned_faults import CrashAfter, Fault
-from perago.app.gc.leftovers import Judged
+from perago.app.gc.local_pass import Judged
 from perago.app.gc.remote_pass import GcTools, RemotePass
-from perago.domain.references import RepositoryId
+from perago.domain.logical_execution import RepositoryId
 from perago.domain.retention import RetentionTimes
 
 NOW = timedelta(0)

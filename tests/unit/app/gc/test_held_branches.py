@@ -30,11 +30,11 @@ from perago.adapters.memory.planned_faults import (
     When,
 )
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, STAGING_BRANCH
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.references import TagName
+from perago.domain.logical_execution import TagName
+from perago.domain.publication import PolicySetting
 from perago.domain.retention import RetentionTimes
+from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import UnavailableError
-from perago.ports.workflows import WorkflowRecord
 
 DEFAULT = RetentionTimes()
 DOWN = UnavailableError("down for a moment")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perago.app.settings import parsing
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.errors import RuntimeConfigError
 
 SIZE = "NAME must be a positive size such as '512KB', '100MB', or '1.5GB'"
 DAYS = "NAME must be a positive day count such as '7d' or '30d'"

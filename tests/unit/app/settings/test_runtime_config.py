@@ -12,7 +12,7 @@ from perago.app.settings.runtime_config import (
     RuntimeConfig,
     load_runtime_config,
 )
-from perago.domain.authoring_errors import RuntimeConfigError, TaskDefinitionError
+from perago.domain.errors import RuntimeConfigError, TaskDefinitionError
 
 WHOLE = {
     "LAKECTL_SERVER_ENDPOINT_URL": " u ",

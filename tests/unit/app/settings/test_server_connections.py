@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from perago.app.settings.server_connections import (
+from perago.app.settings.runtime_config import (
     conductor_connection,
     connections_of,
     lakefs_connection,
     proxies_of,
 )
 from perago.app.settings.settings import load_settings
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.errors import RuntimeConfigError
 
 PLAIN, SECURE = "http://plain.example.org:8000/api", "https://secure.example.org"
 BOTH = {"HTTP_PROXY": "http://p:1", "HTTPS_PROXY": "http://p:2"}

@@ -6,7 +6,7 @@ import pytest
 
 from perago.app.settings.layers import read_dotenv
 from perago.app.settings.settings import Settings, load_settings
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.errors import RuntimeConfigError
 
 MODE, LENGTH = "PERAGO_EXECUTION_MODE", "PERAGO_FAILURE_REASON_MAX_LENGTH"
 ENDPOINT = "LAKECTL_SERVER_ENDPOINT_URL"

@@ -6,16 +6,16 @@ from pathlib import Path
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.memory.telemetry import RememberedTelemetry
-from perago.app.attempt.dispatch import Dispatch
+from perago.app.attempt.context import Dispatch
 from perago.app.attempt.run_attempt import run_attempt
-from perago.app.telemetry.attempt_metrics import AttemptMetrics
+from perago.app.telemetry.attempt_log import AttemptStory
 from perago.app.telemetry.attempt_spans import AttemptSpans
-from perago.app.telemetry.attempt_story import AttemptStory
 from perago.app.telemetry.listeners import Listeners
-from perago.domain.publication_policy import PolicySetting
-from perago.domain.secret_text import NO_SECRETS, Secrets
+from perago.app.telemetry.metrics import AttemptMetrics
+from perago.domain.publication import PolicySetting
+from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.telemetry import FinishedSpan
-from perago.testing.embedded_worker import NoLease
+from perago.testing.crew import NoLease
 
 SECRET = 's3cr"et\\key of the worker'
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from perago.adapters.memory.clock import VirtualClock
-from perago.app.worker.circuit_breaker import PAUSE_SECONDS_MAX, CircuitBreaker
-from perago.app.worker.gates import (
+from perago.app.worker.polling import (
     DISK_PAUSE_SECONDS,
     LOOK_AGAIN_SECONDS,
+    PAUSE_SECONDS_MAX,
+    CircuitBreaker,
     DiskGate,
     DiskSpace,
     ServiceGate,

@@ -12,7 +12,7 @@ from tests.unprivileged import NOBODY
 
 from perago.adapters.filesystem.tree_removal import remove_tree
 from perago.app.settings.settings import load_settings
-from perago.app.worker.executor_user import (
+from perago.app.worker.processes import (
     HOME_DIRECTORY,
     ExecutorUser,
     executor_user_of,
@@ -20,7 +20,7 @@ from perago.app.worker.executor_user import (
     hand_over,
     take_back,
 )
-from perago.domain.authoring_errors import RuntimeConfigError
+from perago.domain.errors import RuntimeConfigError
 from perago.ports.errors import LocalDiskError
 
 IS_ROOT = os.geteuid() == 0

@@ -11,13 +11,11 @@ from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.planned_faults import Fault, LoseAnswer, LoseRequest, Refuse
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.system.clock import SystemClock
-from perago.app.worker.heartbeat import Heartbeat, HeartbeatLease
-from perago.domain.attempt import AttemptRecord
-from perago.domain.attempt_fence import FenceVerdict, Stale, compare_wide
+from perago.app.worker.attempts import Heartbeat, HeartbeatLease
+from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale, compare_wide
+from perago.ports.conductor import PollRequest, Workflows
 from perago.ports.errors import UnavailableError
 from perago.ports.installations import ConductorInstallation
-from perago.ports.task_queue import PollRequest
-from perago.ports.workflows import Workflows
 
 PAUSE_SECONDS = 0.1
 

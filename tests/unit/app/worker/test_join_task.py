@@ -11,8 +11,8 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.planned_faults import Pause, Refuse, When
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.app.worker.attempts import StopOrders
 from perago.app.worker.join_task import JOIN, WORKSPACES_MAX, JoiningBody, JoinResult
-from perago.app.worker.stop_orders import StopOrders
 from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.ports.errors import ReferenceMissingError, UnavailableError, WorldError

@@ -9,23 +9,26 @@ from typing import final
 
 import pytest
 
-from perago.app.worker.circuit_breaker import CircuitBreaker
-from perago.app.worker.gates import DISK_PAUSE_SECONDS, DiskGate, DiskSpace, ServiceGate
 from perago.app.worker.polling import (
     BUSY_WAIT_MS,
+    DISK_PAUSE_SECONDS,
     GATHER_SECONDS,
     IDLE_WAIT_MS,
     SHARED_WAIT_MS,
+    CircuitBreaker,
+    DiskGate,
+    DiskSpace,
     Gate,
     PolledType,
     Poller,
     PollTools,
+    ServiceGate,
 )
 from perago.app.worker.slot_budget import SlotBudget
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
-from perago.ports.clock import Clock
+from perago.ports.conductor import PollRequest
 from perago.ports.errors import UnavailableError
-from perago.ports.task_queue import PollRequest
+from perago.ports.system import Clock
 
 
 @final

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
+from perago.app.worker.attempts import Order, SlotLease
 from perago.app.worker.slot_budget import SlotBudget
-from perago.app.worker.slot_lease import SlotLease
-from perago.app.worker.stop_orders import Order
-from perago.testing.embedded_worker import NoLease
+from perago.testing.crew import NoLease
 
 
 def lease_of_two_slots() -> tuple[SlotBudget, SlotLease]:

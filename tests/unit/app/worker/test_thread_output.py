@@ -9,7 +9,7 @@ import pytest
 from tests.contract.body_tasks import OBEY
 from tests.contract.task_bodies import call_of
 
-from perago.app.telemetry.body_observer import NobodyObserves
+from perago.app.telemetry.listeners import NobodyObserves
 from perago.app.worker.thread_body import ThreadBody
 from perago.ports.task_body import BodyCall
 

@@ -13,14 +13,11 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from perago.adapters.memory.planned_faults import Fault, Pause, Refuse, When
 from perago.adapters.system.clock import SystemClock
 from perago.app.telemetry.listeners import Listeners
-from perago.app.worker.circuit_breaker import CircuitBreaker
-from perago.app.worker.gates import ServiceGate
-from perago.app.worker.polling import PolledType
+from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody
-from perago.app.worker.worker import Worker, WorkerEnd
-from perago.app.worker.worker_parts import WorkerParts
+from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.publication_policy import PolicySetting
+from perago.domain.publication import PolicySetting
 from perago.ports.errors import UnavailableError
 
 GRACE_SECONDS = 0.2

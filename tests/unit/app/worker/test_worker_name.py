@@ -1,7 +1,7 @@
 """What a worker calls itself to Conductor."""
 
 from perago.adapters.system.identities import SystemIdentities
-from perago.app.worker.worker_name import CHARACTERS_MAX, worker_incarnation
+from perago.app.worker.worker import CHARACTERS_MAX, worker_incarnation
 
 
 def test_two_starts_of_one_container_within_a_minute_have_different_names() -> None:

@@ -1,0 +1,265 @@
+"""Rows of a manifest on disk, counted before and read whenever somebody goes through them.
+
+One line at a time, whatever their number. Knows JSON lines as Spark writes them.
+"""
+
+import importlib
+import json
+import secrets
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, final
+
+from perago.domain.errors import PeragoError
+from perago.domain.sync_plan import ListedObject, PlacedFile, PlannedChange
+from perago.ports.errors import UnavailableError, WorkspaceLostError, WorldError
+
+Row = TypeVar("Row")
+Line = Mapping[str, object]
+
+
+@final
+class ManifestRows(Collection[Row], Generic[Row]):
+    """The rows of one kind, in the order in which they were written."""
+
+    def __init__(
+        self,
+        place: Path,
+        count: int,
+        row_of: Callable[[Line], Row],
+        kind: str | None = None,
+    ) -> None:
+        self._place = place
+        self._count = count
+        self._row_of = row_of
+        self._kind = kind
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        if not self._count:
+            return
+        for line in manifest_lines(self._place):
+            if self._kind is None or line["kind"] == self._kind:
+                yield self._row_of(line)
+
+    def __contains__(self, row: object) -> bool:
+        return any(each == row for each in self)
+
+
+def path_of(line: Line) -> str:
+    """The path of a line."""
+    return cast("str", line["path"])
+
+
+def manifest_lines(place: Path) -> Iterator[Line]:
+    """Every line of the parts of a manifest."""
+    if not place.is_dir():
+        raise WorkspaceLostError(f"{place} is gone: the workspace was forgotten")
+    for part in sorted(place.glob("part-*.json")):
+        with part.open(encoding="utf-8") as lines:
+            for line in lines:
+                yield cast("Line", json.loads(line))
+
+
+# The first files of a part are small, so that few objects keep every core busy, too.
+ROWS_FIRST, ROWS_MAX = 1_250, 20_000
+BYTES_FIRST, BYTES_MAX = 64 * 1024**2, 8 * 1024**3
+
+# A tab stands on both sides of every value and nowhere else, so that a line can be cut by tabs.
+BOUNDS = 2
+_encode = json.JSONEncoder(separators=("\t,", ":\t"), check_circular=False).encode
+_decode = json.JSONDecoder().raw_decode
+
+
+class KeptRows(NamedTuple):
+    """One file of rows about objects; a `problem` ends the step."""
+
+    name: str
+    objects: int = 0
+    bytes: int = 0
+    newest_ctime_ns: int = 0
+    problem: str | None = None
+
+
+def file_name(*numbers: int) -> str:
+    """The name of a file; names are in the order of their numbers."""
+    return "part-" + "-".join(f"{number:06}" for number in numbers) + ".json"
+
+
+def write_rows(place: Path, name: str, rows: Iterable[Any]) -> None:
+    """Write named tuples as lines; nobody sees the file before it is whole."""
+    # Whoever was given up may still write it, on another host by the same process number.
+    hidden = place / f".{name}-{secrets.token_hex(8)}"
+    with hidden.open("w", encoding="ascii") as file:
+        file.writelines(f"{line_of(row)}\n" for row in rows)
+    hidden.replace(place / name)
+
+
+def line_of(row: Any) -> str:  # noqa: ANN401 - any named tuple
+    """A row as a line."""
+    return _encode(row._asdict())
+
+
+def read_rows(place: Path, name: str) -> Iterator[dict[str, Any]]:
+    """The lines of one file."""
+    with (place / name).open(encoding="ascii") as file:
+        yield from map(row_of, file)
+
+
+def row_of(line: str) -> dict[str, Any]:
+    """A line as what a row is made of."""
+    return cast("dict[str, Any]", _decode(line)[0])
+
+
+def portions(rows: Iterable[ListedObject]) -> Iterator[Sequence[ListedObject]]:
+    """Rows in lists, each up to twice as much as the last one, by number and by bytes."""
+    left = iter(rows)
+    rows_max, bytes_max = ROWS_FIRST, BYTES_FIRST
+    for first in left:
+        portion: list[ListedObject] = []
+        size = 0
+        for row in chain((first,), left):
+            portion.append(row)
+            size += row.size
+            if len(portion) >= rows_max or size >= bytes_max:
+                break
+        yield portion
+        rows_max, bytes_max = min(2 * rows_max, ROWS_MAX), min(2 * bytes_max, BYTES_MAX)
+
+
+_SAYS = "content_type string, metadata map<string,string>"
+COLUMNS: Mapping[type, str] = {
+    ListedObject: f"path string, checksum string, size long, {_SAYS}, folded string,"
+    " folders map<string,string>",
+    PlacedFile: f"path string, md5 string, size long, {_SAYS}",
+    PlannedChange: f"kind string, path string, md5 string, size long, source string, {_SAYS},"
+    " is_new boolean",
+}
+
+
+def lines_of(session: Any, rows: Any) -> Any:  # noqa: ANN401 - pyspark stays inside
+    """A frame of lines that executors make, each as the only value of a row."""
+    return session.createDataFrame(rows, "value string", verifySchema=False)
+
+
+def lines(session: Any, place: Path) -> Any:  # noqa: ANN401 - as above
+    """A frame of lines that were written."""
+    return session.read.text(place.as_uri())
+
+
+def table(session: Any, place: Path, kind: type) -> Any:  # noqa: ANN401 - as above
+    """A frame of rows that were written."""
+    return session.read.schema(COLUMNS[kind]).json(place.as_uri())
+
+
+OURS = "perago."
+
+
+class Said(Protocol):
+    """What a part says of itself."""
+
+    @property
+    def problem(self) -> str | None:
+        """Its error as a text."""
+        ...
+
+
+Sayings = TypeVar("Sayings", bound=Said)
+
+
+def gathered(rows: Any, kind: type[Sayings]) -> list[Sayings]:  # noqa: ANN401 - an RDD
+    """What every part said, in order; raises the first problem."""
+    said: list[Sayings] = rows.collect()
+    for one in said:
+        assert isinstance(one, kind)
+        if one.problem is not None:
+            raise unpacked(one.problem)
+    return said
+
+
+def told(rows: Iterator[Row], as_row: Callable[[str], Row]) -> Iterator[Row]:
+    """The rows of a part; its error becomes the last one."""
+    try:
+        yield from rows
+    except (WorldError, PeragoError) as error:
+        yield as_row(packed(error))
+
+
+def packed(error: Exception) -> str:
+    """An error as a text: its class, what it says, and its plain facts."""
+    kind = type(error)
+    facts = {
+        name: value
+        for name, value in vars(error).items()
+        if isinstance(value, str | int | bool | None)
+    }
+    return json.dumps([kind.__module__, kind.__qualname__, str(error), facts])
+
+
+def unpacked(problem: str) -> Exception:
+    """The error that was packed; one of a foreign class stands for itself by its text."""
+    module, name, text, facts = cast("tuple[str, str, str, dict[str, object]]", json.loads(problem))
+    kind: object = None
+    if module.startswith(OURS):
+        kind = getattr(importlib.import_module(module), name, None)
+    if not (isinstance(kind, type) and issubclass(kind, WorldError | PeragoError)):
+        return UnavailableError(text)
+    error = kind.__new__(kind, text)
+    Exception.__init__(error, text)
+    vars(error).update(facts)
+    return error
+
+
+@final
+class WorkspaceReader:
+    """Options are passed on; paths are turned into URIs at the input commit."""
+
+    def __init__(self, reader: Any, uri: Callable[[str], str]) -> None:  # noqa: ANN401
+        self._reader = reader
+        self._uri = uri
+
+    def format(self, source: str) -> "WorkspaceReader":
+        """The format of `load`."""
+        return WorkspaceReader(self._reader.format(source), self._uri)
+
+    def schema(self, schema: Any) -> "WorkspaceReader":  # noqa: ANN401 - pyspark's
+        """The expected schema."""
+        return WorkspaceReader(self._reader.schema(schema), self._uri)
+
+    def option(self, key: str, value: Any) -> "WorkspaceReader":  # noqa: ANN401 - pyspark's
+        """One option of the format."""
+        return WorkspaceReader(self._reader.option(key, value), self._uri)
+
+    def options(self, **options: Any) -> "WorkspaceReader":  # noqa: ANN401 - pyspark's
+        """Options of the format."""
+        return WorkspaceReader(self._reader.options(**options), self._uri)
+
+    def load(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401
+        """Read what `format` said."""
+        return self._reader.load(self._uris(path), **options)
+
+    def parquet(self, *paths: str, **options: Any) -> Any:  # noqa: ANN401 - pyspark's
+        """Read Parquet."""
+        return self._reader.parquet(*map(self._uri, paths), **options)
+
+    def orc(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401 - pyspark's
+        """Read ORC."""
+        return self._reader.orc(self._uris(path), **options)
+
+    def json(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401 - pyspark's
+        """Read JSON lines."""
+        return self._reader.json(self._uris(path), **options)
+
+    def csv(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401 - pyspark's
+        """Read CSV."""
+        return self._reader.csv(self._uris(path), **options)
+
+    def text(self, path: str | Sequence[str], **options: Any) -> Any:  # noqa: ANN401 - pyspark's
+        """Read lines."""
+        return self._reader.text(self._uris(path), **options)
+
+    def _uris(self, path: str | Sequence[str]) -> str | list[str]:
+        return self._uri(path) if isinstance(path, str) else [self._uri(each) for each in path]

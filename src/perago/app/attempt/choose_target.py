@@ -1,0 +1,360 @@
+"""Before anything moves: which policy applies here, and was this execution decided already?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from perago.app.attempt.context import Dispatch, Ground, Scope, World
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.domain import lineage, settled
+from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide, merge_timeout_seconds
+from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
+from perago.domain.logical_execution import (
+    AttemptMark,
+    CommitId,
+    CommitRecord,
+    Epoch,
+    ExecutionInput,
+    FirstParentWalk,
+    LogicalExecutionKey,
+    RepositoryId,
+    StagedReference,
+    TagName,
+    Unsealed,
+    WorkspaceReference,
+    attempt_mark_tag,
+    attempt_marks_of_task,
+    chain_hash,
+    decision_tag,
+    decision_tags_of_chain,
+    execution_key,
+    find_epoch,
+    mark_of,
+    parse_attempt_mark,
+    retry_chain,
+)
+from perago.domain.paths import ACTIONS_PREFIX
+from perago.domain.publication import (
+    FenceState,
+    Isolation,
+    Level,
+    Policy,
+    PolicyRefusal,
+    PolicySetting,
+    PublicationFacts,
+    choose_level,
+)
+from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
+from perago.ports.lakefs import TagRecord, Tags
+from perago.ports.system import Clock
+from perago.ports.workspace import Phase
+
+TAG_PAGES_MAX = 100
+"""100,000 marks or decisions of one task; a task has a few for each of its attempts."""
+MARK_TRIES_MAX = 5
+MARK_PAUSE_SECONDS = 0.1
+PREFIX_BUDGET_SECONDS_MIN = 15.0
+"""Across processes the losers of 32 publishers at 20 ms waited up to 5.4 s."""
+NO_PREDECESSOR = (
+    "Conductor names no retriedTaskId for a retry, so every attempt is an execution of its own"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What earlier attempts decided: for this very key, and for other inputs of its chain."""
+
+    key: LogicalExecutionKey | None = None
+    decided: CommitId | None = None
+    others: tuple[TagRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Footing:
+    """The ground, and what earlier attempts decided."""
+
+    ground: Ground
+    earlier: Earlier
+
+
+async def find_ground(
+    world: World,
+    dispatch: Dispatch,
+    workspace: WorkspaceReference,
+    spec: WorkspaceSpec,
+    params: object,
+) -> Footing:
+    """Check the input, look at its fence and for earlier decisions, and choose the level.
+
+    Nothing is written before the input is known to be a commit, because a tag or a canary on a
+    branch that somebody named by mistake would stay. Where the input has no fence file, no
+    attempt can have decided on it: a key names its input commit, and only `settled`, which needs
+    the fence, makes decisions. So such an attempt leaves no mark and needs no right to tags.
+
+    Raises FenceNotTrustedError when the setting relies on a fence that does not work.
+    """
+    lakefs = world.lakefs
+    record, fence = await world.concurrency.together(
+        lakefs.places.check(workspace, world.concurrency, writes=True),
+        lakefs.trust.file(workspace.repository, workspace.ref),
+    )
+    earlier = Earlier()
+    if fence is not FenceState.ABSENT:
+        given = ExecutionInput(workspace, spec.prefix, params)
+        fence, earlier = await world.concurrency.together(
+            _prove(world, workspace, fence), _look_for_decisions(world, dispatch, given, record)
+        )
+    level = _level(dispatch, workspace, fence, earlier.decided)
+    isolation = Isolation(spec.isolation)
+    if isolation is Isolation.PREFIX and level is not Level.SETTLED:
+        text = f'isolation="prefix" needs policy settled, the level in force is {level}'
+        command = f"perago fence install {workspace.repository} {workspace.branch}"
+        raise FenceNotTrustedError(f"{text}; run `{command}`", terminal=True)
+    world.progress.phase(Phase.POLICY, _facts(level, fence, earlier.key))
+    seconds = merge_timeout_seconds(dispatch.budget)
+    if isolation is Isolation.PREFIX and seconds < PREFIX_BUDGET_SECONDS_MIN:
+        text = 'the publish budget is short for isolation="prefix": losers of a race wait longer'
+        facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
+        world.progress.phase(Phase.WARNED, facts)
+    return Footing(Ground(workspace, spec.prefix, isolation, level, earlier.key), earlier)
+
+
+async def _prove(world: World, workspace: WorkspaceReference, fence: FenceState) -> FenceState:
+    """Only a file that is one of ours is worth a canary."""
+    if fence is not FenceState.TRUSTED:
+        return fence
+    return await world.lakefs.trust.proven(workspace.repository, workspace.ref)
+
+
+def _level(
+    dispatch: Dispatch,
+    workspace: WorkspaceReference,
+    fence: FenceState,
+    decided: CommitId | None,
+) -> Level:
+    choice = choose_level(dispatch.publication, fence, decision_found=decided is not None)
+    if isinstance(choice, PolicyRefusal):
+        reason = choice.on(workspace.repository, workspace.branch)
+        raise FenceNotTrustedError(reason, code=choice.code, terminal=choice.terminal)
+    return choice
+
+
+def _facts(
+    level: Level, fence: FenceState, key: LogicalExecutionKey | None
+) -> Mapping[str, object]:
+    return {"level": level, "fence": fence, "execution_key": key}
+
+
+async def _look_for_decisions(
+    world: World, dispatch: Dispatch, given: ExecutionInput, record: CommitRecord
+) -> Earlier:
+    """The key, its decision, and the decisions of the same chain on other inputs.
+
+    A plain first attempt that cannot end under `settled` does not ask: no attempt can have
+    decided for it before. A retry asks for all decisions of its chain, because its input
+    expressions may have resolved to something else than those of its predecessor.
+    """
+    attempt, tags = dispatch.attempt, world.lakefs.tags
+    repository = given.workspace.repository
+    first = attempt.retry_count == 0 and attempt.poll_count <= 1
+    if first and dispatch.publication in {PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE}:
+        return Earlier()
+    chain = await _find_chain(world, attempt, repository, record)
+    key = execution_key(attempt, chain, given)
+    mine = decision_tag(key)
+    if attempt.retry_count == 0:
+        return Earlier(key, await tags.read(repository, mine))
+    found = await list_tags(tags, repository, decision_tags_of_chain(key))
+    decided = next((tag.commit for tag in found if tag.name == mine), None)
+    return Earlier(key, decided, tuple(tag for tag in found if tag.name != mine))
+
+
+async def _find_chain(
+    world: World, attempt: AttemptSnapshot, repository: RepositoryId, record: CommitRecord
+) -> str:
+    """The hash of the chain of retries that an attempt belongs to.
+
+    A plain first attempt is its own chain and pays nothing. One that was handed out before asks
+    whether its chain was reset since.
+    """
+    tags = world.lakefs.tags
+    if attempt.retry_count == 0:
+        epoch = Epoch(attempt.task_id, attempt.scheduled_time)
+        known = attempt.poll_count > 1
+        marks = await _read_marks(tags, repository, attempt) if known else {}
+        return chain_hash(attempt, epoch, marks)
+    if attempt.retried_task_id is None and NO_PREDECESSOR not in world.warned:
+        world.warned.add(NO_PREDECESSOR)
+        world.progress.phase(Phase.WARNED, {"warning": NO_PREDECESSOR})
+    workflow = await world.queue.read_workflow(attempt.workflow_id)
+    # Compared before any mark is put: a zombie would put one for a row that is another
+    # execution's by now. One read serves both, so the rows are those of the comparison.
+    verdict = compare_wide(attempt, workflow)
+    if isinstance(verdict, Stale):
+        raise StaleAttemptError(attempt.task_id, stale=verdict)
+    chain = retry_chain(attempt, workflow.tasks if workflow else ())
+    return await seal_chain(tags, world.clock, repository, chain, record)
+
+
+async def seal_chain(
+    tags: Tags,
+    clock: Clock,
+    repository: RepositoryId,
+    chain: Sequence[AttemptSnapshot],
+    record: CommitRecord,
+) -> str:
+    """Put the marks that a chain of rows lacks, and return the hash of the chain they make.
+
+    Its newest row is that of the attempt that asks, `record` the attempt's input commit.
+    """
+    attempt = chain[0]
+    marks = await _read_marks(tags, repository, attempt)
+    found = find_epoch(chain, marks, record)
+    while isinstance(found, Unsealed):
+        tag = attempt_mark_tag(found.row)
+        marks[mark_of(found.row)] = await put_mark(tags, clock, repository, tag, found.commit)
+        found = find_epoch(chain, marks, record)
+    return chain_hash(attempt, found, marks)
+
+
+async def put_mark(
+    tags: Tags, clock: Clock, repository: RepositoryId, mark: TagName, commit: CommitId
+) -> CommitId:
+    """Put a mark until it is surely there; the commit it stands on, which the first one chose."""
+    for number in range(1, MARK_TRIES_MAX + 1):
+        try:
+            await tags.create(repository, mark, commit)
+        except TagExistsError:  # an earlier try of ours, or another attempt of this chain
+            sealed = await tags.read(repository, mark)
+            if sealed is not None:
+                return sealed
+        except (OutcomeUnknownError, UnavailableError):
+            if number == MARK_TRIES_MAX:
+                raise
+            await clock.sleep(MARK_PAUSE_SECONDS * number)
+        else:
+            return commit
+    text = f"tag {mark} is taken and cannot be read"
+    raise UnavailableError(text)
+
+
+async def _read_marks(
+    tags: Tags, repository: RepositoryId, attempt: AttemptSnapshot
+) -> dict[AttemptMark, CommitId]:
+    """All marks of an attempt's task, and the commits they stand on."""
+    found = await list_tags(tags, repository, attempt_marks_of_task(attempt))
+    named = ((parse_attempt_mark(tag.name), tag.commit) for tag in found)
+    return {mark: commit for mark, commit in named if mark is not None}
+
+
+async def list_tags(tags: Tags, repository: RepositoryId, prefix: str) -> list[TagRecord]:
+    """All tags whose names begin with a prefix, up to a bound of pages."""
+    found: list[TagRecord] = []
+    for _ in range(TAG_PAGES_MAX):
+        page = await tags.list_page(repository, prefix, found[-1].name if found else "")
+        found.extend(page.tags)
+        if not page.more:
+            break
+    return found
+
+
+async def read_facts(
+    world: World,
+    scope: Scope,
+    staged: StagedReference | None,
+    walk: FirstParentWalk | None = None,
+) -> PublicationFacts:
+    """Read the head, its history down to the input, and under prefix isolation what moved."""
+    ground = scope.ground
+    walk = walk or await read_walk(world, scope)
+    moved = walk.reached and walk.head.commit != ground.workspace.ref
+    untouched = False
+    if ground.isolation is Isolation.PREFIX and moved:
+        untouched = await _is_untouched(world, scope, walk.head.commit)
+    return PublicationFacts(
+        workspace=ground.workspace,
+        walk=walk,
+        staged=staged,
+        logical_task_key=scope.dispatch.attempt.logical_task_key,
+        execution_key=ground.key,
+        isolation=ground.isolation,
+        untouched=untouched,
+        require_ownership=scope.dispatch.settings.require_ownership,
+    )
+
+
+async def read_first_walk(world: World, scope: Scope) -> FirstParentWalk | None:
+    """The look that can be made beside the decision: the fence compares its head in the server.
+
+    Under prefix isolation the publishers of one branch take turns, and each looks in its own.
+    """
+    if scope.ground.isolation is Isolation.PREFIX:
+        return None
+    return await read_walk(world, scope)
+
+
+async def read_walk(world: World, scope: Scope) -> FirstParentWalk:
+    """One request where the head is the input; `head-parent` never asks for more than the head."""
+    place = scope.ground.workspace
+    policy = scope.ground.level.policy
+    if policy is Policy.HEAD_PARENT:
+        head = await world.lakefs.branches.head(place.repository, place.branch)
+        return FirstParentWalk((head,), reached=head.commit == place.ref)
+    bound = {
+        Policy.LINEAGE: lineage.FIRST_PARENT_COMMITS_MAX + 1,
+        Policy.SETTLED: settled.FIRST_PARENT_COMMITS_MAX,
+    }[policy]
+    return await world.lakefs.commits.first_parents(
+        place.repository, place.branch, place.ref, commits_max=bound
+    )
+
+
+async def _is_untouched(world: World, scope: Scope, head: CommitId) -> bool:
+    """Whether neither the prefix nor anything reserved differs between the input and the head."""
+    prefix = object_prefix(scope.ground.prefix)
+    mine, reserved = await world.concurrency.together(
+        _differs(world, scope, head, prefix), _differs(world, scope, head, ACTIONS_PREFIX)
+    )
+    return not (mine or reserved)
+
+
+async def _differs(world: World, scope: Scope, head: CommitId, prefix: str) -> bool:
+    place = scope.ground.workspace
+    page = await world.lakefs.commits.diff_page(
+        place.repository, place.ref, head, prefix=prefix, amount=1
+    )
+    return bool(page.changes)
+
+
+def object_prefix(prefix: str) -> str:
+    """The string all object paths of a workspace start with; its slash keeps siblings out."""
+    return "" if prefix == "/" else f"{prefix}/"
+
+
+# Behind every path below a prefix that anybody writes; listings go on after it.
+_END_OF_PREFIX = "\U0010ffff" * 4
+
+
+async def first_difference_outside(
+    world: World, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
+) -> str | None:
+    """An object that differs though a task with this prefix has no business there, or None.
+
+    Asks only before and behind the prefix, and for reserved objects inside, so the answer costs
+    the same however much differs inside.
+    """
+
+    async def first(*, below: str = "", after: str = "") -> str | None:
+        page = await world.lakefs.commits.diff_page(
+            repository, left, right, prefix=below, after=after, amount=1
+        )
+        return page.changes[0].path if page.changes else None
+
+    inside = object_prefix(prefix)
+    if ACTIONS_PREFIX.startswith(inside) or inside.startswith(ACTIONS_PREFIX):
+        reserved = await first(below=ACTIONS_PREFIX)
+        if reserved is not None or not inside:
+            return reserved
+    before = await first()
+    if before is None or not before.startswith(inside):
+        return before
+    return await first(after=inside + _END_OF_PREFIX)

@@ -1,0 +1,246 @@
+"""An order to stop that may come while an attempt waits for long work before its body."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar, final
+
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.fence.trust import FenceTrust
+from perago.domain.attempt import (
+    AttemptRecord,
+    AttemptSnapshot,
+    ExecutionId,
+    FenceWidth,
+    PublishBudget,
+    merge_timeout_seconds,
+)
+from perago.domain.commit_metadata import PublicationIdentity
+from perago.domain.errors import InputPlaceError, PublicationRefusedError
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    LogicalExecutionKey,
+    RepositoryId,
+    WorkspaceReference,
+    staging_branch_name,
+)
+from perago.domain.publication import Isolation, Level, PolicySetting
+from perago.domain.text import NO_SECRETS, Secrets
+from perago.ports.conductor import TaskQueue
+from perago.ports.lakefs import Branches, Commits, Repositories, RepositoryFacts, Tags
+from perago.ports.objects import Objects
+from perago.ports.system import Clock, Concurrency, Identities
+from perago.ports.task_body import BodyStopped, TaskBody
+from perago.ports.workspace import (
+    AttemptDirectories,
+    Materialised,
+    Progress,
+    SparkGateway,
+    WorkspacePipeline,
+)
+
+Answer = TypeVar("Answer")
+
+
+class StopOrder(Protocol):
+    """The order for one attempt: a drain is over its grace, or the attempt no longer counts."""
+
+    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
+        """Wait for work; when the order comes first, the work is cancelled and awaited."""
+        ...
+
+
+@final
+class NoStopOrder(StopOrder):
+    """For attempts that nobody stops."""
+
+    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
+        """The answer."""
+        return await work
+
+
+class KnownPlaces:
+    """Repositories and branches that were seen; shared by all attempts of a process."""
+
+    def __init__(self, repositories: Repositories, branches: Branches, commits: Commits) -> None:
+        self._repositories = repositories
+        self._branches = branches
+        self._commits = commits
+        self._facts: dict[RepositoryId, RepositoryFacts] = {}
+        self._seen: set[tuple[RepositoryId, BranchName]] = set()
+
+    async def check(
+        self, workspace: WorkspaceReference, concurrency: Concurrency, *, writes: bool
+    ) -> CommitRecord:
+        """Raise with the place's name unless the input can be worked on; its commit.
+
+        The three questions are asked side by side; the repository's answer counts first.
+        """
+        repository = workspace.repository
+        facts, _, record = await concurrency.together3(
+            self._read_repository(repository),
+            self._find_branch(repository, workspace.branch),
+            self._commits.read(repository, workspace.ref),
+        )
+        if writes and facts.read_only:
+            text = f"repository {repository} is read-only; nothing can be published"
+            raise PublicationRefusedError(text, code="PRG-L011")
+        if record.commit != workspace.ref:  # a branch or half an id names another one tomorrow
+            raise InputPlaceError(
+                f"workspace ref {workspace.ref} is not a commit id; it names {record.commit} now"
+            )
+        return record
+
+    async def _read_repository(self, repository: RepositoryId) -> RepositoryFacts:
+        if repository not in self._facts:
+            self._facts[repository] = await self._repositories.read(repository)
+        return self._facts[repository]
+
+    async def _find_branch(self, repository: RepositoryId, branch: BranchName) -> None:
+        if (repository, branch) not in self._seen:
+            await self._branches.head(repository, branch)
+            self._seen.add((repository, branch))
+
+
+@dataclass(frozen=True, slots=True)
+class LakeFS:
+    """The ports of one lakeFS installation, and what is known of its fences."""
+
+    branches: Branches
+    commits: Commits
+    tags: Tags
+    objects: Objects
+    repositories: Repositories
+    pipeline: WorkspacePipeline
+    trust: FenceTrust
+    places: KnownPlaces
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything outside the process, and this process's own directories and loops.
+
+    Without a gateway Spark works on local files. `warned` holds the warnings that a worker gives
+    once in its life and not for every attempt that they hold for.
+    """
+
+    lakefs: LakeFS
+    queue: TaskQueue
+    body: TaskBody
+    directories: AttemptDirectories
+    clock: Clock
+    identities: Identities
+    concurrency: Concurrency
+    progress: Progress
+    stop_order: StopOrder = field(default_factory=NoStopOrder)
+    spark_gateway: SparkGateway | None = None
+    warned: set[str] = field(default_factory=set[str])
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSettings:
+    """What an operator decided for every attempt of a worker."""
+
+    worker_id: str
+    publication: PolicySetting = PolicySetting.AUTO
+    fence_width: FenceWidth = FenceWidth.WIDE
+    require_ownership: bool = False
+    strict_input: bool = False
+    failure_reason_max_length: int = 500
+    body_seconds: float = 0.0
+    secrets: Secrets = NO_SECRETS
+    reads_before_end: bool = True
+    """False for the callbacks of 0.6.1: they send no end, and are asked only when 0.6.1 asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """What is known the moment an attempt was polled."""
+
+    task: TaskDefinition
+    record: AttemptRecord
+    execution_id: ExecutionId
+    settings: AttemptSettings
+    traceparent: str | None = None
+
+    @property
+    def attempt(self) -> AttemptSnapshot:
+        """The polled row."""
+        return self.record.snapshot
+
+    @property
+    def budget(self) -> PublishBudget | None:
+        """The author's publish budget, as a domain value."""
+        budget = self.task.controls.publish_budget
+        return None if budget is None else budget.as_value()
+
+    @property
+    def publication(self) -> PolicySetting:
+        """The policy asked for: the task's own wish wins over the operator's."""
+        wish = PolicySetting(self.task.controls.publication)
+        return self.settings.publication if wish is PolicySetting.AUTO else wish
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where and under which rules this attempt may publish."""
+
+    workspace: WorkspaceReference
+    prefix: str
+    isolation: Isolation
+    level: Level
+    key: LogicalExecutionKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A dispatch on its ground: what every step after the choice of policy needs."""
+
+    dispatch: Dispatch
+    ground: Ground
+    traces: "Traces"
+
+    @property
+    def staging_branch(self) -> BranchName:
+        """The name of this execution's private branch."""
+        return staging_branch_name(self.dispatch.attempt, self.dispatch.execution_id)
+
+    @property
+    def identity(self) -> PublicationIdentity:
+        """Who publishes, as commits say it."""
+        ground = self.ground
+        return PublicationIdentity(
+            attempt=self.dispatch.attempt,
+            execution_id=self.dispatch.execution_id,
+            workspace=ground.workspace,
+            prefix=ground.prefix,
+            staging_branch=self.staging_branch,
+            policy=ground.level.policy.value,
+            level=ground.level.value,
+            execution_key=ground.key if ground.level is Level.SETTLED else None,
+            traceparent=self.dispatch.traceparent,
+        )
+
+    @property
+    def effect_seconds(self) -> float:
+        """How long an effect may stay unanswered, and how long settling may take."""
+        return merge_timeout_seconds(self.dispatch.budget)
+
+
+@dataclass(slots=True)
+class Traces:
+    """What exists because of this dispatch, written down before it is made."""
+
+    directory: Path | None = None
+    materialised: Materialised | None = None
+    staging: tuple[RepositoryId, BranchName] | None = None
+    scratch: list[tuple[RepositoryId, BranchName]] = field(
+        default_factory=list[tuple[RepositoryId, BranchName]]
+    )
+    staging_may_go: bool = True
+    proposed: CommitId | None = None
+    """The decided commit; or the one that this attempt proposed and nobody answered for."""
+    decided: bool = False
+    outcome_unknown: bool = False

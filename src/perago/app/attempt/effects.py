@@ -1,0 +1,323 @@
+"""Prefix isolation over a head that moved: the prefix on top of it, proven before it is seen.
+
+lakeFS's three-way merge can lose objects without a conflict (an object that equals its neighbour
+in path order). So it runs on a scratch branch first; what comes out must be the head outside the
+prefix and the staged tree inside. Only that commit is published, onto the very head it was made
+for, which lakeFS takes over as it is.
+"""
+
+from contextlib import suppress
+from typing import assert_never
+
+from perago.app.attempt.choose_target import first_difference_outside, object_prefix
+from perago.app.attempt.context import Scope, World
+from perago.domain.errors import (
+    OUTCOME_UNKNOWN,
+    OutcomeUnknownAtDeadlineError,
+    PublicationRefusedError,
+)
+from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
+from perago.domain.logical_execution import CommitId, StagedReference
+from perago.domain.names import relocated_tag, scratch_branch
+from perago.domain.outcome import (
+    Merged,
+    NoAnswer,
+    NotPublished,
+    Published,
+    Relocated,
+    RelocationRefused,
+    TooManyTries,
+)
+from perago.domain.paths import ROOT_PREFIX
+from perago.domain.publication import MergeExactTree, MergeStaged, Relocate
+from perago.domain.publication_plan import WorkspacePublicationPlan
+from perago.domain.settled import (
+    LOOKS_MAX,
+    AfterLook,
+    AfterMerge,
+    KeepLooking,
+    LookAgain,
+    SendAgain,
+    Unanswered,
+    after_merge,
+    look_after_merge,
+    look_after_relocation,
+)
+from perago.ports.errors import TagExistsError, WorldError
+from perago.ports.lakefs import CommitRequest, MergeRequest
+from perago.ports.workspace import Phase
+
+DIFFERENCES_NAMED_MAX = 5
+
+
+async def rebase(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan, staged: StagedReference
+) -> CommitId | LookAgain:
+    """The staged prefix merged onto the head, on a branch of our own, checked on both sides.
+
+    A scratch branch may be merged into twice: the second commit has the same tree.
+    """
+    scratch = scratch_branch(scope.staging_branch, plan.base)
+    if (plan.repository, scratch) not in scope.traces.scratch:
+        scope.traces.scratch.append((plan.repository, scratch))
+        await world.lakefs.branches.create(plan.repository, scratch, plan.base)
+    request = MergeRequest(
+        plan.repository,
+        staged.commit,
+        scratch,
+        plan.message,
+        timeout_seconds=scope.effect_seconds,
+    )
+    answer = await world.lakefs.branches.merge(request)
+    if isinstance(answer, NoAnswer | TooManyTries):  # nobody but us sees this branch
+        return LookAgain(answer.text)
+    if not isinstance(answer, Merged):
+        text = f"the staged prefix does not merge onto head {plan.base}: {answer}"
+        raise PublicationRefusedError(text, code="PRG-F015")
+    await _check_inside(world, scope, staged.commit, answer.commit)
+    await _check_outside(world, scope, plan.base, answer.commit)
+    return answer.commit
+
+
+async def _check_inside(world: World, scope: Scope, staged: CommitId, merged: CommitId) -> None:
+    """Below the prefix nothing may differ from what was staged."""
+    page = await world.lakefs.commits.diff_page(
+        scope.ground.workspace.repository,
+        staged,
+        merged,
+        prefix=object_prefix(scope.ground.prefix),
+        amount=DIFFERENCES_NAMED_MAX,
+    )
+    if page.changes:
+        raise _lost(", ".join(change.path for change in page.changes))
+
+
+async def _check_outside(world: World, scope: Scope, head: CommitId, merged: CommitId) -> None:
+    """Before and behind the prefix nothing may differ from the head."""
+    prefix, repository = scope.ground.prefix, scope.ground.workspace.repository
+    if prefix == ROOT_PREFIX:  # there is no outside; reserved objects are not staged
+        return
+    lost = await first_difference_outside(world, repository, head, merged, prefix)
+    if lost is not None:
+        raise _lost(lost)
+
+
+def _lost(names: str) -> PublicationRefusedError:
+    text = f"lakeFS's merge would change objects it must not: {names}; nothing was published"
+    return PublicationRefusedError(text, code="PRG-F015")
+
+
+DIRTY_OBJECTS_NAMED_MAX = 5
+
+
+async def prepare(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan
+) -> CommitId | LookAgain:
+    """Make what the effect needs before the attempt fence; the commit it works with."""
+    match plan.effect:
+        case MergeStaged(staged, expected_head):
+            if expected_head == plan.input_ref:
+                return staged.commit  # the target is at its base: lakeFS takes the staged tree
+            return await rebase(world, scope, plan, staged)
+        case MergeExactTree(tree):
+            return await _commit_exact_tree(world, scope, plan, tree)
+        case Relocate(to, abandoned, owner_is_known):
+            if not owner_is_known:
+                facts = {"warning": "the replaced head names no owner", "head": abandoned}
+                world.progress.phase(Phase.WARNED, facts)
+            await refuse_dirty_target(world, plan)
+            await _tag_abandoned(world, scope, plan, abandoned)
+            return to
+        case _:
+            text = f"{plan.effect} needs no effect"
+            raise AssertionError(text)
+
+
+async def perform(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan, prepared: CommitId
+) -> AfterMerge:
+    """Send the one request that moves the target branch."""
+    if isinstance(plan.effect, Relocate):
+        return await _relocate(world, scope, plan, prepared)
+    after = await send_merge(world, plan, prepared, timeout_seconds=scope.effect_seconds)
+    if isinstance(after, NotPublished) and after.code == "PRG-F013":
+        await refuse_dirty_target(world, plan)
+    return after
+
+
+async def send_merge(
+    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, *, timeout_seconds: float
+) -> AfterMerge:
+    """The merge of a plan and nothing else, so that it may be sent again word for word."""
+    request = MergeRequest(
+        repository=plan.repository,
+        source=prepared,
+        target=plan.branch,
+        message=plan.message,
+        metadata=plan.metadata,
+        # A superseding tree may equal the superseded one; every other empty merge is a mistake.
+        allow_empty=isinstance(plan.effect, MergeExactTree),
+        timeout_seconds=timeout_seconds,
+    )
+    return after_merge(await world.lakefs.branches.merge(request))
+
+
+async def refuse_dirty_target(world: World, plan: WorkspacePublicationPlan) -> None:
+    """Raise with the names of uncommitted objects on the target, if there are any."""
+    page = await world.lakefs.commits.uncommitted_page(
+        plan.repository, plan.branch, amount=DIRTY_OBJECTS_NAMED_MAX
+    )
+    if page.changes:
+        names = ", ".join(change.path for change in page.changes)
+        more = ", ..." if page.more else ""
+        place = f"lakefs://{plan.repository}/{plan.branch}"
+        text = f"{place} has uncommitted objects ({names}{more}); `lakectl branch reset {place}`"
+        raise PublicationRefusedError(text, code="PRG-F013")
+
+
+async def _relocate(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan, to: CommitId
+) -> AfterMerge:
+    answer = await world.lakefs.branches.relocate(
+        plan.repository, plan.branch, to, timeout_seconds=scope.effect_seconds
+    )
+    match answer:
+        case Relocated():
+            return Published(to)
+        case RelocationRefused(text, protected):
+            if protected:
+                remedy = (
+                    f"{plan.branch} is protected, so an abandoned publication cannot be replaced "
+                    "under head-parent; use policy settled (`perago fence install`) or lineage"
+                )
+                return NotPublished("PRG-F014", f"{remedy}: {text}")
+            return NotPublished("PRG-L003", text)
+        case NoAnswer(text):
+            return Unanswered(text)
+        case _:
+            assert_never(answer)
+
+
+async def _commit_exact_tree(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan, tree: CommitId
+) -> CommitId:
+    """A commit with exactly that tree on top of the head, on a scratch branch."""
+    lakefs = world.lakefs
+    record = await lakefs.commits.read(plan.repository, tree)
+    scratch = scratch_branch(scope.staging_branch, plan.base)
+    # A second round on the same head finds the branch of the first.
+    if (plan.repository, scratch) not in scope.traces.scratch:
+        scope.traces.scratch.append((plan.repository, scratch))
+        await lakefs.branches.create(plan.repository, scratch, plan.base)
+    request = CommitRequest(
+        repository=plan.repository,
+        branch=scratch,
+        message=plan.message,
+        metadata=plan.metadata,
+        allow_empty=True,
+        source_metarange=record.metarange,
+    )
+    return await lakefs.commits.commit(request)
+
+
+async def _tag_abandoned(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan, abandoned: CommitId
+) -> None:
+    """Keep the old head reachable: a relocation has no reflog."""
+    tag = relocated_tag(abandoned, scope.dispatch.execution_id)
+    with suppress(TagExistsError):  # an earlier round of this execution left it
+        await world.lakefs.tags.create(plan.repository, tag, abandoned)
+
+
+FIRST_PAUSE_SECONDS = 0.05
+PAUSE_FACTOR = 1.6
+
+
+async def settle(
+    world: World,
+    scope: Scope,
+    plan: WorkspacePublicationPlan,
+    prepared: CommitId,
+    unanswered: Unanswered,
+) -> Published:
+    """Conclude, or raise OutcomeUnknownAtDeadlineError with the evidence.
+
+    Until it is concluded nothing is cleaned: the effect may still land. The last look is at the
+    deadline itself.
+    """
+    scope.traces.staging_may_go = False
+    deadline = world.clock.monotonic() + scope.effect_seconds
+    seen = unanswered.reason
+    pause = FIRST_PAUSE_SECONDS
+    for _ in range(LOOKS_MAX):
+        after = await _look(world, scope, plan)
+        seen = after.reason if isinstance(after, KeepLooking) else seen
+        left = deadline - world.clock.monotonic()
+        if isinstance(after, SendAgain):
+            seen = f"the head is still {plan.base}"
+            if left > 0:
+                after = await _send_again(world, plan, prepared, left)
+        if isinstance(after, Published):
+            scope.traces.staging_may_go = True
+            return after
+        if isinstance(after, NotPublished):
+            scope.traces.staging_may_go = True
+            raise PublicationRefusedError(after.reason, code=after.code)
+        if left <= 0:
+            break
+        await world.clock.sleep(min(pause, max(deadline - world.clock.monotonic(), 0.0)))
+        pause *= PAUSE_FACTOR
+    raise unknown_outcome(world, scope, plan, seen)
+
+
+def unknown_outcome(
+    world: World, scope: Scope, plan: WorkspacePublicationPlan, seen: str
+) -> OutcomeUnknownAtDeadlineError:
+    """Tell the evidence and keep every branch: whoever looks later needs both."""
+    scope.traces.staging_may_go = False
+    scope.traces.outcome_unknown = True
+    evidence = {
+        "warning": OUTCOME_UNKNOWN,
+        "expected_head": plan.base,
+        "seen": seen,
+        "staged": plan.staged,
+    }
+    world.progress.phase(Phase.WARNED, evidence)
+    return OutcomeUnknownAtDeadlineError(seen)
+
+
+async def _send_again(
+    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, seconds: float
+) -> AfterLook:
+    """The same merge once more, under the fence: at most one can win.
+
+    Only success is an answer to both: whatever refuses this one says nothing of the first.
+    """
+    try:
+        after = await send_merge(world, plan, prepared, timeout_seconds=seconds)
+    except WorldError as error:
+        return KeepLooking(str(error))
+    return after if isinstance(after, Published) else KeepLooking(after.reason)
+
+
+async def _look(world: World, scope: Scope, plan: WorkspacePublicationPlan) -> AfterLook:
+    """One look at the target; a failed look is a look that saw nothing.
+
+    Whatever the policy reads to decide, a publication may stand below somebody else's by now.
+    """
+    place, bound = scope.ground.workspace, FIRST_PARENT_COMMITS_MAX + 1
+    try:
+        walk = await world.lakefs.commits.first_parents(
+            place.repository, place.branch, place.ref, commits_max=bound
+        )
+    except WorldError as error:
+        return KeepLooking(str(error))
+    if isinstance(plan.effect, Relocate):
+        to, abandoned = plan.effect.to, plan.effect.abandoned
+        return look_after_relocation(walk.head.commit, old_head=abandoned, target=to)
+    return look_after_merge(
+        walk,
+        expected_head=plan.base,
+        execution_id=scope.dispatch.execution_id,
+        fenced=plan.level.fenced,
+    )

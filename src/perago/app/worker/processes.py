@@ -1,0 +1,315 @@
+"""Executors as another user: who it is, whether the worker may, and whose the workspaces are.
+
+The worker keeps its own user, and with it the keys in its files. Starts no executor.
+"""
+
+import ctypes
+import os
+import pwd
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISDIR, S_ISREG
+from typing import NamedTuple, final
+
+from perago.app.settings.settings import Settings
+from perago.domain.errors import RuntimeConfigError
+from perago.ports.errors import LocalDiskError
+from perago.ports.system import Concurrency
+from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
+
+SETTING = "PERAGO_EXECUTOR_USER"
+HOME_DIRECTORY = ".perago-executor-home"
+# What the worker needs besides the switch itself: to give a workspace away and take it back, to
+# read and remove what a body wrote with any mode, and to end executors. Numbers as in Linux.
+CAPABILITIES = {
+    "CAP_CHOWN": 0,
+    "CAP_DAC_OVERRIDE": 1,
+    "CAP_FOWNER": 3,
+    "CAP_KILL": 5,
+    "CAP_SETGID": 6,
+    "CAP_SETUID": 7,
+}
+# Of the worker's user; an executor of another user cannot use them.
+PERSONAL_PREFIXES = ("XDG_", "DBUS_SESSION_", "SSH_AUTH_")
+_TRIAL = "import os, sys; os.chdir(sys.argv[1]); print(open('/proc/self/status').read())"
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorUser:
+    """The user that executors run as."""
+
+    name: str
+    uid: int
+    gid: int
+    home: Path
+
+    def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """The environment of an executor: this user's home and name, not the worker's."""
+        kept = {
+            name: value
+            for name, value in environment.items()
+            if not name.startswith(PERSONAL_PREFIXES)
+        }
+        return kept | {"HOME": str(self.home), "USER": self.name, "LOGNAME": self.name}
+
+
+def executor_user_of(settings: Settings) -> ExecutorUser | None:
+    """The user that the settings name, or None when executors run as the worker's own."""
+    if settings.executor_user is None:
+        return None
+    if settings.execution_mode == "thread":
+        raise _refused("bodies of thread mode run in the worker itself; use process mode")
+    return find_executor_user(settings.executor_user, settings.workspace_root)
+
+
+def find_executor_user(chosen: str, root: Path) -> ExecutorUser:
+    """The user of that name or number, refused when it would change nothing."""
+    try:
+        entry = pwd.getpwuid(int(chosen)) if chosen.isdecimal() else pwd.getpwnam(chosen)
+    except KeyError:
+        if not chosen.isdecimal():
+            raise _refused(f"there is no user {chosen!r} on this machine") from None
+        # As in containers: a number is enough, and its group has the same one.
+        user = ExecutorUser(chosen, int(chosen), int(chosen), root / HOME_DIRECTORY)
+    else:
+        home = Path(entry.pw_dir)
+        is_own = home.is_dir() and home.stat().st_uid == entry.pw_uid
+        home = home if is_own else root / HOME_DIRECTORY
+        user = ExecutorUser(entry.pw_name, entry.pw_uid, entry.pw_gid, home)
+    if user.uid == 0:
+        raise _refused("root reads every file, so executors must not be root")
+    if user.uid == os.geteuid():
+        raise _refused(f"the worker itself runs as {user.name}")
+    return user
+
+
+def prepare_executor_user(user: ExecutorUser, root: Path) -> None:
+    """Check that this process may use it, and open the way to the workspaces; raises if not."""
+    if missing := _missing_capabilities():
+        raise _refused(
+            f"the worker may not switch users: it lacks {', '.join(missing)}; start it as root, or"
+            f" with AmbientCapabilities={' '.join(CAPABILITIES)} in its systemd unit"
+        )
+    # Entering is enough: names of attempt directories stay the worker's, and each is private.
+    root.chmod(root.stat().st_mode | 0o011)
+    home = root / HOME_DIRECTORY
+    if user.home == home:
+        home.mkdir(mode=0o700, exist_ok=True)
+        os.chown(home, user.uid, user.gid, follow_symlinks=False)
+    _try_out(user, root)
+
+
+def _try_out(user: ExecutorUser, root: Path) -> None:
+    """Start Python as that user, enter the root, and look at what it may."""
+    try:
+        done = subprocess.run(  # noqa: S603 - this interpreter
+            [sys.executable, "-I", "-S", "-c", _TRIAL, str(root.absolute())],
+            user=user.uid,
+            group=user.gid,
+            extra_groups=[],
+            env=user.environment({}),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        raise _refused(
+            f"{user.name} cannot run {sys.executable} ({error.strerror}); install Python and Perago"
+            " where every user can read them, for example below /opt"
+        ) from error
+    if done.returncode != 0:
+        raise _refused(
+            f"{user.name} cannot enter {root}; set PERAGO_WORKSPACE_ROOT to a directory whose"
+            " parents every user can enter: mkdir -p -m 711 /var/lib/perago &&"
+            " export PERAGO_WORKSPACE_ROOT=/var/lib/perago/workspaces"
+        )
+    if _capabilities_in(done.stdout):
+        raise _refused(
+            f"{sys.executable} has capabilities of its own, which executors would have too; start"
+            " the worker as root instead, and run: setcap -r PATH_OF_THE_INTERPRETER"
+        )
+
+
+def _refused(why: str) -> RuntimeConfigError:
+    """The setting cannot be used."""
+    return RuntimeConfigError(f"{SETTING}: {why}", code="PRG-C014")
+
+
+def _missing_capabilities() -> list[str]:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return [] if os.geteuid() == 0 else list(CAPABILITIES)
+    held = _capabilities_in(status.read_text(encoding="ascii", errors="replace"))
+    return [name for name, number in CAPABILITIES.items() if not held >> number & 1]
+
+
+def _capabilities_in(status: str) -> int:
+    """Those in force, of a process with that text in /proc."""
+    lines = [line for line in status.splitlines() if line.startswith("CapEff:")]
+    return int(lines[0].split()[1], 16) if lines else 0
+
+
+@final
+class HandedOverBody(TaskBody):
+    """Gives a workspace to the executors' user for the time of its body."""
+
+    def __init__(self, beneath: TaskBody, user: ExecutorUser, concurrency: Concurrency) -> None:
+        self._beneath = beneath
+        self._user = user
+        self._concurrency = concurrency
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Hand the workspace over, run the body, take the workspace back."""
+        directory = call.workspace
+        if directory is None:
+            return await self._beneath.run(call)
+        try:
+            await self._concurrency.blocking(lambda: hand_over(directory, self._user))
+            outcome = await self._beneath.run(call)
+            await self._concurrency.blocking(lambda: take_back(directory, self._user))
+        except OSError as error:
+            raise LocalDiskError(f"{directory}: {error}") from error
+        return outcome
+
+
+def hand_over(directory: Path, user: ExecutorUser) -> None:
+    """Make a directory with all it holds the user's, the directory itself last.
+
+    Until then it is ours alone, so that nothing in it can be replaced meanwhile.
+    """
+    for place, folders, files, descriptor in os.fwalk(directory, topdown=False):
+        del place
+        for name in (*folders, *files):
+            os.chown(name, user.uid, user.gid, dir_fd=descriptor, follow_symlinks=False)
+    os.chown(directory, user.uid, user.gid, follow_symlinks=False)
+
+
+def take_back(directory: Path, user: ExecutorUser) -> None:
+    """Make every directory ours again, from the top down; files stay the user's.
+
+    A program that a body left behind may still run as that user. Once a directory is ours, it can
+    put no link there that would have us read a file of ours, and publish it, in place of its own.
+    """
+    pending = [directory]
+    while pending:
+        folder = pending.pop()
+        os.chown(folder, os.geteuid(), os.getegid(), follow_symlinks=False)
+        folder.chmod(0o700)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if S_ISDIR(status.st_mode):
+                    pending.append(folder / entry.name)
+                elif S_ISREG(status.st_mode) and status.st_uid != user.uid:
+                    # A second name of a file elsewhere, which only we may be able to read.
+                    raise LocalDiskError(
+                        f"{folder / entry.name} belongs to the user {status.st_uid}, expected"
+                        f" {user.name} ({user.uid}); write files instead of linking to them"
+                    )
+
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NO_NEW_PRIVS = 38
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_CLEAR_ALL = 4
+
+
+def die_with_parent() -> None:
+    """Have Linux kill this process when its parent dies, whatever a body is doing."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def close_memory_to_others() -> None:
+    """Let no other process of this user read the environment, memory or descriptors of this one.
+
+    A body runs as the user of the worker, and `/proc/<parent>/environ` has every key. An executor
+    is open again, because exec resets the switch.
+    """
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
+def give_no_rights_to_others() -> None:
+    """Let no program that is started from here have more rights than its user has.
+
+    A worker with ambient capabilities would pass them on to its executors, and a body could start
+    a program that runs as root whoever starts it, like sudo.
+    """
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+PROCESSES = Path("/proc")
+
+
+class ProcessFacts(NamedTuple):
+    """One process; a state of Z is one that nobody has waited for yet."""
+
+    state: str
+    group: int
+    session: int
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it only waits to be waited for."""
+        return self.state == "Z"
+
+
+def process_facts(pid: int) -> ProcessFacts | None:
+    """What is known of a process, None when there is none of that number."""
+    fields = text_of(PROCESSES / str(pid) / "stat").rpartition(")")[2].split()
+    return ProcessFacts(fields[0], int(fields[2]), int(fields[3])) if fields else None
+
+
+def all_processes() -> Iterator[int]:
+    """Every process that may be seen."""
+    return (int(place.name) for place in PROCESSES.glob("[0-9]*"))
+
+
+def environment_of(pid: int) -> list[str]:
+    """The environment a process was started with; empty for other people's."""
+    return text_of(PROCESSES / str(pid) / "environ").split("\0")
+
+
+def text_of(path: Path) -> str:
+    """The text of one of its files, empty once the process is gone."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+@final
+class Orphans:
+    """Looked at once a second."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+
+    def reap(self) -> None:
+        """Wait for the zombies that were there last time as well."""
+        seen = set(_foreign_zombies())
+        for pid in seen & self._seen:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        self._seen = seen - self._seen
+
+
+def _foreign_zombies() -> Iterator[int]:
+    """Dead children of this process whose session is not its own."""
+    own = os.getsid(0)
+    for listed in (PROCESSES / "self" / "task").glob("*/children"):
+        for pid in map(int, text_of(listed).split()):
+            facts = process_facts(pid)
+            if facts is not None and facts.is_dead and facts.session != own:
+                yield pid

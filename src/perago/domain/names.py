@@ -1,0 +1,111 @@
+"""Names of the branches and tags that Perago makes for itself, and what can be read off a name.
+
+Staging branches have a file of their own, decisions and marks too. Everything here carries the
+execution id of whoever made it, because an execution id is the only thing in a name that tells
+when: garbage collection has to know the age of a branch on which nothing was committed yet.
+"""
+
+import re
+from datetime import UTC, datetime
+
+from perago.domain.attempt import ExecutionId
+from perago.domain.logical_execution import STAGING_BRANCH_PREFIX, BranchName, CommitId, TagName
+from perago.domain.paths import is_reserved_object, listing_prefix
+
+CANARY_BRANCH_PREFIX = "perago-canary-"
+RELOCATED_TAG_PREFIX = "perago-relocated-"
+
+SCRATCH_BRANCH_PREFIX = "perago-scratch-"
+RUN_BRANCH_PREFIX = "perago-run-"
+PRIVATE_BRANCH_PREFIXES = (
+    STAGING_BRANCH_PREFIX,
+    SCRATCH_BRANCH_PREFIX,
+    RUN_BRANCH_PREFIX,
+    CANARY_BRANCH_PREFIX,
+)
+
+CHANCE_BITS = 72
+_EXECUTION_ID = re.compile(
+    r"(?<![0-9A-Za-z])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9A-Za-z])"
+)
+_SCRATCH = re.compile(r"(?P<staging>.+)-onto-[0-9a-f]{12}")
+
+
+def execution_id_at(milliseconds: int, chance: int) -> ExecutionId:
+    """A UUID of version 7 in 32 hexadecimal digits; `chance` has `CHANCE_BITS` random bits."""
+    digits = f"{chance:018x}"
+    return ExecutionId(f"{milliseconds:012x}7{digits[:3]}8{digits[3:]}")
+
+
+def execution_time(name: str) -> datetime | None:
+    """When the execution began whose id stands in a name, or None where no id tells it.
+
+    The last one counts: a reference name before it may look like an id. Ids of releases before
+    0.7.0 are random and tell nothing.
+    """
+    found = _EXECUTION_ID.findall(name)
+    if not found:
+        return None
+    return datetime.fromtimestamp(int(found[-1][:12], 16) / 1000, UTC)
+
+
+def is_private_branch(name: str) -> bool:
+    """Whether Perago may delete a branch of this name, wherever it has read the name.
+
+    Names come from commit metadata too, which anybody writes who may commit.
+    """
+    return name.startswith(PRIVATE_BRANCH_PREFIXES)
+
+
+def canary_branches(execution_id: ExecutionId) -> tuple[BranchName, BranchName]:
+    """Target and source of one check of the fence."""
+    name = f"{CANARY_BRANCH_PREFIX}{execution_id}"
+    return BranchName(f"{name}-target"), BranchName(f"{name}-source")
+
+
+def fence_branch(execution_id: ExecutionId) -> BranchName:
+    """The side branch on which a fence is installed or removed."""
+    return BranchName(f"{CANARY_BRANCH_PREFIX}fence-{execution_id}")
+
+
+def relocated_tag(abandoned: CommitId, execution_id: ExecutionId) -> TagName:
+    """The tag that keeps a head which a relocation leaves behind."""
+    return TagName(f"{RELOCATED_TAG_PREFIX}{abandoned[:12]}-{execution_id}")
+
+
+def scratch_branch(staging: BranchName, base: CommitId) -> BranchName:
+    """The branch on which a publication onto a moved head is tried out first."""
+    return BranchName(f"{staging}-onto-{base[:12]}")
+
+
+def staging_of(branch: BranchName) -> BranchName:
+    """The staging branch itself, for one of its scratch branches."""
+    scratch = _SCRATCH.fullmatch(branch)
+    return BranchName(scratch["staging"]) if scratch else branch
+
+
+LITTER_NAMES = frozenset({"_SUCCESS", "_temporary", "_started"})
+LITTER_SEGMENT_PREFIXES = ("__magic", ".spark-staging-", "_temporary-", "_started_", "_committed_")
+
+
+def is_job_litter(path: str) -> bool:
+    """Whether an object is left over from a commit protocol and no part of any table.
+
+    Directory markers (a trailing slash), `_SUCCESS`, task directories, Hadoop's hidden `.crc`
+    files. A `_delta_log` with its own checksums is part of a table.
+    """
+    if path.endswith("/"):
+        return True
+    segments = path.split("/")
+    name = segments[-1]
+    if name.startswith(".") and name.endswith(".crc"):
+        return True
+    return any(
+        segment in LITTER_NAMES or segment.startswith(LITTER_SEGMENT_PREFIXES)
+        for segment in segments
+    )
+
+
+def is_foreign_write(path: str, prefix: str) -> bool:
+    """Whether a Spark body had no business there: outside the prefix, or a reserved path."""
+    return is_reserved_object(path) or not path.startswith(listing_prefix(prefix))

@@ -1,0 +1,299 @@
+"""Directories of attempts on the local disk: one for each execution, marked with its owner."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from perago.domain.attempt import AttemptSnapshot, ExecutionId
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.domain.retention import Owner
+from perago.domain.sync_plan import SyncPlan
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptMarker:
+    """Who works in a directory; stored as `.perago-attempt.json` in it."""
+
+    attempt: AttemptSnapshot
+    execution_id: ExecutionId
+    owner_worker_id: str
+    staging_branch: str | None = None
+    repository: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A directory that nobody is known to work in.
+
+    `error` says why nothing could be told of it; such a one is reported and never removed.
+    """
+
+    path: Path
+    marker: AttemptMarker | None
+    age_seconds: float
+    owner: Owner = Owner.GONE
+    error: str | None = None
+
+
+class AttemptDirectories(Protocol):
+    """Directories of attempts below one root.
+
+    Laws (tests/contract/test_attempt_directory.py has one test for each, by name):
+
+    A1 create_is_exclusive: a fresh, empty directory with its marker; a second create of the
+       same execution raises ExistsError.
+    A2 directories_are_private: only the owner may read them (mode 0700).
+    A3 marker_reads_back: the marker says attempt, execution and owner.
+    A4 staging_is_recorded: a recorded staging branch survives in the marker.
+    A5 check_finds_a_vanished_directory: a removed directory raises WorkspaceLostError.
+    A6 check_finds_a_foreign_directory: a replaced or removed marker raises WorkspaceLostError.
+    A7 remove_is_idempotent: removing an absent directory succeeds.
+    A8 remove_refuses_what_is_not_ours: a directory without marker raises WorkspaceLostError and
+       stays.
+    A9 live_owners_are_no_leftovers: a directory whose owner lives is never a leftover.
+    A10 dead_owners_are_leftovers: the directory of a dead process is one.
+    A11 names_are_safe: ids with slashes, dots and spaces stay below the root.
+    A12 an_owner_without_a_lock_is_unknown: a directory of 0.6.1, which held no lock, is a leftover
+       whose owner is unknown while any process has its number, else gone.
+    A13 one_directory_stops_no_other: what cannot be read of one directory is the error of that
+       leftover, and the others are found.
+    """
+
+    async def create(self, marker: AttemptMarker) -> Path:
+        """Create the directory of one execution."""
+        ...
+
+    async def record_staging(self, directory: Path, repository: str, branch: str) -> None:
+        """Write the staging branch's name into the marker, before the branch is created."""
+        ...
+
+    async def check(self, directory: Path, execution_id: ExecutionId) -> None:
+        """Raise WorkspaceLostError unless this directory is still that execution's."""
+        ...
+
+    async def remove(self, directory: Path) -> None:
+        """Remove a directory with all it holds."""
+        ...
+
+    async def leftovers(self, *, older_than_seconds: float) -> Sequence[Leftover]:
+        """Directories that nobody is known to work in, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceSource:
+    """The part of a commit that a task sees; the prefix is `/` or has no outer slashes."""
+
+    repository: RepositoryId
+    commit: CommitId
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class TransferCounts:
+    """What a step moved: objects, bytes, and what it did not have to move."""
+
+    objects: int = 0
+    bytes: int = 0
+    reused: int = 0
+    requests: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Materialised:
+    """A workspace on disk together with the index that finds its changes again."""
+
+    source: WorkspaceSource
+    directory: Path
+    counts: TransferCounts
+
+
+@dataclass(frozen=True, slots=True)
+class StagingArea:
+    """An open staging branch: the commit it started from stands in `commit`."""
+
+    staged: StagedReference
+    prefix: str
+
+
+class WorkspacePipeline(Protocol):
+    """Transfer between lakeFS and a directory.
+
+    Laws (tests/contract/test_workspace_pipeline.py has one test for each, by name):
+
+    P1 materialise_is_exact: the directory has exactly the objects under the prefix, their bytes
+       and nothing else but the marker.
+    P2 prefix_is_mapped: paths are relative to the prefix; siblings that share its string do not
+       appear.
+    P3 reserved_paths_stay_out: objects below `_lakefs_actions/` and markers never appear.
+    P4 unsafe_names_are_refused_before_anything_moves: UnsafeNameError names the object.
+    P5 untouched_workspace_has_no_changes: planning at once gives an empty plan.
+    P6 plan_names_additions_changes_deletions: each once, and nothing else.
+    P7 same_bytes_are_no_change: a file rewritten with its own bytes is not in the plan.
+    P8 symlinks_are_refused: a symlink, to a file or a directory, raises with the fixed text.
+    P9 transfer_makes_the_tree: after a transfer the staging branch holds exactly the directory
+       under the prefix, and everything else as it was.
+    P10 untouched_objects_keep_their_metadata: content type and user metadata stay.
+    P11 changed_objects_keep_their_metadata: a changed object keeps type and user metadata.
+    P12 a_lost_directory_is_an_error: planning without the directory raises WorkspaceLostError.
+    P13 verify_accepts_the_transfer: verification passes after a transfer.
+    P14 verify_finds_a_difference: an object changed behind its back raises DamagedObjectError.
+    P15 reserved_writes_are_refused: a file below `_lakefs_actions/` raises ReservedPathError
+       when the prefix is `/`.
+    P16 directory_markers_are_ignored: zero-byte `x/` objects do not appear and are not deleted.
+    P17 unknown_commit: raises ReferenceMissingError.
+    P18 empty_prefix_is_empty: a prefix without objects gives an empty directory.
+    """
+
+    async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
+        """Copy the part of a commit into an existing directory that holds only its marker."""
+        ...
+
+    async def plan(self, materialised: Materialised) -> SyncPlan:
+        """Compare the directory with what was materialised."""
+        ...
+
+    async def transfer(
+        self, materialised: Materialised, plan: SyncPlan, area: StagingArea
+    ) -> TransferCounts:
+        """Bring the plan's changes onto the staging branch, uncommitted."""
+        ...
+
+    async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
+        """Check that the staging branch differs from its start by exactly the plan."""
+        ...
+
+    async def listing(self, source: WorkspaceSource) -> Collection[str]:
+        """The relative paths of a workspace in order, without moving it."""
+        ...
+
+    async def forget(self, materialised: Materialised) -> None:
+        """Drop what is remembered of a materialised workspace."""
+        ...
+
+
+WriteMode = Literal["append", "overwrite", "error", "ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkGateway:
+    """How Spark reaches lakeFS: the S3 gateway of the server, and the keys for it."""
+
+    endpoint: str
+    access_key_id: str
+    secret_access_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlace:
+    """Where one attempt reads and writes; the roots are URIs that end in a slash.
+
+    `output_root` is None for a read-only task. Without a gateway the roots are local files.
+    """
+
+    repository: RepositoryId
+    input_ref: CommitId
+    prefix: str
+    input_root: str
+    output_root: str | None
+    staging_branch: BranchName | None = None
+    gateway: SparkGateway | None = None
+
+
+class SparkWorkspace(Protocol):
+    """What the body of a Spark task works with.
+
+    Laws (tests/contract/test_spark_workspace.py has one test for each, by name):
+
+    X1 reads_are_of_the_input: `read` and `table` see the input commit, whatever the body or
+       anybody else has written since.
+    X2 writes_are_on_staging: what was written reads back from `output`, and is not at the input.
+    X3 overwriting_replaces_the_table: mode `overwrite` leaves the new rows only, on staging only.
+    X4 partitions_are_directories: `partition_by` columns are in the paths and read back.
+    X5 formats_round_trip: Parquet, CSV, JSON and ORC by `uri` and `output`.
+    X6 paths_stay_inside: absolute paths, `..` and URIs are refused with SparkPathError.
+    X7 read_only_has_no_output: `output` and `write` raise ReadOnlyWorkspaceError.
+    X8 a_missing_table_is_named: reading a table that is not there raises with its path.
+    """
+
+    @property
+    def spark(self) -> Any:  # noqa: ANN401 - a pyspark session
+        """The session of this attempt, configured for this repository."""
+        ...
+
+    @property
+    def read(self) -> Any:  # noqa: ANN401 - reads like pyspark's DataFrameReader
+        """A reader whose paths are relative to the prefix, at the input commit."""
+        ...
+
+    @property
+    def input_ref(self) -> CommitId:
+        """The input commit."""
+        ...
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of the workspace; `/` is the whole repository."""
+        ...
+
+    def table(self, path: str, *, format: str = "parquet") -> Any:  # noqa: ANN401, A002 - pyspark's
+        """The table at a path of the input commit, as a data frame."""
+        ...
+
+    def uri(self, path: str) -> str:
+        """What Spark opens for a path of the input commit."""
+        ...
+
+    def output(self, path: str) -> str:
+        """What Spark opens for a path on the attempt's own staging branch."""
+        ...
+
+    def write(
+        self,
+        df: Any,  # noqa: ANN401 - a pyspark data frame
+        path: str,
+        mode: WriteMode = "overwrite",
+        partition_by: Sequence[str] = (),
+        *,
+        format: str = "parquet",  # noqa: A002 - pyspark's own word
+    ) -> None:
+        """Write a data frame to the staging branch."""
+        ...
+
+
+class Phase(StrEnum):
+    """The steps of one attempt, in their order."""
+
+    STARTED = "started"
+    POLICY = "policy"
+    RESUMED = "resumed"
+    TRANSFERRING = "transferring"
+    MATERIALISED = "materialised"
+    PRE_CHECKED = "pre-checked"
+    BODY_ENDED = "body-ended"
+    POST_CHECKED = "post-checked"
+    COMPARED = "compared"
+    FENCED = "fenced"
+    STAGING = "staging"
+    STAGED = "staged"
+    DECIDED = "decided"
+    PUBLISHED = "published"
+    COMPLETED = "completed"
+    CLEANED = "cleaned"
+    ENDED = "ended"
+    WARNED = "warned"
+
+
+class Progress(Protocol):
+    """A listener; it never raises and never decides.
+
+    Laws (tests/contract/test_progress.py has one test for each, by name):
+
+    G1 never_raises: facts of any kind, exceptions and unserialisable values included, are taken.
+    """
+
+    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
+        """One step ended, with what is known of it."""
+        ...
