@@ -155,7 +155,7 @@ async def chaos(scene: WorkerScene, seed: int) -> AsyncGenerator[Chaos]:
     yield Chaos(scene, module, CommitId(report.commit), random.Random(seed))  # noqa: S311
 
 
-async def survive_kills(scene: WorkerScene, *, count: int, parent_kills: int, seed: int) -> None:
+async def survive_kills(scene: WorkerScene, *, count: int, parent_kills: int, seed: int) -> Chaos:
     """Executors are killed all the time, the parent again and again."""
     async with chaos(scene, seed) as run:
         await run.start(count, seconds=0.3)
@@ -180,9 +180,10 @@ async def survive_kills(scene: WorkerScene, *, count: int, parent_kills: int, se
         finally:
             _end(worker)
         await run.check()
+        return run
 
 
-async def survive_stops(scene: WorkerScene, *, count: int, stops: int, seed: int) -> None:
+async def survive_stops(scene: WorkerScene, *, count: int, stops: int, seed: int) -> Chaos:
     """One of two workers is stopped for longer than its leases, then goes on as a zombie."""
     async with chaos(scene, seed) as run:
         await run.start(count, seconds=1.0)
@@ -204,6 +205,7 @@ async def survive_stops(scene: WorkerScene, *, count: int, stops: int, seed: int
                 _end(worker)
         assert run.tally()[AttemptStatus.TIMED_OUT] > 0, "nobody became a zombie"
         await run.check()
+        return run
 
 
 def is_alive(pid: int) -> bool:

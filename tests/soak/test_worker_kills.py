@@ -1,13 +1,13 @@
-"""The long form of the kill tests: ten times the attempts of the gate's."""
+"""The long form of the kill tests: ten times the attempts of the gate's. Each keeps its history."""
 
-from collections.abc import AsyncIterator
+import random
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
-from tests.integration.operator_chaos import survive_operators
+from tests.histories.recorded_scene import judged_scene
+from tests.histories.recording import Network
+from tests.integration.operator_chaos import LOST, UNANSWERED, survive_operators
 from tests.integration.worker_chaos import survive_kills, survive_stops
-from tests.integration.worker_scene import WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
 
 pytestmark = [
@@ -17,31 +17,41 @@ pytestmark = [
     pytest.mark.timeout(3600),
 ]
 
+SECONDS = 1800.0
 
-@pytest_asyncio.fixture
-async def scene(
-    lakefs_server: LakefsServer, conductor_server: ConductorServer, tmp_path: Path
-) -> AsyncIterator[WorkerScene]:
-    """Two real servers and a folder."""
-    async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
-        yield opened
+
+@pytest.fixture
+def servers(
+    lakefs_server: LakefsServer, conductor_server: ConductorServer
+) -> tuple[LakefsServer, ConductorServer]:
+    """Two real servers."""
+    return lakefs_server, conductor_server
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_four_hundred_attempts_survive_a_killer_of_executors_and_parents(
-    scene: WorkerScene, seed: int
+    servers: tuple[LakefsServer, ConductorServer], tmp_path: Path, seed: int
 ) -> None:
-    await survive_kills(scene, count=400, parent_kills=10, seed=seed)
+    async with judged_scene("kills", servers, tmp_path) as recorded:
+        run = await survive_kills(recorded.scene, count=400, parent_kills=10, seed=seed)
+        await recorded.keep(run)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_workers_that_are_stopped_again_and_again_publish_nothing_twice(
-    scene: WorkerScene, seed: int
+    servers: tuple[LakefsServer, ConductorServer], tmp_path: Path, seed: int
 ) -> None:
-    await survive_stops(scene, count=400, stops=10, seed=seed)
+    async with judged_scene("stops", servers, tmp_path) as recorded:
+        run = await survive_stops(recorded.scene, count=400, stops=10, seed=seed)
+        await recorded.keep(run)
 
 
-async def test_ten_minutes_of_kills_repeats_and_requeues_end_every_workflow_and_lose_no_slot(
-    scene: WorkerScene,
+async def test_thirty_minutes_of_kills_repeats_and_lost_answers_leave_a_history_without_fault(
+    servers: tuple[LakefsServer, ConductorServer], tmp_path: Path
 ) -> None:
-    await survive_operators(scene, seconds=600, seed=1)
+    network = Network(loses_answer=0.01, lets_go=0.01, chance=random.Random(1))  # noqa: S311
+    async with judged_scene("operators", servers, tmp_path, network) as recorded:
+        operator = await survive_operators(
+            recorded.scene, seconds=SECONDS, seed=1, explained=LOST + UNANSWERED
+        )
+        await recorded.keep(operator.run)
