@@ -17,8 +17,8 @@ from tests.integration.worker_scene import WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.attempt import AttemptRecord
-from perago.domain.references import BranchName, CommitId
-from perago.ports.workflows import WorkflowRecord
+from perago.domain.logical_execution import BranchName, CommitId
+from perago.ports.conductor import WorkflowRecord
 
 COMMITS_MAX = 1_000
 

@@ -17,6 +17,10 @@ class Broken(Exception):  # noqa: N818 - what was found, not a mistake of the co
         self.number = number
         self.what = what
 
+    def __reduce__(self) -> tuple[type["Broken"], tuple[int, str]]:
+        """An exception is made again from its text alone; this one needs what it was made of."""
+        return Broken, (self.number, self.what)
+
 
 @dataclass(frozen=True, slots=True)
 class Invariant:

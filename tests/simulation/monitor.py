@@ -43,6 +43,8 @@ class Accepted:
     reference: str
     ref: CommitId
     run: str
+    by_another: bool
+    """The end of an attempt that had held the row before, sent while it still did."""
 
 
 @dataclass(slots=True)
@@ -197,6 +199,8 @@ class Monitor:
             what = ", ".join(f"{each.commit[:8]}" for each in mine)
             self._broken(4, f"execution {execution} published {what}")
         for accepted in self.accepted.values():
+            if accepted.by_another:
+                continue  # its holder had asked for the last time before that end landed
             if accepted.execution == execution and accepted.ref != commit:
                 self._broken(3, f"{commit[:8]} landed after {accepted.ref[:8]} was accepted")
 
@@ -241,7 +245,8 @@ class Monitor:
         workspace, result = as_object(output.get("workspace")), as_object(output.get("result"))
         execution = self.facts.execution(dispatched, row.retried_task_id)
         run = str(result["run"])
-        accepted = Accepted(execution, row.reference_name, CommitId(str(workspace["ref"])), run)
+        ref, by_another = CommitId(str(workspace["ref"])), dispatched in self._unclosable
+        accepted = Accepted(execution, row.reference_name, ref, run, by_another)
         self.accepted[dispatched] = accepted
         self.seen.add("an output was accepted")
         self._check_history()
@@ -249,7 +254,7 @@ class Monitor:
             self._check_tree(accepted)
         elif accepted.ref != input_ref(row.input_data):
             self._broken(10, f"{row.reference_name} read {input_ref(row.input_data)[:8]}")
-        if dispatched not in self._unclosable:
+        if not by_another:
             self._check_result(row, accepted, result.get("knob"))
 
     def _check_result(self, row: TaskRow, accepted: Accepted, knob: object) -> None:

@@ -105,6 +105,11 @@ beside it, except under `isolation="prefix"`, where it fails for good as well (`
 window stays: a predecessor's merge that is on its way may land after such a retry has completed
 without a change. So let params not depend on the attempt, for example on its task id.
 
+Conductor takes the end of an attempt by the task's id alone, and a rerun keeps that id. An end that
+is on its way while an operator reruns the very row that it belongs to ends the new run: the row
+completes with the earlier output, and what the new run publishes in that moment stays on the
+branch. So rerun a terminated row when its worker is done with it, a request's time-out later.
+
 Garbage collection takes none of this back. What a decision or a living attempt needs stays, and a
 question that was not answered keeps what it was asked for; [operations.md](operations.md) has the
 ages. The data of a decision that is not published yet lives on its staging branch: do not delete
