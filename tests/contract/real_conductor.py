@@ -12,12 +12,13 @@ from typing import final
 import pytest
 from tools.servers import ConductorServer
 
-from perago.adapters.conductor.api_request import ApiClient
-from perago.adapters.conductor.client import ConductorClient
-from perago.adapters.conductor.connection_settings import ConductorSettings
-from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
-from perago.adapters.conductor.task_queue import ConductorTaskQueue
-from perago.adapters.conductor.workflows import ConductorWorkflows
+from perago.adapters.conductor.client import ConductorClient, ConductorSettings
+from perago.adapters.conductor.installation import (
+    ConductorTaskDefinitions,
+    ConductorTaskQueue,
+    ConductorWorkflows,
+)
+from perago.adapters.conductor.requests import ApiClient
 from perago.domain.attempt import AttemptStatus
 from perago.testing.contract.conductor_world import ConductorWorld
 

@@ -12,7 +12,7 @@ from tests.integration.worker_scene import WorkerScene, worker_scene
 from tests.unprivileged import ReadablePython, readable_python
 from tools.servers import ConductorServer, LakefsServer
 
-from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.ports.installations import ConductorInstallation
 

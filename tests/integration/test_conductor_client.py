@@ -10,11 +10,10 @@ from pathlib import Path
 import pytest
 from tests.integration.http_scene import Arrived, ScriptedServer, scripted
 
-from perago.adapters.conductor.api_request import ApiRequest, Effect
-from perago.adapters.conductor.client import ConductorClient
-from perago.adapters.conductor.connection_settings import ConductorSettings
-from perago.adapters.conductor.error_mapping import NotConductorError
-from perago.adapters.conductor.task_queue import ConductorTaskQueue
+from perago.adapters.conductor.client import ConductorClient, ConductorSettings
+from perago.adapters.conductor.installation import ConductorTaskQueue
+from perago.adapters.conductor.requests import ApiRequest, NotConductorError
+from perago.adapters.http import HttpTerms
 from perago.ports.errors import (
     AccessDeniedError,
     MissingError,
@@ -25,7 +24,7 @@ from perago.ports.errors import (
 )
 
 READ = ApiRequest("read", "GET", "/tasks/x", query={"count": 2, "domain": None, "all": True})
-WRITE = ApiRequest("write", "POST", "/tasks", body={"a": ["ü", None]}, effect=Effect.WRITE)
+WRITE = ApiRequest("write", "POST", "/tasks", body={"a": ["ü", None]})
 TEXT = "text/plain"
 PAGE = b"<html>502 Bad Gateway</html>"
 
@@ -73,7 +72,7 @@ async def connected(
                 f"{server.url}/api",
                 auth_key="key" if keyed else None,
                 auth_secret="hidden" if keyed else None,
-                ca_file=tls,
+                http=HttpTerms(ca_file=tls),
                 request_timeout_seconds=seconds,
             )
         )
@@ -105,8 +104,8 @@ async def test_an_answer_is_json_or_text_or_nothing(answer: object, content: obj
 async def test_a_body_goes_out_as_it_is() -> None:
     async with connected(lambda _: Said(b"7", kind=TEXT)) as (client, server):
         await client.call(WRITE)
-        await client.call(ApiRequest("log", "POST", "/log", text='"ü"\n', effect=Effect.WRITE))
-        await client.call(ApiRequest("retry", "POST", "/workflow/1/retry", effect=Effect.WRITE))
+        await client.call(ApiRequest("log", "POST", "/log", text='"ü"\n'))
+        await client.call(ApiRequest("retry", "POST", "/workflow/1/retry"))
     bodies = [request.body for request in server.requests]
     assert bodies == ['{"a":["ü",null]}'.encode(), '"ü"\n'.encode(), b""]
     kinds = [request.headers["content-type"] for request in server.requests]

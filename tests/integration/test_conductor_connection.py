@@ -10,9 +10,8 @@ from tests.integration.conductor_scene import one_task
 from tools.servers import ConductorServer, ToxiproxyServer
 from tools.servers.toxiproxy import Proxy
 
-from perago.adapters.conductor.client import ConductorClient
-from perago.adapters.conductor.connection_settings import ConductorSettings
-from perago.adapters.conductor.task_queue import ConductorTaskQueue
+from perago.adapters.conductor.client import ConductorClient, ConductorSettings
+from perago.adapters.conductor.installation import ConductorTaskQueue
 from perago.domain.attempt import AttemptStatus
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import OutcomeUnknownError, UnavailableError

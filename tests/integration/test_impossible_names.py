@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pytest
 
-from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs

@@ -17,7 +17,7 @@ from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.spark_scene import SparkStage
 from tools.servers import ConductorServer, LakefsServer, lakefs_server
 
-from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition

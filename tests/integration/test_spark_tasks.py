@@ -15,7 +15,7 @@ from tests.executor_killer import executor_killer
 from tests.spark_scene import SparkStage, gateway_of
 from tools.servers import ConductorServer, LakefsServer
 
-from perago.adapters.conductor.connection_settings import ConductorSettings
+from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.app.authoring.guardrails import require_glob
 from perago.app.authoring.task_declaration import task, task_of

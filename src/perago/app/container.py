@@ -106,18 +106,19 @@ def _real_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
 
 def _real_conductor(connection: ConductorConnection) -> ConductorInstallation:
     from perago.adapters.conductor import installation  # noqa: PLC0415 - lazy
-    from perago.adapters.conductor.connection_settings import (  # noqa: PLC0415 - lazy
-        ConductorSettings,
-    )
+    from perago.adapters.conductor.client import ConductorSettings  # noqa: PLC0415 - lazy
+    from perago.adapters.http import HttpTerms  # noqa: PLC0415 - lazy
 
     return installation.open_conductor(
         ConductorSettings(
             url=connection.url,
             auth_key=connection.auth_key,
             auth_secret=connection.auth_secret,
-            ca_file=connection.ca_file,
-            verify_tls=connection.verify_tls,
-            proxy_of=connection.proxies,
+            http=HttpTerms(
+                ca_file=connection.ca_file,
+                verify_tls=connection.verify_tls,
+                proxy_of=connection.proxies,
+            ),
         )
     )
 

@@ -26,6 +26,17 @@ class PollRequest:
     wait_ms: int = 100
 
 
+# TIMED_OUT and SCHEDULED are the server's to give; it answers 500 to a worker that sends them.
+SENDABLE = frozenset(
+    {
+        AttemptStatus.COMPLETED,
+        AttemptStatus.FAILED,
+        AttemptStatus.FAILED_WITH_TERMINAL_ERROR,
+        AttemptStatus.CANCELED,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class TerminalUpdate:
     """The end of an attempt as it is sent; output only when COMPLETED, else a reason."""
@@ -35,6 +46,11 @@ class TerminalUpdate:
     status: AttemptStatus
     output: Mapping[str, object] = field(default_factory=lambda: NO_DATA)
     reason: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no worker may send, before it looks like an answer of the server."""
+        if self.status not in SENDABLE:
+            raise ValueError(f"an attempt does not end as {self.status}; use one of {SENDABLE}")
 
 
 class TaskQueue(Protocol):

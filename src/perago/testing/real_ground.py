@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from perago.adapters.conductor.api_request import ApiClient, ApiRequest
-from perago.adapters.conductor.client import ConductorClient, joined
-from perago.adapters.conductor.connection_settings import ConductorSettings
-from perago.adapters.conductor.task_definitions import ConductorTaskDefinitions
-from perago.adapters.conductor.task_queue import ConductorTaskQueue
-from perago.adapters.conductor.workflows import ConductorWorkflows
+from perago.adapters.conductor.client import ConductorClient, ConductorSettings, joined
+from perago.adapters.conductor.installation import (
+    ConductorTaskDefinitions,
+    ConductorTaskQueue,
+    ConductorWorkflows,
+)
+from perago.adapters.conductor.requests import ApiClient, ApiRequest
 from perago.adapters.http import LoopThread
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs

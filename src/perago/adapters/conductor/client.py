@@ -1,28 +1,30 @@
 """Requests to one Conductor, with a key or without one, in the event loop of the caller.
 
-Decides how a request looks on the wire, when a token is asked for, and that a request never
-outlives its caller. Must not know what a request means.
+Decides what an address may look like, how a request looks on the wire, when a token is asked for,
+and that a request never outlives its caller. Does not know what a request means.
 """
 
 import asyncio
 import json
 from collections.abc import Awaitable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TypeVar, cast, final
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import pydantic_core
 
-from perago.adapters.conductor.api_request import ApiClient, ApiRequest, RefusedError
-from perago.adapters.conductor.connection_settings import (
-    ConductorSettings,
-    api_address,
-    shown_address,
+from perago.adapters.conductor.requests import (
+    ApiClient,
+    ApiRequest,
+    PageError,
+    RefusedError,
+    world_error,
 )
-from perago.adapters.conductor.error_mapping import landing_page, world_error
 from perago.adapters.http import Answer, HttpClient, HttpTerms, NoAnswerError, RequestFailedError
 from perago.domain.logical_execution import IMPOSSIBLE_NAMES
+from perago.ports.errors import UnavailableError
 from perago.ports.telemetry import request_sent
 
 # Reads and updates side by side. Polls are not counted: each waits at the server for seconds, and
@@ -32,6 +34,31 @@ TOKEN_HEADER = "X-Authorization"  # noqa: S105 - the header's name
 Value = TypeVar("Value")
 
 
+@dataclass(frozen=True, slots=True)
+class ConductorSettings:
+    """One Conductor and the terms on which this process talks to it."""
+
+    url: str
+    auth_key: str | None = None
+    auth_secret: str | None = field(default=None, repr=False)
+    http: HttpTerms = field(default_factory=HttpTerms)
+    request_timeout_seconds: float = 15.0
+
+
+def api_address(url: str) -> str:
+    """The address without what breaks every request: blanks, a slash at the end, a query.
+
+    A missing `/api` is not added: a gateway may serve the API elsewhere, so the server is asked.
+    """
+    parts = urlsplit(url.strip())
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UnavailableError(
+            f"{url!r} is no address of a Conductor API: expected http(s)://host:port/api; "
+            "set CONDUCTOR_SERVER_URL to such an address"
+        )
+    return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+
+
 @final
 class ConductorClient(ApiClient):
     """One Conductor and its token."""
@@ -39,40 +66,27 @@ class ConductorClient(ApiClient):
     def __init__(self, settings: ConductorSettings) -> None:
         self._settings = settings
         self._url = api_address(settings.url)
-        self._http = HttpClient(
-            HttpTerms(
-                ca_file=settings.ca_file,
-                verify_tls=settings.verify_tls,
-                proxy_of=settings.proxy_of,
-                connect_seconds=settings.connect_timeout_seconds,
-            )
-        )
+        self._http = HttpClient(settings.http)
         self._calls = asyncio.Semaphore(CALLS_MAX)
         self._token: str | None = None
         self._token_asked = asyncio.Lock()
 
     @property
     def address(self) -> str:
-        return shown_address(self._url)
+        parts = urlsplit(self._url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
     async def call(self, request: ApiRequest) -> object:
-        if not IMPOSSIBLE_NAMES.isdisjoint(request.path.split("/")[1:]):
-            # Sent, it would be the address of something else.
-            refusal = RefusedError(HTTPStatus.NOT_FOUND, '{"message": "not found; not sent"}')
-            raise world_error(request, self.address, refusal)
-        request_sent()
         try:
+            if not IMPOSSIBLE_NAMES.isdisjoint(request.path.split("/")[1:]):
+                # Sent, it would be the address of something else.
+                raise RefusedError(HTTPStatus.NOT_FOUND, '{"message": "not found; not sent"}')
+            request_sent()
             answer = await joined(self._answer(request))
+            _refuse(answer)
+            return _content(answer)
         except RequestFailedError as failure:
             raise world_error(request, self.address, failure) from failure
-        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
-            # The status comes first: the 502 page of a balancer is HTML as well, and says that
-            # Conductor is away, not that the address is wrong.
-            refusal = RefusedError(answer.status, _text(answer))
-            raise world_error(request, self.address, refusal) from refusal
-        if answer.body.lstrip().startswith(b"<"):
-            raise landing_page(request, self.address)
-        return _content(request, self.address, answer)
 
     async def close(self) -> None:
         """Close the connections of the running loop; no request is under way any more."""
@@ -103,28 +117,35 @@ class ConductorClient(ApiClient):
         async with self._token_asked:
             if self._token is None or self._token == refused:
                 key = {"keyId": self._settings.auth_key, "keySecret": self._settings.auth_secret}
-                answer = await self._send(ApiRequest("ask for a token", "POST", "/token", body=key))
+                asking = ApiRequest("ask for a token", "POST", "/token", body=key)
+                answer = await self._send(asking, None)
                 if answer.status == HTTPStatus.NOT_FOUND:
                     return None
                 self._token = _token(answer)
             return self._token
 
-    async def _send(self, request: ApiRequest, token: str | None = None) -> Answer:
+    async def _send(self, request: ApiRequest, token: str | None) -> Answer:
         """Send once: an update that may have left is never sent again here."""
         headers = {"Accept": "application/json, text/plain"}
         body: bytes | None = None
         if request.text is not None:
             body, headers["Content-Type"] = request.text.encode(), "text/plain"
-        elif request.body is not None:
-            body, headers["Content-Type"] = pydantic_core.to_json(request.body), "application/json"
         elif request.method in {"POST", "PUT"}:
             headers["Content-Type"] = "application/json"  # Conductor answers 415 without one
+        if request.body is not None:
+            body = pydantic_core.to_json(request.body)
         if token is not None:
             headers[TOKEN_HEADER] = token
-        query = f"?{urlencode(request.query_pairs)}" if request.query_pairs else ""
+        query = urlencode(
+            {
+                name: str(value).lower() if isinstance(value, bool) else value
+                for name, value in (request.query or {}).items()
+                if value is not None
+            }
+        )
         return await self._http.ask(
             request.method,
-            f"{self._url}{request.path}{query}",
+            f"{self._url}{request.path}{query and '?'}{query}",
             headers=headers,
             body=body,
             seconds=request.timeout_seconds or self._settings.request_timeout_seconds,
@@ -148,38 +169,42 @@ async def joined(sending: Awaitable[Value]) -> Value:
         raise
 
 
-def _token(answer: Answer) -> str:
-    """Return the token of an answer; anything else is a refusal of the key."""
+def _refuse(answer: Answer) -> None:
+    """Raise for an answer that is not 2xx."""
     if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
         raise RefusedError(answer.status, _text(answer))
+
+
+def _token(answer: Answer) -> str:
+    """Return the token of an answer; anything else is a refusal of the key."""
+    _refuse(answer)
+    content: object = None
     with suppress(ValueError):
-        content = cast("object", pydantic_core.from_json(answer.body))
-        if isinstance(content, dict):
-            token = cast("dict[str, object]", content).get("token")
-            if isinstance(token, str) and token:
-                return token
-    raise NoAnswerError("expected a token in the answer to POST /token, found none")
+        content = pydantic_core.from_json(answer.body)
+    match content:
+        case {"token": str(token)} if token:
+            return token
+        case _:
+            raise NoAnswerError("expected a token in the answer to POST /token, found none")
 
 
-def _content(request: ApiRequest, address: str, answer: Answer) -> object:
+def _content(answer: Answer) -> object:
     """Return parsed JSON, text, or None for an empty answer."""
+    # After the status: the 502 page of a balancer is HTML as well, and says that Conductor is
+    # away, not that the address is wrong.
+    if answer.body.lstrip().startswith(b"<"):
+        raise PageError
     if not answer.body:
         return None
     if "json" not in answer.headers.get("content-type", ""):
         return _text(answer)
-    try:
-        return _parsed(answer)
-    except ValueError as error:
-        failure = NoAnswerError(f"not JSON: {error}")
-        raise world_error(request, address, failure) from failure
-
-
-def _parsed(answer: Answer) -> object:
-    """Try the fast parser first: it is strict, and Java writes half a character or deep data."""
+    # The fast parser first: it is strict, and Java writes half a character or deep data.
     with suppress(ValueError):
         return pydantic_core.from_json(answer.body)
-    parsed: object = json.loads(_text(answer))
-    return parsed
+    try:
+        return cast("object", json.loads(_text(answer)))
+    except ValueError as error:
+        raise NoAnswerError(f"not JSON: {error}") from error
 
 
 def _text(answer: Answer) -> str:

@@ -16,14 +16,6 @@ from perago.ports.errors import RequestRefusedError
 
 OFFLOADED_BYTES_MIN = 3 * 1024 * 1024
 REFUSED_BYTES_MIN = 10 * 1024 * 1024
-SENDABLE = frozenset(
-    {
-        AttemptStatus.COMPLETED,
-        AttemptStatus.FAILED,
-        AttemptStatus.FAILED_WITH_TERMINAL_ERROR,
-        AttemptStatus.CANCELED,
-    }
-)
 
 
 def terminal_copy(state: ConductorState, update: TerminalUpdate) -> TaskRow | None:
@@ -31,8 +23,6 @@ def terminal_copy(state: ConductorState, update: TerminalUpdate) -> TaskRow | No
 
     The workflow that is named is looked up first and not compared with the row's own.
     """
-    if update.status not in SENDABLE:
-        raise RequestRefusedError(f"a worker cannot send {update.status}")
     run = state.run(update.attempt.workflow_id)
     row = state.row(update.attempt.task_id)
     if run.status.is_terminal or row.status.is_terminal:

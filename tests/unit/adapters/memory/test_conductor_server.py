@@ -99,7 +99,7 @@ def test_an_output_that_is_no_json_is_refused(output: Mapping[str, object]) -> N
 
 def test_a_worker_cannot_send_timed_out() -> None:
     task = start_one_task()
-    with pytest.raises(RequestRefusedError):
+    with pytest.raises(ValueError, match="does not end as TIMED_OUT"):
         task.finish(task.polled(), AttemptStatus.TIMED_OUT)
 
 

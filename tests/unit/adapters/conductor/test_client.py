@@ -2,11 +2,7 @@
 
 import pytest
 
-from perago.adapters.conductor.connection_settings import (
-    ConductorSettings,
-    api_address,
-    shown_address,
-)
+from perago.adapters.conductor.client import ConductorClient, ConductorSettings, api_address
 from perago.ports.errors import UnavailableError
 
 
@@ -35,7 +31,8 @@ def test_what_is_no_address_is_refused_with_the_variable_to_set(given: str) -> N
 
 
 def test_credentials_in_an_address_are_not_shown() -> None:
-    assert shown_address("http://key:secret@conductor:8080/api") == "http://conductor:8080/api"
+    client = ConductorClient(ConductorSettings("http://key:secret@conductor:8080/api"))
+    assert client.address == "http://conductor:8080/api"
 
 
 def test_secrets_are_not_in_the_representation_of_settings() -> None:

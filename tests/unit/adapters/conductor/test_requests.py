@@ -4,14 +4,11 @@ import json
 
 import pytest
 
-from perago.adapters.conductor.api_request import (
+from perago.adapters.conductor.requests import (
     ApiRequest,
-    Effect,
-    RefusedError,
-)
-from perago.adapters.conductor.error_mapping import (
     NotConductorError,
-    landing_page,
+    PageError,
+    RefusedError,
     world_error,
 )
 from perago.adapters.http import NoAnswerError, NotSentError, RequestFailedError
@@ -26,7 +23,7 @@ from perago.ports.errors import (
 
 ADDRESS = "http://conductor:8080/api"
 READ = ApiRequest("read task 7", "GET", "/tasks/7")
-WRITE = ApiRequest("send COMPLETED for task 7", "POST", "/tasks", effect=Effect.WRITE)
+WRITE = ApiRequest("send COMPLETED for task 7", "POST", "/tasks")
 
 
 def said(message: str, **more: object) -> str:
@@ -71,9 +68,9 @@ def test_the_table(
 
 
 def test_a_page_of_html_leaves_a_write_unknown_and_names_the_remedy() -> None:
-    assert type(landing_page(READ, ADDRESS)) is NotConductorError
-    assert type(landing_page(WRITE, ADDRESS)) is OutcomeUnknownError
-    assert "usually /api" in str(landing_page(READ, ADDRESS))
+    assert type(world_error(READ, ADDRESS, PageError())) is NotConductorError
+    assert type(world_error(WRITE, ADDRESS, PageError())) is OutcomeUnknownError
+    assert "usually /api" in str(world_error(READ, ADDRESS, PageError()))
 
 
 def test_a_message_names_the_operation_the_address_and_what_the_server_said() -> None:

@@ -5,10 +5,8 @@ from typing import final
 
 import pytest
 
-from perago.adapters.conductor.api_request import ApiClient, ApiRequest
-from perago.adapters.conductor.error_mapping import NotConductorError
-from perago.adapters.conductor.task_queue import ConductorTaskQueue
-from perago.adapters.conductor.workflows import ConductorWorkflows
+from perago.adapters.conductor.installation import ConductorTaskQueue, ConductorWorkflows
+from perago.adapters.conductor.requests import ApiClient, ApiRequest, NotConductorError
 from perago.ports.errors import (
     AccessDeniedError,
     MissingError,

@@ -1,0 +1,155 @@
+"""One request to Conductor's REST API as a value, and what its failure means for the ports.
+
+    failure              read                 write
+    not sent             UnavailableError     UnavailableError
+    no usable answer     UnavailableError     OutcomeUnknownError
+    5xx, 408, 3xx        UnavailableError     OutcomeUnknownError (3xx: UnavailableError)
+    429                  UnavailableError     UnavailableError
+    401, 403             AccessDeniedError    AccessDeniedError
+    404 of Conductor     MissingError         MissingError
+    404 of anybody else  UnavailableError     UnavailableError
+    a page of HTML       UnavailableError     OutcomeUnknownError
+    other 4xx            RequestRefusedError  RequestRefusedError
+
+The one place where a status becomes a meaning. Does not know who sends a request.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Literal, Protocol, TypeAlias, cast
+from urllib.parse import quote
+
+from perago.adapters.http import NotSentError, RequestFailedError
+from perago.ports.errors import (
+    AccessDeniedError,
+    MissingError,
+    OutcomeUnknownError,
+    RequestRefusedError,
+    UnavailableError,
+    WorldError,
+)
+
+Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
+Query: TypeAlias = Mapping[str, str | int | bool | None]
+# Conductor's answer to a path that its API does not have; it looks like one to a missing thing.
+NO_SUCH_PATH = "No static resource"
+PATH_REMEDY = "the address must end in the API's path, usually /api"
+_MEANINGS: Mapping[int, type[WorldError]] = {
+    HTTPStatus.NOT_FOUND: MissingError,
+    HTTPStatus.TOO_MANY_REQUESTS: UnavailableError,
+}
+SHOWN_BODY_MAX = 300  # a stack trace of Java fills pages of a log
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """A method and a path below `/api`; `purpose` is how errors call it."""
+
+    purpose: str
+    method: Method
+    path: str
+    query: Query | None = None
+    body: object = None
+    text: str | None = None
+    timeout_seconds: float | None = None
+    is_poll: bool = False
+
+
+class ApiClient(Protocol):
+    """Sends requests and returns parsed JSON, text, or None for an empty answer.
+
+    Raises only errors of `ports.errors`. A request never outlives the call that sent it:
+    cancelling the call waits for the answer of a request that has left.
+    """
+
+    @property
+    def address(self) -> str:
+        """The address for messages, without credentials."""
+        ...
+
+    async def call(self, request: ApiRequest) -> object:
+        """Send one request."""
+        ...
+
+
+def path_of(*parts: str) -> str:
+    """A path below `/api` in which every part is quoted."""
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
+
+
+class RefusedError(RequestFailedError):
+    """The server answered with a status that is not 2xx."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"{status} {body}")
+        self.status = status
+        self.body = body
+
+
+class PageError(RequestFailedError):
+    """A page of HTML arrived where an answer was expected."""
+
+
+class NotConductorError(UnavailableError):
+    """Somebody answered, but not Conductor: a landing page, a gateway, a redirect."""
+
+
+def world_error(request: ApiRequest, address: str, failure: RequestFailedError) -> WorldError:
+    """The port's error for a failed request."""
+    where = f"{request.purpose} at {address}"
+    match failure:
+        case RefusedError():
+            return _refusal(request, where, failure)
+        case NotSentError():
+            return UnavailableError(f"{where}: not sent: {failure}")
+        case PageError():
+            message = f"{where}: a page of HTML answered; {PATH_REMEDY}"
+            return _lost(request, message, NotConductorError)
+        case _:
+            return _lost(request, f"{where}: no usable answer: {failure}")
+
+
+def _refusal(request: ApiRequest, where: str, refusal: RefusedError) -> WorldError:
+    status, said = refusal.status, _conductor_message(refusal.body)
+    shown = said or " ".join(refusal.body.split())
+    shown = shown if len(shown) <= SHOWN_BODY_MAX else f"{shown[:SHOWN_BODY_MAX]}..."
+    message = f"{where}: {status} {shown}"
+    if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        keys = "CONDUCTOR_AUTH_KEY and CONDUCTOR_AUTH_SECRET"
+        return AccessDeniedError(f"{message}; check {keys} and what they may do")
+    if status == HTTPStatus.NOT_FOUND and said is None:
+        # A gateway that routes elsewhere must not look like a task that is gone.
+        return NotConductorError(f"{message}; this 404 is not Conductor's: {PATH_REMEDY}")
+    if status == HTTPStatus.REQUEST_TIMEOUT or status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return _lost(request, message)
+    if status < HTTPStatus.BAD_REQUEST:
+        return NotConductorError(message)
+    return _MEANINGS.get(status, RequestRefusedError)(message)
+
+
+def _lost(
+    request: ApiRequest, message: str, of_a_read: type[UnavailableError] = UnavailableError
+) -> WorldError:
+    """Nobody knows what became of a write; a read can be asked again."""
+    return of_a_read(message) if request.method == "GET" else OutcomeUnknownError(message)
+
+
+def _conductor_message(body: str) -> str | None:
+    """What Conductor says; None when somebody else speaks.
+
+    Spring's own error page has `error` and `path`, Conductor's answers have neither; and a path
+    that is not in its API, such as `/api/api/tasks`, gets its form but Spring's words.
+    """
+    try:
+        answer: object = json.loads(body)
+    except ValueError:
+        return None
+    fields = cast("dict[str, object]", answer) if isinstance(answer, dict) else {}
+    if "message" not in fields or "path" in fields:
+        return None
+    said, details = str(fields["message"]), fields.get("validationErrors")
+    if said.startswith(NO_SUCH_PATH):
+        return None
+    return f"{said} {json.dumps(details)}" if details else said
