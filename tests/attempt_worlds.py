@@ -9,6 +9,7 @@ from pathlib import Path
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.progress import RecordingProgress
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
@@ -95,7 +96,12 @@ def attempt_worker(
             tags=lakefs.tags,
             objects=lakefs.objects,
             repositories=lakefs.repositories,
-            pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, around.concurrency),
+            pipeline=LocalWorkspacePipeline(
+                lakefs.objects,
+                lakefs.commits,
+                around.concurrency,
+                MemoryTransport(lakefs.objects, around.concurrency),
+            ),
             trust=trust,
             places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),

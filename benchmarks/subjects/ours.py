@@ -15,8 +15,7 @@ from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.workspace.cache import open_local_cache
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, open_local_cache
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.lakefs import CommitRequest
 from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
@@ -75,7 +74,8 @@ class Measured:
         cpu = _processor_seconds() - used
         tell(step, seconds, requests=answered_requests() - before, cpu=cpu)
         # Contents are kept while a body runs; there is none here.
-        self._cache.settle()
+        if self._cache.thread is not None:
+            self._cache.thread.submit(int).result()
         return materialised
 
     async def stage(self, materialised: Materialised) -> None:

@@ -14,10 +14,10 @@ from tests.contract.memory_worlds import open_memory_lakefs
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.transport import MemoryTransport
+from perago.adapters.spark.sized_pipeline import SizedPipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.workspace.cache import open_local_cache
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
-from perago.adapters.workspace.port_transport import PortTransport
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, open_local_cache
 from perago.ports.objects import ObjectTransport
 from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspacePipeline
@@ -46,7 +46,7 @@ async def _in_memory(
 ) -> AsyncGenerator[TransportWorld]:
     async with open_memory_lakefs(request) as world:
         concurrency = AsyncioConcurrency() if threads else SequentialConcurrency()
-        yield TransportWorld(world, PortTransport(world.objects, concurrency), concurrency)
+        yield TransportWorld(world, MemoryTransport(world.objects, concurrency), concurrency)
         if isinstance(concurrency, AsyncioConcurrency):
             concurrency.close()
 
@@ -58,7 +58,7 @@ async def _by_port(request: pytest.FixtureRequest) -> AsyncGenerator[TransportWo
 
     concurrency = AsyncioConcurrency()
     async with open_real_lakefs(request) as world:
-        yield TransportWorld(world, PortTransport(world.objects, concurrency), concurrency)
+        yield TransportWorld(world, MemoryTransport(world.objects, concurrency), concurrency)
     concurrency.close()
 
 
@@ -124,7 +124,7 @@ PIPELINES: dict[str, Adapter[PipelineWorld]] = {
 async def _sized(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWorld]:
     """Every workspace of more than three objects is somebody else's."""
     async with _in_memory(request) as moved:
-        ports = moved.world.objects, moved.world.commits, moved.concurrency
+        ports = moved.world.objects, moved.world.commits, moved.concurrency, moved.transport
         local, large = LocalWorkspacePipeline(*ports), LocalWorkspacePipeline(*ports)
         yield PipelineWorld(moved.world, SizedPipeline(local, large, objects_max=3))
 

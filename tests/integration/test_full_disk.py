@@ -21,8 +21,7 @@ from tools.servers import LakefsServer
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.workspace.cache import open_local_cache
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, open_local_cache
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError
 from perago.ports.workspace import WorkspaceSource

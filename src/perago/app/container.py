@@ -164,7 +164,7 @@ def _pipeline(
     progress: Progress,
     clock: Clock,
 ) -> WorkspacePipeline:
-    from perago.adapters.workspace.progress import TransferListener  # noqa: PLC0415 - lazy
+    from perago.adapters.workspace.pipeline import TransferListener  # noqa: PLC0415 - lazy
     from perago.app.pipeline_parts import open_pipeline  # noqa: PLC0415 - lazy
 
     listener = TransferListener(progress, clock)

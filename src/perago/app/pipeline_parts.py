@@ -13,11 +13,13 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from perago.adapters.workspace.cache import open_local_cache
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
-from perago.adapters.workspace.port_transport import PortTransport
-from perago.adapters.workspace.progress import TransferListener
-from perago.adapters.workspace.staging import StagingWrites
+from perago.adapters.memory.transport import MemoryTransport
+from perago.adapters.workspace.pipeline import (
+    LocalWorkspacePipeline,
+    TransferListener,
+    open_local_cache,
+)
+from perago.adapters.workspace.staging import Staging
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.errors import WorldError
@@ -136,6 +138,8 @@ def open_pipeline(
         return local
     if terms.kind == "spark":
         return spark
+    from perago.adapters.spark.sized_pipeline import SizedPipeline  # noqa: PLC0415 - lazy
+
     return SizedPipeline(local, spark, objects_max=terms.local_objects_max)
 
 
@@ -148,7 +152,8 @@ def _local(
     connection, terms = connections.lakefs, connections.transfer
     transport = None if connection is None else open_transport(connection, terms)
     if connection is None or transport is None:
-        return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency)
+        transport = MemoryTransport(lakefs.objects, concurrency)
+        return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
     cache = open_local_cache(
         terms.cache_directory or connections.workspace_root / CACHE_DIRECTORY,
         connection.url,
@@ -200,11 +205,11 @@ def open_part_work(
     concurrency = AsyncioConcurrency()
     lakefs = open_lakefs(connection)
     transport = open_transport(connection, terms)
-    transport = transport or PortTransport(lakefs.objects, concurrency)
-    writes = StagingWrites(lakefs.objects, transport, concurrency, None)
+    transport = transport or MemoryTransport(lakefs.objects, concurrency)
+    staging = Staging(lakefs.objects, lakefs.commits, transport, concurrency)
     gc.freeze()  # Spark's Python collects after every task, and what is imported stays
     return PartWork(
         PartDown(lakefs.objects, transport),
         PartScan(),
-        PartUp(lakefs.objects, lakefs.commits, writes),
+        PartUp(lakefs.objects, lakefs.commits, staging),
     )

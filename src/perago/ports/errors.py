@@ -3,6 +3,10 @@
 Adapters map their vendor's errors in one file. What follows from an error is not decided here.
 """
 
+import errno
+from pathlib import Path
+from typing import Self
+
 
 class WorldError(Exception):
     """A port could not do what it was asked; the message names the operation and the object."""
@@ -112,7 +116,25 @@ class WorkspaceLostError(WorldError):
     code = "PRG-W003"
 
 
+_DISK_REMEDIES = {
+    errno.ENOSPC: "free space or move PERAGO_WORKSPACE_ROOT to a larger disk",
+    errno.EDQUOT: "raise the quota or move PERAGO_WORKSPACE_ROOT to another disk",
+    errno.EACCES: "give the worker's user access to it",
+    errno.EPERM: "give the worker's user access to it",
+    errno.EROFS: "move PERAGO_WORKSPACE_ROOT to a writable disk",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+
+
 class LocalDiskError(WorldError):
     """The local disk refused: full, read-only, or not permitted."""
 
     code = "PRG-W004"
+
+    @classmethod
+    def of(cls, path: str | Path, error: OSError) -> Self:
+        """The error for one refusal: where, what, and the remedy where there is one."""
+        where = error.filename if error.filename is not None else path
+        reason = (error.strerror or type(error).__name__).lower()
+        remedy = _DISK_REMEDIES.get(error.errno or 0)
+        return cls(f"{where}: {reason}" + (f"; {remedy}" if remedy else ""))

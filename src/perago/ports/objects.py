@@ -135,14 +135,11 @@ def stamp_of(status: os.stat_result) -> FileStamp:
 
 
 class Fetched(NamedTuple):
-    """One object that arrived, with the MD5 of the bytes that were written.
-
-    `stamp` is that of the file when all was written, where the writer has asked for it.
-    """
+    """One object that arrived, with the MD5 of its bytes and the stamp of the finished file."""
 
     order: FetchOrder
     md5: str
-    stamp: FileStamp | None = None
+    stamp: FileStamp
 
 
 Moved = Callable[[int, int], None]

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import final
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
 from perago.app.attempt.run_attempt import run_attempt
@@ -153,7 +154,8 @@ def embedded_worker(ground: Ground, number: int, parts: WorkerParts) -> Embedded
     conductor = struck_installation(ground.conductor, strikes)
     clock = WorkerClock(ground.clock)
     concurrency = ground.concurrency()
-    pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency)
+    transport = MemoryTransport(lakefs.objects, concurrency)
+    pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
     directories = LocalAttemptDirectories(ground.worker_root(number), clock, concurrency)
     world = World(
         lakefs=LakeFS(

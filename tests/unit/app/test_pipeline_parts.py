@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from perago.adapters.spark.sized_pipeline import SizedPipeline
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
 from perago.app.container import Container, open_lakefs
 from perago.app.pipeline_parts import open_part_work

@@ -16,7 +16,7 @@ from typing import cast, final
 from perago.adapters.workspace.changes import lost_workspace, refuse_name, scan
 from perago.adapters.workspace.disk import disk_errors, md5_of_file, name_rules
 from perago.adapters.workspace.inventory import business_entries, name_clash, refuse_unsafe_name
-from perago.adapters.workspace.staging import StagingWrites, check_entry
+from perago.adapters.workspace.staging import Staging, check_entry
 from perago.domain.errors import ReadOnlyWorkspaceError, SparkPathError
 from perago.domain.key_ranges import LAST_CHARACTER, KeyRange
 from perago.domain.paths import NameRules, folded_name, listing_prefix, object_path
@@ -198,10 +198,10 @@ class PartScan:
 class PartUp:
     """Writes, lists changes and checks; holds nothing of any attempt."""
 
-    def __init__(self, objects: Objects, commits: Commits, writes: StagingWrites) -> None:
+    def __init__(self, objects: Objects, commits: Commits, staging: Staging) -> None:
         self._objects = objects
         self._commits = commits
-        self._writes = writes
+        self._staging = staging
 
     def write(
         self, directory: Path, area: StagingArea, changes: Iterable[PlannedChange]
@@ -211,7 +211,7 @@ class PartUp:
             for batch in batched(changes, WRITTEN_AT_ONCE):
                 known = {row.path: _entry_of(row) for row in batch if row.content_type is not None}
                 plan = _plan_of(batch)
-                counts = runner.run(self._writes.write(directory, known.get, plan, area))
+                counts = runner.run(self._staging.write(directory, known.get, plan, area))
                 yield WrittenBatch(counts.objects, counts.bytes, counts.reused, counts.requests)
 
     def changes(self, area: StagingArea, part: KeyRange) -> Iterator[SeenChange]:

@@ -4,29 +4,30 @@ A content is known by its MD5 and its size, whatever object or repository it cam
 verified against both whenever it is kept and whenever it is used. An object whose checksum is no
 MD5 is never cached, because nothing would tell its content from that of another object. The cache
 never fails an attempt: what it cannot do is fetched.
+
+On disk it is an SQLite file for rows and small contents, and files for large ones. Every write is a
+transaction or a rename, so that processes may share it and die at any moment. A damaged database
+is removed and begun anew.
 """
 
 import contextlib
-import hashlib
+import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
 from typing import BinaryIO, NamedTuple, final
 
-from perago.adapters.workspace.cache_store import CacheStore, CacheUnusableError
 from perago.adapters.workspace.disk import (
+    MD5,
     copy_file,
     disk_errors,
     md5_of_file,
     open_regular,
-    share_blocks,
 )
-from perago.adapters.workspace.inventory import Manifests
 from perago.domain.paths import md5_of_checksum
 from perago.domain.sync_plan import batched
 from perago.ports.objects import Fetched, FetchOrder, FileStamp, ObjectEntry, stamp_of
@@ -51,6 +52,151 @@ _LEFT_BY_EVICTION = 0.9
 FRESH_USES = 64
 # O_EXCL: a target that exists is another file's name folded onto this one, and stays as it is.
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+# The version of the tables. A database of another version is new, or another Perago made it: its
+# tables are dropped, because a cache is cheaper to fill again than to convert.
+_VERSION = 2
+_BEGIN_LOCK = "begin.lock"
+_SCHEMA = f"""
+BEGIN IMMEDIATE;
+DROP TABLE IF EXISTS objects;
+DROP TABLE IF EXISTS manifests;
+CREATE TABLE objects (
+    key TEXT PRIMARY KEY, size INTEGER NOT NULL, used INTEGER NOT NULL, data BLOB
+);
+CREATE INDEX objects_by_use ON objects (used, size);
+CREATE TABLE manifests (
+    workspace TEXT NOT NULL, commit_id TEXT NOT NULL, used INTEGER NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (workspace, commit_id)
+);
+PRAGMA user_version = {_VERSION};
+COMMIT;
+"""
+# How long one process waits for another that writes. The longest write is one batch of kept
+# contents; without the cache an attempt only takes longer, so nothing waits for minutes.
+_BUSY_SECONDS = 20.0
+_NEW = ".new-"  # begins the name of a file that is not yet whole
+
+
+class CacheUnusableError(Exception):
+    """The cache cannot be used now; the attempt goes on without it."""
+
+
+@final
+class CacheStore:
+    """One directory; connections are opened for each piece of work, in the thread that does it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.database = directory / "cache.sqlite"
+        self._large = directory / "objects"
+
+    @contextmanager
+    def work(self) -> Generator[sqlite3.Connection]:
+        """One transaction; whatever the cache's own disk refuses is CacheUnusableError."""
+        try:
+            connection = self._connect()
+            with contextlib.closing(connection), connection:
+                yield connection
+        except sqlite3.DatabaseError as error:
+            # An OperationalError is a full disk or a lock; every other one is a damaged file.
+            if not isinstance(error, sqlite3.OperationalError):
+                self._remove_database()
+            raise CacheUnusableError(str(error)) from error
+
+    def large_path(self, key: str) -> Path:
+        """Where the content of a large object stands."""
+        return self._large / key[:2] / key
+
+    @contextmanager
+    def new_file(self) -> Generator[BinaryIO]:
+        """A new empty file beside the large contents; removed after the block unless it is kept.
+
+        The lock on it says that its process lives, so that no other process sweeps it away.
+        """
+        self._large.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while True:
+            descriptor, name = tempfile.mkstemp(prefix=_NEW, dir=self._large)
+            os.close(descriptor)
+            new = Path(name)
+            with new.open("wb", buffering=0) as file:
+                fcntl.flock(file.fileno(), fcntl.LOCK_EX)
+                if os.fstat(file.fileno()).st_nlink == 0:
+                    continue  # swept away just before it was locked
+                try:
+                    yield file
+                finally:
+                    new.unlink(missing_ok=True)
+                return
+
+    def keep_file(self, filled: BinaryIO, key: str) -> None:
+        """Give a whole file the name of its content."""
+        target = self.large_path(key)
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        Path(filled.name).replace(target)
+
+    def sweep(self, connection: sqlite3.Connection) -> None:
+        """Remove files that no row names: what processes left that died while keeping them."""
+        for path in self._large.rglob("*"):
+            if path.is_file():
+                row = connection.execute("SELECT 1 FROM objects WHERE key = ?", (path.name,))
+                if row.fetchone() is None:
+                    _remove_unless_filled(path)
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # SQLite would let every user read it, and its other files have the mode of this one.
+            os.close(os.open(self.database, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            raise CacheUnusableError(str(error)) from error
+        connection = sqlite3.connect(self.database, timeout=_BUSY_SECONDS)
+        try:
+            # 16 MiB of pages: the index of 100,000 keys fits, and is not read again and again.
+            connection.execute("PRAGMA cache_size = -16384")
+            # A crash of the machine may lose the last rows, never the order of what is kept.
+            connection.execute("PRAGMA synchronous = NORMAL")
+            # Asked for each connection: an operator may have removed the directory while this
+            # worker runs, or another worker may have begun a damaged database anew.
+            if not _is_begun(connection):
+                self._begin(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """Make the tables, unless another process has done so by now: its rows would go.
+
+        A lock of SQLite's own does not do, because changing the journal waits for none.
+        """
+        try:
+            with (self._directory / _BEGIN_LOCK).open("wb") as lock:
+                fcntl.flock(lock.fileno(), fcntl.LOCK_EX)
+                if not _is_begun(connection):
+                    connection.execute("PRAGMA journal_mode = WAL")
+                    connection.executescript(_SCHEMA)
+        except OSError as error:
+            raise CacheUnusableError(str(error)) from error
+
+    def _remove_database(self) -> None:
+        for suffix in ("", "-wal", "-shm"):
+            with contextlib.suppress(OSError):
+                Path(f"{self.database}{suffix}").unlink(missing_ok=True)
+
+
+def _is_begun(connection: sqlite3.Connection) -> bool:
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    return bool(version == _VERSION)
+
+
+def _remove_unless_filled(path: Path) -> None:
+    """Remove a new file unless a living process holds the lock on it.
+
+    It goes while the lock is held: whoever waits to lock it sees then that it is gone.
+    """
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink(missing_ok=True)
 
 
 class Filled(NamedTuple):
@@ -85,7 +231,6 @@ class ContentCache:
         fetched: list[Fetched | None] = [None] * len(orders)
         stale: set[str] = set()
         damaged: set[str] = set()
-        now = 0
         # A database that fails on the way has none of what is left; what was filled stays filled.
         with (
             contextlib.suppress(CacheUnusableError),
@@ -101,8 +246,9 @@ class ContentCache:
                 fetched[number] = self._filled(orders[number], key, data)
                 if fetched[number] is None:
                     damaged.add(key)
-        self._mark_used(stale, now)
-        self._remove(damaged)
+            marks = [(now, key) for key in stale]
+            connection.executemany("UPDATE objects SET used = ? WHERE key = ?", marks)
+            self._drop(connection, damaged)
         return Filled(
             [one for one in fetched if one is not None],
             [order for order, one in zip(orders, fetched, strict=True) if one is None],
@@ -127,42 +273,27 @@ class ContentCache:
         if order.entry.size > INLINE_BYTES_MAX:
             return self._copied(order, key)
         data = data or b""
-        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        if key_of(md5, len(data)) != key:
-            return None
-        return Fetched(order, md5, _written(order.where, data))
+        md5 = MD5(data).hexdigest()
+        is_whole = key_of(md5, len(data)) == key
+        return Fetched(order, md5, _written(order.where, data)) if is_whole else None
 
     def _copied(self, order: FetchOrder, key: str) -> Fetched | None:
         size, target = order.entry.size, order.target
         kept = open_regular(self._store.large_path(key), size)
         if kept is None:
             return None
-        with kept:
-            try:
-                with target.open("xb", buffering=0) as filled:
-                    copy_file(kept, filled, size)
-            except FileNotFoundError:
-                return None  # the target's folder is gone; the transport will say so
-        md5 = md5_of_file(target)
-        stamp = stamp_of(target.lstat())
+        with kept, target.open("xb", buffering=0) as filled:
+            copy_file(kept, filled, size)
+        md5, stamp = md5_of_file(target), stamp_of(target.lstat())
         if key_of(md5, stamp[0]) == key:
             return Fetched(order, md5, stamp)
         target.unlink()
         return None
 
-    def _mark_used(self, keys: Iterable[str], now: int) -> None:
-        rows = [(now, key) for key in keys]
-        if rows:
-            with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
-                connection.executemany("UPDATE objects SET used = ? WHERE key = ?", rows)
-
-    def _remove(self, keys: Iterable[str]) -> None:
+    def _drop(self, connection: sqlite3.Connection, keys: Collection[str]) -> None:
+        connection.executemany("DELETE FROM objects WHERE key = ?", [(key,) for key in keys])
         for key in keys:
-            with (
-                contextlib.suppress(CacheUnusableError, OSError),
-                self._store.work() as connection,
-            ):
-                connection.execute("DELETE FROM objects WHERE key = ?", (key,))
+            with contextlib.suppress(OSError):
                 self._store.large_path(key).unlink(missing_ok=True)
 
     def _keep_batch(self, batch: Sequence[Fetched]) -> None:
@@ -199,15 +330,10 @@ class ContentCache:
         with source:
             if size > INLINE_BYTES_MAX:
                 new = new_files.enter_context(self._store.new_file())
-                return new if self._is_copied(source, new, size) else None
+                copied_max = min(COPIED_BYTES_MAX, self._bytes_max)
+                return new if copy_file(source, new, size, copied_max) else None
             data = source.read(size)
-        is_whole = hashlib.md5(data, usedforsecurity=False).hexdigest() == one.md5
-        return data if is_whole else None
-
-    def _is_copied(self, source: BinaryIO, new: BinaryIO, size: int) -> bool:
-        if size > min(COPIED_BYTES_MAX, self._bytes_max):
-            return share_blocks(source, new) and os.fstat(new.fileno()).st_size == size
-        return copy_file(source, new, size)
+        return data if MD5(data).hexdigest() == one.md5 else None
 
     def _keep_one(
         self, connection: sqlite3.Connection, one: Fetched, content: bytes | BinaryIO, used: int
@@ -217,10 +343,8 @@ class ContentCache:
         data = content if isinstance(content, bytes) else None
         if not isinstance(content, bytes):
             self._store.keep_file(content, key)
-        connection.execute(
-            "INSERT OR IGNORE INTO objects (key, size, used, data) VALUES (?, ?, ?, ?)",
-            (key, size, used, data),
-        )
+        insert = "INSERT OR IGNORE INTO objects (key, size, used, data) VALUES (?, ?, ?, ?)"
+        connection.execute(insert, (key, size, used, data))
 
     def _evict(self, connection: sqlite3.Connection) -> None:
         """Remove the contents that were used longest ago, if there are more than the bound."""
@@ -228,54 +352,13 @@ class ContentCache:
         if total <= self._bytes_max:
             return
         excess = total - int(self._bytes_max * _LEFT_BY_EVICTION)
-        gone: list[tuple[str]] = []
+        gone: list[str] = []
         for key, size in connection.execute("SELECT key, size FROM objects ORDER BY used, key"):
             if excess <= 0:
                 break
-            gone.append((key,))
+            gone.append(key)
             excess -= size
-        connection.executemany("DELETE FROM objects WHERE key = ?", gone)
-        for (key,) in gone:
-            self._store.large_path(key).unlink(missing_ok=True)
-
-
-@dataclass(frozen=True, slots=True)
-class LocalCache:
-    """The cache of this host as the pipeline takes it: contents and manifests over one store."""
-
-    contents: ContentCache
-    manifests: Manifests
-    thread: ThreadPoolExecutor | None = None
-
-    def soon(self, work: Callable[[], None]) -> None:
-        """Do something for the cache while the task function runs; without a thread, now."""
-        if self.thread is None:
-            work()
-        else:
-            self.thread.submit(work)
-
-    def settle(self) -> None:
-        """Wait until everything that was to be done soon is done."""
-        if self.thread is not None:
-            self.thread.submit(int).result()
-
-
-def open_local_cache(
-    directory: Path,
-    installation: str,
-    *,
-    bytes_max: int = BYTES_MAX_DEFAULT,
-    keeps_aside: bool = False,
-) -> LocalCache:
-    """The cache in a directory; nothing is touched before it is used.
-
-    `installation` is the address of the lakeFS: two of them may have repositories of one name.
-    """
-    store = CacheStore(directory)
-    # One thread, so that the contents of a commit are kept before the manifest that names them.
-    thread = ThreadPoolExecutor(1, thread_name_prefix="perago-cache") if keeps_aside else None
-    contents = ContentCache(store, bytes_max=bytes_max)
-    return LocalCache(contents, Manifests(store, installation), thread)
+        self._drop(connection, gone)
 
 
 def content_key(entry: ObjectEntry) -> str | None:

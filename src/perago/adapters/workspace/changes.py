@@ -78,7 +78,7 @@ class WorkspaceIndex:
     """The files of one materialised workspace, each with what was written and its stamp."""
 
     def __init__(self, directory: Path, fetched: Sequence[Fetched]) -> None:
-        """Begin with files that have just been written and closed, each with its stamp."""
+        """Begin with files that have just been written and closed."""
         self._directory = directory
         self._outer = f"{directory}/"
         self._fetched = fetched
@@ -93,21 +93,17 @@ class WorkspaceIndex:
         """
         return {str(one.order.where): one for one in self._fetched}
 
-    @cached_property
-    def _newest_ctime_ns(self) -> int:
-        return max((one.stamp[2] for one in self._fetched if one.stamp is not None), default=0)
+    @property
+    def base(self) -> Mapping[str, FileFacts]:
+        """What the workspace held when it was materialised, by relative path."""
+        outer = len(self._outer)
+        return {where[outer:]: _facts(where[outer:], one) for where, one in self._files.items()}
 
     @property
     def paths(self) -> Collection[str]:
         """The relative paths of what was materialised."""
         outer = len(self._outer)
         return {where[outer:] for where in self._files}
-
-    @property
-    def base(self) -> Mapping[str, FileFacts]:
-        """What the workspace held when it was materialised, by relative path."""
-        outer = len(self._outer)
-        return {where[outer:]: _facts(where[outer:], one) for where, one in self._files.items()}
 
     def entry(self, path: str) -> ObjectEntry | None:
         """The object that a file was when it was materialised; None for a new file."""
@@ -119,27 +115,31 @@ class WorkspaceIndex:
         written = sum(self._outer + facts.path in self._files for facts in plan.upload)
         return len(self._files) - written - len(plan.delete)
 
-    def is_same_directory(self) -> bool:
-        """Whether the directory is still the one that was filled."""
+    def require_same_directory(self) -> None:
+        """Raise WorkspaceLostError unless the directory is still the one that was filled."""
         try:
             status = self._directory.lstat()
-        except OSError:
-            return False
-        return (status.st_dev, status.st_ino) == self._identity
+        except OSError as error:
+            raise lost_workspace(self._directory) from error
+        if (status.st_dev, status.st_ino) != self._identity:
+            raise lost_workspace(self._directory)
 
     def survey(self) -> Survey:
         """Walk the directory and part its files into untouched ones and suspects."""
+        self.require_same_directory()
         untouched: dict[str, FileFacts] = {}
         suspects: list[ScannedFile] = []
-        for file in scan(self._directory):
-            one = self._files.get(self._outer + file.path)
-            # A write in the very clock tick of the last recorded file could leave the stamp as
-            # it was. Files of that tick are always read.
-            is_settled = file.stamp[2] < self._newest_ctime_ns
-            if one is not None and one.stamp == file.stamp and is_settled:
-                untouched[file.path] = _facts(file.path, one)
-            else:
-                suspects.append(file)
+        newest_ctime_ns = max((one.stamp[2] for one in self._fetched), default=0)
+        with disk_errors(self._directory):
+            for file in scan(self._directory):
+                one = self._files.get(self._outer + file.path)
+                # A write in the very clock tick of the last recorded file could leave the stamp
+                # as it was. Files of that tick are always read.
+                is_settled = file.stamp[2] < newest_ctime_ns
+                if one is not None and one.stamp == file.stamp and is_settled:
+                    untouched[file.path] = _facts(file.path, one)
+                else:
+                    suspects.append(file)
         return Survey(untouched, suspects)
 
 
@@ -151,45 +151,28 @@ async def compare(
     concurrency: Concurrency, index: WorkspaceIndex, directory: Path, prefix: str
 ) -> SyncPlan:
     """Plan how a staging branch becomes equal to the directory."""
-    untouched, suspects = await concurrency.blocking(lambda: _survey(index, directory))
+    found, suspects = await concurrency.blocking(index.survey)
     for suspect in suspects:
         refuse_name(prefix, suspect.path)
-    found = dict(untouched)
 
-    async def hash_share(share: Sequence[ScannedFile]) -> Mapping[str, FileFacts]:
-        return await concurrency.blocking(lambda: _hashed(directory, share))
+    async def hash_share(share: Sequence[ScannedFile]) -> Sequence[FileFacts]:
+        return await concurrency.blocking(lambda: [_hashed(directory, file) for file in share])
 
-    shares = _shares(suspects)
+    # Dealt out largest first, so that no thread is left with all the bytes.
+    suspects.sort(key=lambda file: file.stamp[0], reverse=True)
+    shares = [suspects[start::HASHING_THREADS_MAX] for start in range(HASHING_THREADS_MAX)]
+    shares = [share for share in shares if share]
     for hashed in await concurrency.each(shares, hash_share, at_most=HASHING_THREADS_MAX):
-        found.update(hashed)
+        found.update((facts.path, facts) for facts in hashed)
     # Asked again, because a directory that was replaced during the walk looks like one whose
     # files were all deleted.
-    if not await concurrency.blocking(index.is_same_directory):
-        raise lost_workspace(directory)
+    await concurrency.blocking(index.require_same_directory)
     return plan_sync(index.base, found)
 
 
-def _survey(index: WorkspaceIndex, directory: Path) -> Survey:
-    if not index.is_same_directory():
-        raise lost_workspace(directory)
-    with disk_errors(directory):
-        return index.survey()
-
-
-def _shares(suspects: list[ScannedFile]) -> list[list[ScannedFile]]:
-    """Suspects dealt out largest first, so that no thread is left with all the bytes."""
-    largest_first = sorted(suspects, key=lambda file: file.stamp[0], reverse=True)
-    count = min(HASHING_THREADS_MAX, len(largest_first))
-    return [largest_first[start::count] for start in range(count)]
-
-
-def _hashed(directory: Path, share: Sequence[ScannedFile]) -> dict[str, FileFacts]:
-    found: dict[str, FileFacts] = {}
-    for file in share:
-        with disk_errors(directory / file.path):
-            md5 = md5_of_file(directory / file.path)
-            found[file.path] = FileFacts(file.path, md5, file.stamp[0])
-    return found
+def _hashed(directory: Path, file: ScannedFile) -> FileFacts:
+    with disk_errors(directory / file.path):
+        return FileFacts(file.path, md5_of_file(directory / file.path), file.stamp[0])
 
 
 def refuse_name(prefix: str, relative: str) -> None:

@@ -11,25 +11,18 @@ import stat
 import unicodedata
 from collections.abc import Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from perago.domain.paths import NameRules
 from perago.ports.errors import LocalDiskError
 
-_REMEDIES = {
-    errno.ENOSPC: "free space or move PERAGO_WORKSPACE_ROOT to a larger disk",
-    errno.EDQUOT: "raise the quota or move PERAGO_WORKSPACE_ROOT to another disk",
-    errno.EACCES: "give the worker's user access to it",
-    errno.EPERM: "give the worker's user access to it",
-    errno.EROFS: "move PERAGO_WORKSPACE_ROOT to a writable disk",
-    errno.EMFILE: "raise the limit of open files (ulimit -n)",
-}
+MD5 = partial(hashlib.md5, usedforsecurity=False)
 # Linux refuses longer paths (PATH_MAX is 4096 with the closing NUL).
 _PATH_BYTES_MAX = 4095
 # Upper case and the decomposed form of this name are other names, unless the disk folds them.
 _PROBE_NAME = ".perago-probe-\u00e9"
-_HASHED_BYTES_AT_ONCE = 1 << 20  # hashlib lets other threads run only during its own calls
 # Without O_NONBLOCK, opening a FIFO waits for a writer, perhaps for ever.
 _READ_ONLY = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 _FICLONE = 0x40049409  # of linux/fs.h; the oldest Python that we support has no name for it
@@ -44,15 +37,7 @@ def disk_errors(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise disk_error(path, error) from error
-
-
-def disk_error(path: Path, error: OSError) -> LocalDiskError:
-    """The error for one refusal: where, what, and the remedy where there is one."""
-    where = error.filename if error.filename is not None else path
-    reason = (error.strerror or type(error).__name__).lower()
-    remedy = _REMEDIES.get(error.errno or 0)
-    return LocalDiskError(f"{where}: {reason}" + (f"; {remedy}" if remedy else ""))
+        raise LocalDiskError.of(path, error) from error
 
 
 def name_rules(directory: Path) -> NameRules:
@@ -75,11 +60,8 @@ def name_rules(directory: Path) -> NameRules:
 
 def md5_of_file(path: Path) -> str:
     """The MD5 of a local file, whatever its size."""
-    digest = hashlib.md5(usedforsecurity=False)
     with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_HASHED_BYTES_AT_ONCE):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, MD5).hexdigest()
 
 
 def open_regular(path: Path, size: int) -> BinaryIO | None:
@@ -98,21 +80,21 @@ def open_regular(path: Path, size: int) -> BinaryIO | None:
     return None
 
 
-def copy_file(source: BinaryIO, target: BinaryIO, size: int) -> bool:
-    """Copy to an empty file; False when the source is no longer exactly this long.
+def copy_file(source: BinaryIO, target: BinaryIO, size: int, copied_max: int | None = None) -> bool:
+    """Copy to an empty file; False when that is not exactly so long, or would cost too much.
 
     Never a hard link, because a task may write to what it was given. The kernel moves the bytes,
     and never more than `size`, so that a file that grows meanwhile fills neither this process
-    nor the disk.
+    nor the disk. Files that share blocks cost nothing; `copied_max` bounds all others.
     """
-    if not share_blocks(source, target):
+    if not _shares_blocks(source, target) and (copied_max is None or size <= copied_max):
         left = size
         while left and (count := os.sendfile(target.fileno(), source.fileno(), None, left)):
             left -= count
     return os.fstat(target.fileno()).st_size == size
 
 
-def share_blocks(source: BinaryIO, target: BinaryIO) -> bool:
+def _shares_blocks(source: BinaryIO, target: BinaryIO) -> bool:
     """Let an empty file share the blocks of another (a reflink); False where the disk cannot."""
     try:
         fcntl.ioctl(target.fileno(), _FICLONE, source.fileno())

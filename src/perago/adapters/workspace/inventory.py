@@ -7,13 +7,13 @@ a question about the difference and not a listing of everything. Nothing is move
 import contextlib
 import json
 import zlib
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
 from typing import cast, final
 
-from perago.adapters.workspace.cache_store import CacheStore, CacheUnusableError
+from perago.adapters.workspace.cache import CacheStore, CacheUnusableError
 from perago.domain.logical_execution import NO_METADATA, CommitId
 from perago.domain.paths import (
     DEFAULT_NAME_RULES,
@@ -26,7 +26,7 @@ from perago.domain.paths import (
     name_problem,
 )
 from perago.ports.errors import MissingError, RequestRefusedError, UnsafeNameError
-from perago.ports.lakefs import Change, ChangeKind, ChangePage, Commits
+from perago.ports.lakefs import ChangeKind, ChangePage, Commits
 from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
 from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspaceSource
@@ -63,22 +63,6 @@ class WorkspaceTooLargeError(RequestRefusedError):
         super().__init__(
             f"{source.prefix} of {source.repository} has more than {objects_max} objects"
         )
-        self.objects_max = objects_max
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """What one workspace held at one commit, as it was written down."""
-
-    commit: CommitId
-    body: bytes
-
-    def entries(self) -> list[ObjectEntry] | None:
-        """The business objects in order of path, None when they cannot be read; takes a while."""
-        try:
-            return _read(self.body)
-        except (zlib.error, ValueError, KeyError, TypeError, IndexError):
-            return None
 
 
 @final
@@ -89,16 +73,15 @@ class Manifests:
         self._store = store
         self._installation = installation
 
-    def nearest(self, source: WorkspaceSource) -> Manifest | None:
+    def nearest(self, source: WorkspaceSource) -> tuple[CommitId, bytes] | None:
         """The manifest of this very commit, else the one used last for this workspace."""
         with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
-            row = connection.execute(
+            row: tuple[CommitId, bytes] | None = connection.execute(
                 "SELECT commit_id, body FROM manifests WHERE workspace = ?"
                 " ORDER BY commit_id = ? DESC, used DESC LIMIT 1",
                 (self._workspace(source), source.commit),
             ).fetchone()
-            if row is not None:
-                return Manifest(CommitId(row[0]), row[1])
+            return row
         return None
 
     def save(self, source: WorkspaceSource, entries: Sequence[ObjectEntry]) -> None:
@@ -145,42 +128,38 @@ class Inventories:
 
     async def take(self, source: WorkspaceSource) -> Inventory:
         """The business objects of a commit; raises when there are more than `objects_max`."""
-        inventory = await self._from_manifest_or_listing(source)
+        inventory = None
+        if self._manifests is not None:
+            inventory = await self._from_manifest(self._manifests, source)
+        if inventory is None:
+            inventory = await take_inventory(
+                self._objects, self._concurrency, source, objects_max=self.objects_max
+            )
         if self.objects_max is not None and len(inventory.entries) > self.objects_max:
             raise WorkspaceTooLargeError(source, self.objects_max)
         return inventory
-
-    async def _from_manifest_or_listing(self, source: WorkspaceSource) -> Inventory:
-        manifests = self._manifests
-        if manifests is None:
-            return await self._listed(source)
-        known = await self._concurrency.blocking(lambda: manifests.nearest(source))
-        inventory = None if known is None else await self._from_manifest(source, known)
-        return await self._listed(source) if inventory is None else inventory
 
     def remember(self, source: WorkspaceSource, inventory: Inventory) -> None:
         """Write the manifest for the next attempt; blocks. Without requests it is there already."""
         if self._manifests is not None and inventory.requests:
             self._manifests.save(source, inventory.entries)
 
-    async def _listed(self, source: WorkspaceSource) -> Inventory:
-        return await take_inventory(
-            self._objects, self._concurrency, source, objects_max=self.objects_max
-        )
-
-    async def _from_manifest(self, source: WorkspaceSource, known: Manifest) -> Inventory | None:
+    async def _from_manifest(
+        self, manifests: Manifests, source: WorkspaceSource
+    ) -> Inventory | None:
         """What a manifest and the difference to it say; None when a listing has to say it."""
-        if known.commit == source.commit:
-            held = await self._concurrency.blocking(known.entries)
-            if held is None:
-                return None
-            return Inventory(source.prefix, held, requests=0, news=())
+        known = await self._concurrency.blocking(lambda: manifests.nearest(source))
+        if known is None:
+            return None
+        base, body = known
+        if base == source.commit:
+            held = await self._concurrency.blocking(lambda: _read(body))
+            return None if held is None else Inventory(source.prefix, held, requests=0, news=())
         # The server compares while this host reads.
         held, page = await self._concurrency.together(
-            self._concurrency.blocking(known.entries),
-            self._changes(source, known.commit, after=""),
+            self._concurrency.blocking(lambda: _read(body)), self._changes(source, base, "")
         )
-        return None if held is None else await self._applied(source, known.commit, held, page)
+        return None if held is None else await self._applied(source, base, held, page)
 
     async def _applied(
         self,
@@ -194,49 +173,35 @@ class Inventories:
         # From this many pages on, a listing of everything costs no more.
         pages_max = len(held) // LIST_AMOUNT_MAX + 1
         requests = 1
-        while page is not None and all(_note(changed, change) for change in page.changes):
+        while page is not None:
+            for change in page.changes:
+                is_gone = change.kind is ChangeKind.REMOVED
+                if change.entry is None and not is_gone:
+                    return None
+                changed[change.path] = None if is_gone else change.entry
             if not page.more:
-                entries = _merged(source.prefix, held, changed)
+                entries = [entry for entry in held if entry.path not in changed]
+                now = (entry for entry in changed.values() if entry is not None)
+                entries.extend(entry for _, entry in business_entries(source.prefix, now))
+                entries.sort(key=attrgetter("path"))
                 return Inventory(source.prefix, entries, requests, changed)
             if requests == pages_max:
                 return None
             requests += 1
-            page = await self._changes(source, base, after=page.changes[-1].path)
+            page = await self._changes(source, base, page.changes[-1].path)
         return None
 
     async def _changes(
-        self, source: WorkspaceSource, base: CommitId, *, after: str
+        self, source: WorkspaceSource, base: CommitId, after: str
     ) -> ChangePage | None:
         """One page of the difference; None when a commit is gone: the listing says which."""
+        prefix = listing_prefix(source.prefix)
         try:
             return await self._commits.diff_page(
-                source.repository,
-                base,
-                source.commit,
-                prefix=listing_prefix(source.prefix),
-                after=after,
+                source.repository, base, source.commit, prefix=prefix, after=after
             )
         except MissingError:
             return None
-
-
-def _note(changed: dict[str, ObjectEntry | None], change: Change) -> bool:
-    """Note what became of one object; False when the server does not say what it is now."""
-    changed[change.path] = None if change.kind is ChangeKind.REMOVED else change.entry
-    return change.kind is ChangeKind.REMOVED or change.entry is not None
-
-
-def _merged(
-    prefix: str, held: Sequence[ObjectEntry], changed: Mapping[str, ObjectEntry | None]
-) -> list[ObjectEntry]:
-    """What was held, with what became of it, in order of path; a manifest is in order."""
-    changed_entries = business_entries(
-        prefix, (entry for entry in changed.values() if entry is not None)
-    )
-    entries = [entry for entry in held if entry.path not in changed]
-    entries.extend(entry for _, entry in changed_entries)
-    entries.sort(key=attrgetter("path"))
-    return entries
 
 
 async def take_inventory(
@@ -248,9 +213,9 @@ async def take_inventory(
 ) -> Inventory:
     """List a workspace page by page; names are not checked."""
     entries: list[ObjectEntry] = []
+    prefix = listing_prefix(source.prefix)
 
     def ask(after: str) -> Awaitable[ObjectPage]:
-        prefix = listing_prefix(source.prefix)
         return objects.list_page(
             source.repository, source.commit, prefix=prefix, after=after, amount=LIST_AMOUNT_MAX
         )
@@ -316,24 +281,25 @@ def name_clash(repository: str, one: str, other: str) -> UnsafeNameError:
 
 def _written(entries: Sequence[ObjectEntry]) -> bytes:
     """The entries as columns, because rows take five times as long to read and compress less."""
-    columns = {
-        "path": [entry.path for entry in entries],
-        "checksum": [entry.checksum for entry in entries],
-        "size": [entry.size for entry in entries],
-        "modified_at": [entry.modified_at for entry in entries],
-        "content_type": [entry.content_type for entry in entries],
-        "described": {
-            number: dict(entry.metadata) for number, entry in enumerate(entries) if entry.metadata
-        },
+    columns: dict[str, object] = {
+        name: [entry[number] for entry in entries]
+        for number, name in enumerate(ObjectEntry._fields[:-1])
+    }
+    columns["described"] = {
+        number: dict(entry.metadata) for number, entry in enumerate(entries) if entry.metadata
     }
     return zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), level=1)
 
 
-def _read(body: bytes) -> list[ObjectEntry]:
-    columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
-    described = cast("dict[str, dict[str, str]]", columns["described"])
-    listed = (columns[name] for name in ObjectEntry._fields[:-1])
-    entries = [ObjectEntry._make(row) for row in zip(*listed, repeat(NO_METADATA), strict=False)]
-    for number, metadata in described.items():
-        entries[int(number)] = entries[int(number)]._replace(metadata=metadata)
+def _read(body: bytes) -> list[ObjectEntry] | None:
+    """The entries in order of path, None when they cannot be read; takes a while."""
+    try:
+        columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
+        described = cast("dict[str, dict[str, str]]", columns["described"])
+        rows = zip(*(columns[name] for name in ObjectEntry._fields[:-1]), repeat(NO_METADATA))
+        entries = [ObjectEntry._make(row) for row in rows]
+        for number, metadata in described.items():
+            entries[int(number)] = entries[int(number)]._replace(metadata=metadata)
+    except (zlib.error, ValueError, KeyError, TypeError, IndexError):
+        return None
     return entries

@@ -1,40 +1,87 @@
 """The local workspace pipeline: one process brings a commit into a directory, and changes back.
 
-Joins inventory, cache, transport, changes and staging; each of them decides for itself. A second
-pipeline hands large workspaces on to another one.
+Joins inventory, cache, transport, changes and staging; each of them decides for itself. How far a
+transfer has come is reported here. A second pipeline hands large workspaces on to another one.
 """
 
-import os
 from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Lock
 from typing import final
 
-from perago.adapters.workspace.cache import Filled, LocalCache
+from perago.adapters.workspace.cache import (
+    BYTES_MAX_DEFAULT,
+    CacheStore,
+    ContentCache,
+    Filled,
+)
 from perago.adapters.workspace.changes import WorkspaceIndex, compare, unknown_workspace
 from perago.adapters.workspace.disk import disk_errors, name_rules
 from perago.adapters.workspace.inventory import (
     Inventories,
     Inventory,
-    WorkspaceTooLargeError,
+    Manifests,
     refuse_unsafe_names,
     take_inventory,
 )
-from perago.adapters.workspace.port_transport import PortTransport
-from perago.adapters.workspace.progress import TransferListener, TransferMeter
-from perago.adapters.workspace.staging import StagingVerification, StagingWrites
+from perago.adapters.workspace.staging import Staging
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.lakefs import Commits
-from perago.ports.objects import Fetched, FetchOrder, Objects, ObjectTransport, stamp_of
-from perago.ports.system import Concurrency
+from perago.ports.objects import Fetched, FetchOrder, Objects, ObjectTransport
+from perago.ports.system import Clock, Concurrency
 from perago.ports.workspace import (
     Materialised,
+    Phase,
+    Progress,
     StagingArea,
     TransferCounts,
     WorkspacePipeline,
     WorkspaceSource,
 )
+
+# An operator who watches the log sees that a transfer moves, and a long one fills no log.
+REPORT_EACH_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCache:
+    """The cache of this host: contents and manifests over one store.
+
+    With a thread, they are written while the task function runs, else at once. It is one thread,
+    so that the contents of a commit are kept before the manifest that names them.
+    """
+
+    contents: ContentCache
+    manifests: Manifests
+    thread: ThreadPoolExecutor | None = None
+
+
+def open_local_cache(
+    directory: Path,
+    installation: str,
+    *,
+    bytes_max: int = BYTES_MAX_DEFAULT,
+    keeps_aside: bool = False,
+) -> LocalCache:
+    """The cache in a directory; nothing is touched before it is used.
+
+    `installation` is the address of the lakeFS: two of them may have repositories of one name.
+    """
+    store = CacheStore(directory)
+    thread = ThreadPoolExecutor(1, thread_name_prefix="perago-cache") if keeps_aside else None
+    contents = ContentCache(store, bytes_max=bytes_max)
+    return LocalCache(contents, Manifests(store, installation), thread)
+
+
+@dataclass(frozen=True, slots=True)
+class TransferListener:
+    """Where transfers are reported, and the clock that says when."""
+
+    progress: Progress
+    clock: Clock
 
 
 @final
@@ -46,20 +93,19 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         objects: Objects,
         commits: Commits,
         concurrency: Concurrency,
-        transport: ObjectTransport | None = None,
+        transport: ObjectTransport,
         cache: LocalCache | None = None,
         *,
         listener: TransferListener | None = None,
     ) -> None:
         self._objects = objects
         self._concurrency = concurrency
-        self._transport = transport or PortTransport(objects, concurrency)
+        self._transport = transport
         self._cache = cache
         self._listener = listener
         manifests = None if cache is None else cache.manifests
         self._inventories = Inventories(objects, commits, concurrency, manifests)
-        self._writes = StagingWrites(objects, self._transport, concurrency, listener)
-        self._verification = StagingVerification(objects, commits, concurrency)
+        self._staging = Staging(objects, commits, transport, concurrency)
         self._indexes: dict[Path, WorkspaceIndex] = {}
 
     def refuse_more_than(self, objects_max: int) -> None:
@@ -95,23 +141,23 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         return Materialised(source, directory, counts)
 
     async def plan(self, materialised: Materialised) -> SyncPlan:
-        return await compare(
-            self._concurrency,
-            self._index(materialised),
-            materialised.directory,
-            materialised.source.prefix,
-        )
+        index, prefix = self._index(materialised), materialised.source.prefix
+        return await compare(self._concurrency, index, materialised.directory, prefix)
 
     async def transfer(
         self, materialised: Materialised, plan: SyncPlan, area: StagingArea
     ) -> TransferCounts:
         index = self._index(materialised)
-        return await self._writes.write(
-            materialised.directory, index.entry, plan, area, skipped=index.left_alone(plan)
+        size = sum(facts.size for facts in plan.upload)
+        skipped = index.left_alone(plan)
+        meter = TransferMeter(
+            self._listener, "up", files=len(plan.upload), size=size, skipped=skipped
         )
+        directory = materialised.directory
+        return await self._staging.write(directory, index.entry, plan, area, meter.moved)
 
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
-        await self._verification.check(self._index(materialised).paths, plan, area)
+        await self._staging.check(self._index(materialised).paths, plan, area)
 
     async def listing(self, source: WorkspaceSource) -> Sequence[str]:
         inventory = await take_inventory(self._objects, self._concurrency, source)
@@ -137,10 +183,8 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         if self._cache is None:
             return (), orders
         contents = self._cache.contents
-        if news is None:
-            return await self._concurrency.blocking(lambda: contents.parted(orders))
-        known = [order for order in orders if order.entry.path not in news]
-        fresh = [order for order in orders if order.entry.path in news]
+        known = [] if news is None else [one for one in orders if one.entry.path not in news]
+        fresh = orders if news is None else [one for one in orders if one.entry.path in news]
         here, absent = await self._concurrency.blocking(lambda: contents.parted(fresh))
         return [*known, *here], absent
 
@@ -175,7 +219,57 @@ class LocalWorkspacePipeline(WorkspacePipeline):
             cache.contents.keep(fetched)
             self._inventories.remember(source, inventory)
 
-        await self._concurrency.blocking(partial(cache.soon, remember))
+        aside = remember if cache.thread is None else partial(cache.thread.submit, remember)
+        await self._concurrency.blocking(aside)
+
+
+@final
+class TransferMeter:
+    """Counts one transfer of known size from any thread; reports it where somebody listens."""
+
+    def __init__(
+        self,
+        listener: TransferListener | None,
+        direction: str,
+        *,
+        files: int,
+        size: int,
+        cached: int = 0,
+        skipped: int = 0,
+    ) -> None:
+        self._listener = listener
+        totals = {"files_total": files, "bytes_total": size, "cached": cached, "skipped": skipped}
+        self._fixed = {"direction": direction, **totals}
+        self._size = size
+        self._lock = Lock()
+        self._moves = self._files = self._bytes = 0
+        self._started = self._reported = 0.0 if listener is None else listener.clock.monotonic()
+
+    def moved(self, size: int, files: int) -> None:
+        """Count one object, or a part of one: `files` is 1 with its last."""
+        listener = self._listener
+        if listener is None:
+            return
+        with self._lock:
+            self._moves += 1
+            self._files += files
+            self._bytes += size
+            now = listener.clock.monotonic()
+            # A transfer that was reported once is also reported when it has ended.
+            ended = self._bytes >= self._size and self._reported > self._started
+            if now - self._reported < REPORT_EACH_SECONDS and not ended:
+                return
+            self._reported = now
+            rate = self._bytes / (now - self._started)
+            facts: dict[str, object] = {
+                **self._fixed,
+                "files": self._files,
+                "requests": self._moves,
+                "bytes": self._bytes,
+                "bytes_per_second": round(rate),
+                "eta_seconds": round(max(0, self._size - self._bytes) / rate, 1) if rate else None,
+            }
+        listener.progress.phase(Phase.TRANSFERRING, facts)
 
 
 def _prepare(
@@ -198,55 +292,4 @@ def _prepare(
 
 def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:
     with disk_errors(directory):
-        return WorkspaceIndex(directory, [one if one.stamp else _stamped(one) for one in fetched])
-
-
-def _stamped(one: Fetched) -> Fetched:
-    return Fetched(one.order, one.md5, stamp_of(os.lstat(one.order.where)))
-
-
-@final
-class SizedPipeline(WorkspacePipeline):
-    """The local pipeline up to a number of objects, another one above.
-
-    The size of a workspace is known only when it is listed. So the local pipeline lists, and gives
-    up at its bound before anything moves. Every later step goes to the pipeline that materialised.
-    """
-
-    def __init__(
-        self, local: LocalWorkspacePipeline, large: WorkspacePipeline, *, objects_max: int
-    ) -> None:
-        local.refuse_more_than(objects_max)
-        self._local = local
-        self._large = large
-        self._by_large: set[Path] = set()
-
-    async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
-        self._by_large.discard(directory)
-        try:
-            return await self._local.materialise(source, directory)
-        except WorkspaceTooLargeError:
-            materialised = await self._large.materialise(source, directory)
-            self._by_large.add(directory)
-            return materialised
-
-    async def plan(self, materialised: Materialised) -> SyncPlan:
-        return await self._of(materialised).plan(materialised)
-
-    async def transfer(
-        self, materialised: Materialised, plan: SyncPlan, area: StagingArea
-    ) -> TransferCounts:
-        return await self._of(materialised).transfer(materialised, plan, area)
-
-    async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
-        await self._of(materialised).verify(materialised, plan, area)
-
-    async def listing(self, source: WorkspaceSource) -> Collection[str]:
-        return await self._local.listing(source)
-
-    async def forget(self, materialised: Materialised) -> None:
-        await self._of(materialised).forget(materialised)
-        self._by_large.discard(materialised.directory)
-
-    def _of(self, materialised: Materialised) -> WorkspacePipeline:
-        return self._large if materialised.directory in self._by_large else self._local
+        return WorkspaceIndex(directory, fetched)

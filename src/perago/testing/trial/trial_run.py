@@ -22,6 +22,7 @@ from perago.adapters.memory.identities import SeededIdentities
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.lakefs import FILE_BYTES_MIN, MemoryLakeFS
 from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
@@ -111,6 +112,7 @@ def trial_world(
     """Everything that one attempt asks."""
     lakefs = lakefs_installation(servers.lakefs, WorkerHandle())
     identities, concurrency = SeededIdentities(), SequentialConcurrency()
+    transport = MemoryTransport(lakefs.objects, concurrency)
     return World(
         lakefs=LakeFS(
             branches=lakefs.branches,
@@ -118,7 +120,7 @@ def trial_world(
             tags=lakefs.tags,
             objects=lakefs.objects,
             repositories=lakefs.repositories,
-            pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency),
+            pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport),
             trust=fence_trust(lakefs, identities, concurrency, servers.clock),
             places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),

@@ -13,10 +13,10 @@ from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.objects import MemoryObjects
 from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.spark.parts import PartDown, PartScan, PartUp
-from perago.adapters.workspace.port_transport import PortTransport
-from perago.adapters.workspace.staging import StagingWrites
+from perago.adapters.workspace.staging import Staging
 from perago.domain.errors import ReservedPathError
 from perago.domain.key_ranges import KeyRange
 from perago.domain.logical_execution import BranchName, StagedReference
@@ -43,11 +43,12 @@ class Scene:
         self.branches = MemoryBranches(lakefs, handle)
         self.objects = MemoryObjects(lakefs, handle)
         concurrency = SequentialConcurrency()
-        transport = PortTransport(self.objects, concurrency)
-        writes = StagingWrites(self.objects, transport, concurrency, None)
+        commits = MemoryCommits(lakefs, handle)
+        transport = MemoryTransport(self.objects, concurrency)
+        staging = Staging(self.objects, commits, transport, concurrency)
         self.down = PartDown(self.objects, transport)
         self.scan = PartScan()
-        self.up = PartUp(self.objects, MemoryCommits(lakefs, handle), writes)
+        self.up = PartUp(self.objects, commits, staging)
         commit = self.builder.commit({**FILES, "database/other": b"not ours"})
         self.source = WorkspaceSource(self.builder.id, commit, "data")
         self.directory, self.landing = place / "attempt", place / "landing"

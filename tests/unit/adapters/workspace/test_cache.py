@@ -19,11 +19,11 @@ from perago.adapters.workspace.cache import (
     BYTES_MAX_DEFAULT,
     FILLED_AT_ONCE,
     FRESH_USES,
+    CacheStore,
     ContentCache,
     Filled,
     key_of,
 )
-from perago.adapters.workspace.cache_store import CacheStore
 from perago.ports.errors import LocalDiskError
 from perago.ports.objects import Fetched, FetchOrder, ObjectEntry, stamp_of
 
@@ -48,7 +48,8 @@ def keep(kept: ContentCache, content: bytes, place: Path, checksum: str | None =
     place.mkdir(parents=True, exist_ok=True)
     source = place / hashlib.sha256(content).hexdigest()
     source.write_bytes(content)
-    kept.keep([Fetched(order(content, source, checksum), md5_of(content))])
+    stamp = stamp_of(source.lstat())
+    kept.keep([Fetched(order(content, source, checksum), md5_of(content), stamp)])
 
 
 def fill(kept: ContentCache, content: bytes, target: Path, checksum: str | None = None) -> bool:
@@ -212,7 +213,7 @@ def test_a_database_of_an_older_perago_is_begun_anew(tmp_path: Path) -> None:
 
 def fetched_file(place: Path, content: bytes) -> Fetched:
     place.write_bytes(content)
-    return Fetched(order(content, place), md5_of(content))
+    return Fetched(order(content, place), md5_of(content), stamp_of(place.lstat()))
 
 
 def test_an_input_that_a_task_has_grown_is_not_read(tmp_path: Path) -> None:

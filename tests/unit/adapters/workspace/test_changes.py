@@ -3,8 +3,11 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from perago.adapters.workspace.changes import WorkspaceIndex
 from perago.domain.sync_plan import FileFacts, SyncPlan
+from perago.ports.errors import WorkspaceLostError
 from perago.ports.objects import Fetched, FetchOrder, ObjectEntry, stamp_of
 
 
@@ -55,11 +58,13 @@ def test_a_directory_in_the_place_of_another_is_not_the_same(tmp_path: Path) -> 
     place = tmp_path / "attempt"
     place.mkdir()
     index = WorkspaceIndex(place, [])
-    assert index.is_same_directory()
+    index.require_same_directory()
     place.rename(tmp_path / "moved")
-    assert not index.is_same_directory()
+    with pytest.raises(WorkspaceLostError):
+        index.require_same_directory()
     place.mkdir()
-    assert not index.is_same_directory()
+    with pytest.raises(WorkspaceLostError):
+        index.require_same_directory()
 
 
 def test_what_a_plan_leaves_alone_is_counted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The local pipeline: disks that refuse, files that move, and workspaces that are too large."""
+"""The local pipeline: disks that refuse, files that move, large workspaces, and its reports."""
 
 import errno
 import resource
@@ -9,19 +9,38 @@ from pathlib import Path
 import pytest
 
 from perago.adapters.memory.branches import MemoryBranches
+from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.commits import MemoryCommits
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.objects import MemoryObjects
+from perago.adapters.memory.progress import RecordingProgress
 from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.workspace.cache import open_local_cache
-from perago.adapters.workspace.disk import disk_error, disk_errors
+from perago.adapters.spark.sized_pipeline import SizedPipeline
+from perago.adapters.workspace.disk import disk_errors
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, SizedPipeline
+from perago.adapters.workspace.pipeline import (
+    LocalCache,
+    LocalWorkspacePipeline,
+    TransferListener,
+    TransferMeter,
+    open_local_cache,
+)
 from perago.domain.logical_execution import BranchName, CommitId, StagedReference
 from perago.ports.errors import DamagedObjectError, LocalDiskError, WorkspaceLostError
-from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
+from perago.ports.workspace import Materialised, Phase, StagingArea, WorkspaceSource
+
+
+def pipeline_on(
+    lakefs: MemoryLakeFS, handle: WorkerHandle, cache: LocalCache | None = None
+) -> LocalWorkspacePipeline:
+    """A local pipeline of one worker."""
+    objects, concurrency = MemoryObjects(lakefs, handle), SequentialConcurrency()
+    transport = MemoryTransport(objects, concurrency)
+    commits = MemoryCommits(lakefs, handle)
+    return LocalWorkspacePipeline(objects, commits, concurrency, transport, cache)
 
 
 class Scene:
@@ -32,12 +51,7 @@ class Scene:
         self.place = place
         self.builder = RepositoryBuilder(lakefs, "repo")
         self.branches = MemoryBranches(lakefs, handle)
-        self.pipeline = LocalWorkspacePipeline(
-            MemoryObjects(lakefs, handle),
-            MemoryCommits(lakefs, handle),
-            SequentialConcurrency(),
-            cache=open_local_cache(place / "cache", "memory"),
-        )
+        self.pipeline = pipeline_on(lakefs, handle, open_local_cache(place / "cache", "memory"))
         self.commit: CommitId = self.builder.commit({"data/a": b"a" * 5000, "data/b": b"b"})
 
     async def materialise(self) -> Materialised:
@@ -116,7 +130,7 @@ async def test_a_forgotten_workspace_is_never_an_empty_difference(scene: Scene) 
     ],
 )
 def test_every_refusal_names_the_path_and_a_remedy(number: int, remedy: str) -> None:
-    error = disk_error(Path("/place"), OSError(number, "refused"))
+    error = LocalDiskError.of(Path("/place"), OSError(number, "refused"))
     assert "/place: refused; " in str(error)
     assert remedy in str(error)
 
@@ -140,11 +154,10 @@ async def test_the_bound_parts_the_two(
     builder = RepositoryBuilder(lakefs, "repo")
     commit = builder.commit({"other": b"x", **{f"data/{n}": b"x" for n in range(files)}})
     source = WorkspaceSource(builder.id, commit, "data")
-    ports = MemoryObjects(lakefs, handle), MemoryCommits(lakefs, handle), SequentialConcurrency()
     cache = open_local_cache(tmp_path / "cache", "memory") if cached else None
     if cache is not None:  # whoever has moved it before left a manifest
-        await LocalWorkspacePipeline(*ports, cache=cache).materialise(source, room(tmp_path, "0"))
-    local, large = LocalWorkspacePipeline(*ports, cache=cache), LocalWorkspacePipeline(*ports)
+        await pipeline_on(lakefs, handle, cache).materialise(source, room(tmp_path, "0"))
+    local, large = pipeline_on(lakefs, handle, cache), pipeline_on(lakefs, handle)
     sized = SizedPipeline(local, large, objects_max=BOUND)
 
     materialised = await sized.materialise(source, room(tmp_path, "1"))
@@ -176,10 +189,50 @@ async def test_the_local_pipeline_gives_up_before_anything_moves(tmp_path: Path)
     lakefs, handle = MemoryLakeFS(), WorkerHandle()
     builder = RepositoryBuilder(lakefs, "repo")
     source = WorkspaceSource(builder.id, builder.commit({f"{n:05}": b"" for n in range(2500)}), "/")
-    local = LocalWorkspacePipeline(
-        MemoryObjects(lakefs, handle), MemoryCommits(lakefs, handle), SequentialConcurrency()
-    )
+    local = pipeline_on(lakefs, handle)
     local.refuse_more_than(999)
     with pytest.raises(WorkspaceTooLargeError, match="more than 999"):
         await local.materialise(source, room(tmp_path, "1"))
     assert list((tmp_path / "1").iterdir()) == []
+
+
+def test_a_transfer_speaks_about_once_a_second() -> None:
+    progress, clock = RecordingProgress(), VirtualClock()
+    listener = TransferListener(progress, clock)
+    meter = TransferMeter(listener, "down", files=100, size=1000, cached=7, skipped=3)
+    for number in range(40):
+        clock.advance(0.1)
+        meter.moved(10, number % 2)
+    assert [phase for phase, _ in progress.events] == [Phase.TRANSFERRING] * 4
+    assert progress.events[0][1] == {
+        "direction": "down",
+        "files_total": 100,
+        "bytes_total": 1000,
+        "cached": 7,
+        "skipped": 3,
+        "files": 5,
+        "requests": 10,
+        "bytes": 100,
+        "bytes_per_second": 100,
+        "eta_seconds": 9.0,
+    }
+
+
+def test_a_transfer_that_spoke_tells_its_end() -> None:
+    progress, clock = RecordingProgress(), VirtualClock()
+    meter = TransferMeter(TransferListener(progress, clock), "up", files=2, size=20)
+    clock.advance(2)
+    meter.moved(10, 1)
+    meter.moved(10, 1)
+    assert [facts["bytes"] for _, facts in progress.events] == [10, 20]
+
+
+def test_a_short_transfer_says_nothing() -> None:
+    progress, clock = RecordingProgress(), VirtualClock()
+    meter = TransferMeter(TransferListener(progress, clock), "up", files=1, size=10)
+    meter.moved(10, 1)
+    assert progress.events == []
+
+
+def test_nobody_needs_to_listen() -> None:
+    TransferMeter(None, "up", files=1, size=10).moved(10, 1)

@@ -15,9 +15,9 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.objects import MemoryObjects
 from perago.adapters.memory.planned_faults import ANY
 from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.workspace.cache import open_local_cache
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, open_local_cache
 from perago.domain.logical_execution import BranchName, CommitId, StagedReference
 from perago.ports.lakefs import CommitRequest
 from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
@@ -37,10 +37,12 @@ class Workshop:
         self.builder = RepositoryBuilder(lakefs, "repo")
         self.branches = MemoryBranches(lakefs, self.handle)
         self.commits = MemoryCommits(lakefs, self.handle)
+        objects, concurrency = MemoryObjects(lakefs, self.handle), SequentialConcurrency()
         self.pipeline = LocalWorkspacePipeline(
-            MemoryObjects(lakefs, self.handle),
+            objects,
             self.commits,
-            SequentialConcurrency(),
+            concurrency,
+            MemoryTransport(objects, concurrency),
             cache=open_local_cache(place / "cache", "memory"),
         )
         self._place = place

@@ -11,9 +11,10 @@ from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.objects import MemoryObjects
 from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.adapters.workspace.staging import StagingVerification
+from perago.adapters.workspace.staging import Staging
 from perago.domain.logical_execution import BranchName, StagedReference
 from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.errors import DamagedObjectError
@@ -37,10 +38,10 @@ async def check(staged: dict[str, bytes]) -> None:
     md5 = hashlib.md5(b"new", usedforsecurity=False).hexdigest()
     plan = SyncPlan(upload=tuple(FileFacts(path, md5, 3) for path in CHANGED))
     area = StagingArea(StagedReference(builder.id, STAGING, commit), "ws")
-    verification = StagingVerification(
-        MemoryObjects(lakefs, handle), MemoryCommits(lakefs, handle), SequentialConcurrency()
-    )
-    await verification.check(BASE, plan, area)
+    objects, concurrency = MemoryObjects(lakefs, handle), SequentialConcurrency()
+    transport = MemoryTransport(objects, concurrency)
+    staging = Staging(objects, MemoryCommits(lakefs, handle), transport, concurrency)
+    await staging.check(BASE, plan, area)
 
 
 async def test_changes_in_forty_places_are_as_planned() -> None:
@@ -75,7 +76,9 @@ async def test_a_content_type_that_no_header_can_carry_is_not_kept_by_a_change(
     (tmp_path / "source").write_bytes(b"old")
     await objects.upload(builder.id, MAIN, ObjectUpload("d/a", tmp_path / "source", stored))
     commit = await commits.commit(CommitRequest(builder.id, MAIN, "old", {}))
-    pipeline = LocalWorkspacePipeline(objects, commits, SequentialConcurrency())
+    concurrency = SequentialConcurrency()
+    transport = MemoryTransport(objects, concurrency)
+    pipeline = LocalWorkspacePipeline(objects, commits, concurrency, transport)
     (tmp_path / "workspace").mkdir()
     source = WorkspaceSource(builder.id, commit, "d")
     materialised = await pipeline.materialise(source, tmp_path / "workspace")

@@ -1,9 +1,15 @@
-"""Bulk transfer over the plain objects port: the route that every installation has."""
+"""Bulk transfer over the objects port, for a lakeFS that has no other way: the one in memory.
 
+The kit moves the objects of a real lakeFS in this way too, because its faults strike between the
+calls of a port.
+"""
+
+import hashlib
+import os
 from collections.abc import Sequence
+from functools import partial
 from typing import final
 
-from perago.adapters.workspace.disk import disk_errors, md5_of_file
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import md5_of_checksum
 from perago.ports.errors import DamagedObjectError, LocalDiskError
@@ -16,22 +22,20 @@ from perago.ports.objects import (
     ObjectTransport,
     ObjectUpload,
     nobody_counts,
+    stamp_of,
 )
 from perago.ports.system import Concurrency
 
-AT_ONCE = 16
+AT_ONCE = 16  # only a real lakeFS behind the port takes time, and one worker of it asks
 
 
 @final
-class PortTransport(ObjectTransport):
-    """Moves objects one by one a few at a time."""
+class MemoryTransport(ObjectTransport):
+    """Moves objects one by one, a few at a time."""
 
-    def __init__(
-        self, objects: Objects, concurrency: Concurrency, *, at_most: int = AT_ONCE
-    ) -> None:
+    def __init__(self, objects: Objects, concurrency: Concurrency) -> None:
         self._objects = objects
         self._concurrency = concurrency
-        self._at_most = at_most
 
     @property
     def route(self) -> str:
@@ -45,13 +49,15 @@ class PortTransport(ObjectTransport):
         moved: Moved = nobody_counts,
     ) -> Sequence[Fetched]:
         async def fetch_one(order: FetchOrder) -> Fetched:
-            with disk_errors(order.target):
+            try:
                 await self._objects.download(repository, ref, order.entry.path, order.target)
-            fetched = await self._concurrency.blocking(lambda: _checked(order))
+                fetched = _checked(order)
+            except OSError as error:
+                raise LocalDiskError.of(order.where, error) from error
             moved(order.entry.size, 1)
             return fetched
 
-        return await self._concurrency.each(orders, fetch_one, at_most=self._at_most)
+        return await self._concurrency.each(orders, fetch_one, at_most=AT_ONCE)
 
     async def store(
         self,
@@ -61,24 +67,24 @@ class PortTransport(ObjectTransport):
         moved: Moved = nobody_counts,
     ) -> Sequence[ObjectEntry]:
         async def store_one(upload: ObjectUpload) -> ObjectEntry:
-            if not await self._concurrency.blocking(upload.source.is_file):
+            if not upload.source.is_file():
                 raise LocalDiskError(f"{upload.source} cannot be read: no such file")
             entry = await self._objects.upload(repository, branch, upload)
             moved(entry.size, 1)
             return entry
 
-        return await self._concurrency.each(uploads, store_one, at_most=self._at_most)
+        return await self._concurrency.each(uploads, store_one, at_most=AT_ONCE)
 
 
 def _checked(order: FetchOrder) -> Fetched:
-    with disk_errors(order.target):
-        size = order.target.stat().st_size
-        md5 = md5_of_file(order.target)
+    with order.target.open("rb", buffering=0) as file:
+        md5 = hashlib.file_digest(file, partial(hashlib.md5, usedforsecurity=False)).hexdigest()
+        stamp = stamp_of(os.fstat(file.fileno()))
     expected = md5_of_checksum(order.entry.checksum) or md5
-    if (size, md5) == (order.entry.size, expected):
-        return Fetched(order, md5)
+    if (stamp[0], md5) == (order.entry.size, expected):
+        return Fetched(order, md5, stamp)
     order.target.unlink(missing_ok=True)
     raise DamagedObjectError(
         f"{order.entry.path} arrived damaged: expected {order.entry.size} bytes with MD5"
-        f" {expected}, found {size} bytes with MD5 {md5}; nothing was used"
+        f" {expected}, found {stamp[0]} bytes with MD5 {md5}; nothing was used"
     )
