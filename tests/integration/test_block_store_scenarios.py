@@ -1,6 +1,10 @@
 """Objects past lakeFS, with a block store that misbehaves or is of another kind than S3."""
 
+import asyncio
+import base64
+import hashlib
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -43,11 +47,12 @@ async def test_the_address_of_each_part_is_asked_for_when_it_is_used(tmp_path: P
     failing = {"x/2"}
 
     async def fails_once(arrived: Arrived) -> bool:
-        path = arrived.line.split(" ")[1].partition("?")[0].removeprefix("/")
+        target = arrived.line.split(" ")[1]
+        path = target.partition("?")[0].removeprefix("/")
         if path in failing:
             failing.discard(path)
             await arrived.read_body()
-            await bench.lakefs.store_well(arrived)
+            bench.lakefs.used_addresses.add(target)
             return False
         return await bench.lakefs.store_well(arrived)
 
@@ -57,6 +62,61 @@ async def test_the_address_of_each_part_is_asked_for_when_it_is_used(tmp_path: P
         content = bytes(MULTIPART_BYTES_MIN + PART_BYTES // 2)
         await bench.upload("x", content)
         assert bench.lakefs.objects["x"] == content
+
+
+async def test_addresses_that_expire_during_a_long_upload_are_made_late(tmp_path: Path) -> None:
+    """Each lives for less than the upload takes, and for longer than one part does."""
+    life, part_seconds = 0.9, 0.5
+    used: list[float] = []
+
+    async def is_slow(arrived: Arrived) -> bool:
+        signed = arrived.line.split(" ")[1].rpartition("signature=")[2]
+        age = time.monotonic() - bench.lakefs.asked_at[int(signed) - 1]
+        if age > life:
+            await arrived.read_body()
+            await arrived.answer(b"<Error>Request has expired</Error>", "403 Forbidden")
+            return True
+        used.append(time.monotonic())
+        await asyncio.sleep(part_seconds)
+        return await bench.lakefs.store_well(arrived)
+
+    content = bytes(MULTIPART_BYTES_MIN + 4 * PART_BYTES)
+    async with transfer_bench(tmp_path, route=RouteChoice.PRESIGNED) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.stored = is_slow
+        await bench.upload("x", content)
+        assert bench.lakefs.objects["x"] == content
+        assert used[-1] - used[0] > life / 2
+
+
+@pytest.mark.parametrize("size", [len(PRESIGNED), MULTIPART_BYTES_MIN + 1])
+@pytest.mark.parametrize("route", [RouteChoice.AUTO, RouteChoice.PRESIGNED])
+async def test_a_part_that_is_damaged_on_its_way_is_sent_again(
+    tmp_path: Path, size: int, route: RouteChoice
+) -> None:
+    damaged: list[str] = []
+
+    async def compares(arrived: Arrived) -> bool:
+        if arrived.line.startswith("PUT") and not damaged:
+            damaged.append(arrived.line)
+            content = bytearray(await arrived.read_body())
+            content[len(content) // 2] ^= 1
+            found = base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest())
+            # The scene keeps headers in lower case.
+            assert arrived.headers["content-md5"] != found.decode().lower()
+            page = b"<Error><Code>BadDigest</Code><Message>not what we received</Message></Error>"
+            await arrived.answer(page, "400 Bad Request")
+            return True
+        return await bench.lakefs.store_well(arrived)
+
+    content = os.urandom(1024) * (size // 1024 + 1)
+    async with transfer_bench(tmp_path, route=route, retry_seconds=5.0) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.stored = compares
+        await bench.upload("x", content)
+        assert bench.lakefs.objects["x"] == content
+        assert damaged
+        assert "POST /branches/main/objects" not in bench.lakefs.asked, "the store is still the way"
 
 
 async def test_a_file_that_becomes_shorter_leaves_no_parts_behind(tmp_path: Path) -> None:

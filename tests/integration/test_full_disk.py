@@ -1,23 +1,17 @@
-"""A disk that is really full: a clear error, nothing half-written, and the cache never matters.
-
-A file system of two MiB where this process may mount one; elsewhere the kernel's own bound on the
-size of a file stands in for it.
-"""
+"""A disk that is really full: a clear error, nothing half-written, and the cache never matters."""
 
 import os
-import resource
-import signal
-import subprocess
-from collections.abc import AsyncIterator, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
+from tests.integration.small_disk import DISK_BYTES, is_small, small_disk
 from tools.servers import LakefsServer
 
+from perago.adapters.lakefs.object_bytes import SPLIT_BYTES_MIN
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
@@ -28,30 +22,9 @@ from perago.ports.workspace import WorkspaceSource
 
 pytestmark = pytest.mark.lakefs
 
-DISK_BYTES = 2 * 1024 * 1024
 SMALL = {f"small-{number:03}": os.urandom(60_000) for number in range(80)}
 LARGE = {"large": os.urandom(3 * DISK_BYTES)}
-
-
-@contextmanager
-def small_disk(place: Path) -> Generator[Path]:
-    """A directory on a disk that takes two MiB."""
-    place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "perago-test", str(place)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode == 0:
-        try:
-            yield place
-        finally:
-            subprocess.run(["umount", str(place)], check=True)  # noqa: S607 - found by PATH
-        return
-    before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.getsignal(signal.SIGXFSZ)
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, before[1]))
-    try:
-        yield place
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
+IN_RANGES = {"in ranges": os.urandom(1024) * (SPLIT_BYTES_MIN // 1024)}
 
 
 @dataclass
@@ -75,15 +48,11 @@ class Host:
         return held(directory)
 
 
-def is_small(disk: Path) -> bool:
-    return disk.is_mount()
-
-
 def held(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
-@pytest.fixture(params=[SMALL, LARGE], ids=["many small", "one large"])
+@pytest.fixture(params=[SMALL, LARGE, IN_RANGES], ids=["many small", "one large", "in ranges"])
 async def host(request: pytest.FixtureRequest, lakefs_server: LakefsServer) -> AsyncIterator[Host]:
     files: dict[str, bytes] = request.param
     concurrency = AsyncioConcurrency()

@@ -7,6 +7,7 @@ import asyncio
 import hashlib
 import json
 import re
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class Lakefs:
     objects: dict[str, bytes] = field(default_factory=dict[str, bytes])
     parts: dict[str, bytes] = field(default_factory=dict[str, bytes])
     asked: list[str] = field(default_factory=list[str])
+    asked_at: list[float] = field(default_factory=list[float])
     signs: bool = False
     blockstore_type: str = "s3"
     imported: bool = False  # objects are linked, and their checksum is what a store called them
@@ -79,6 +81,7 @@ class Lakefs:
         path = query.get("path", "")
         place = unquote(parts.path).removeprefix(f"/api/v1/repositories/{REPOSITORY}")
         self.asked.append(f"{method} {place}")
+        self.asked_at.append(time.monotonic())
         if place.endswith("/objects") and method == "GET":
             if self.downloading is not None:
                 return await self.downloading(arrived)
@@ -220,11 +223,14 @@ async def transfer_bench(
     at_once: int = 8,
     endpoint_url: str | None = None,
     terms: HttpTerms | None = None,
-    retry_seconds: float = 0.3,
+    retry_seconds: float | None = 0.3,
     silence_seconds: float = 10.0,
 ) -> AsyncGenerator[Bench]:
-    """Two servers, and a transport that is impatient."""
+    """Two servers, and a transport that is impatient, unless it has a worker's retry terms."""
     lakefs, opened = Lakefs(), None
+    retry = RetryTerms()
+    if retry_seconds is not None:
+        retry = RetryTerms(first_pause_seconds=0.02, seconds_max=retry_seconds)
     try:
         async with (
             scripted(lakefs.serve, tls) as server,
@@ -240,7 +246,7 @@ async def transfer_bench(
                     route=route,
                     requests_concurrent_max=at_once,
                     silence_seconds=silence_seconds,
-                    retry=RetryTerms(first_pause_seconds=0.02, seconds_max=retry_seconds),
+                    retry=retry,
                 )
             )
             yield Bench(lakefs, server, store, opened, place)

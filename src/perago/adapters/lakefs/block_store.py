@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, final
 
 from perago.adapters.http import Reply
 from perago.adapters.lakefs.error_mapping import Operation
-from perago.adapters.lakefs.exchange import NotSent, Refused
+from perago.adapters.lakefs.exchange import Lost, NotSent, Refused
 from perago.adapters.lakefs.object_entries import object_entry
 from perago.adapters.lakefs.object_files import DIGEST_BYTES, LeavingFile
 from perago.adapters.lakefs.object_requests import (
@@ -34,6 +34,8 @@ PARTS_AT_ONCE = 4  # of one object
 # A store joins thousands of parts before it answers.
 COMPLETE_SECONDS = 600.0
 ABORT_SECONDS = 2.0
+# What S3 and Google call it (and then Azure) when other bytes arrived than Content-MD5 states.
+_DAMAGED_ON_ITS_WAY = ("BadDigest", "Md5Mismatch")
 
 
 class Digest(Protocol):
@@ -190,11 +192,17 @@ class _usable:  # noqa: N801 - it reads as a statement
         return
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, FailedRequestError) and (
-            isinstance(error.failure, NotSent)
-            or (isinstance(error.failure, Refused) and error.is_final)
-        ):
-            raise BlockStoreUnusableError(str(error.failure)) from error
+        if not isinstance(error, FailedRequestError):
+            return
+        match error.failure:
+            case Refused(text=text) if any(word in text for word in _DAMAGED_ON_ITS_WAY):
+                raise FailedRequestError(Lost(text, broken=True)) from error  # sent again
+            case Refused() if error.is_final:
+                raise BlockStoreUnusableError(str(error.failure)) from error
+            case NotSent():
+                raise BlockStoreUnusableError(str(error.failure)) from error
+            case _:
+                return
 
 
 def _digest(file: LeavingFile, start: int, length: int, *digests: Digest) -> None:

@@ -8,7 +8,7 @@ import base64
 import json
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -148,10 +148,17 @@ class ObjectRequests:
         self, work: Callable[Asked, Result], *given: Asked.args, **named: Asked.kwargs
     ) -> Result:
         """Do what blocks or calculates beside the loop."""
-        loop = asyncio.get_running_loop()
+        refused = False
+
+        def do() -> Result:
+            if refused:
+                raise CancelledError
+            return work(*given, **named)
+
         try:
-            doing = loop.run_in_executor(self._hands, lambda: work(*given, **named))
+            doing = asyncio.get_running_loop().run_in_executor(self._hands, do)
         except RuntimeError as error:
+            refused = True  # it stays in the queue, and the next thread would do it after all
             raise UnavailableError(f"no thread can be started: {error}; try again") from error
         return await doing
 
@@ -286,7 +293,7 @@ class ObjectRequests:
 
 @final
 class FileBody:
-    """A stretch of a file, read as it is sent; `error` is what the disk refused meanwhile."""
+    """A stretch of a file, read as it is sent; `error` is what the machine refused meanwhile."""
 
     def __init__(
         self,
@@ -303,7 +310,7 @@ class FileBody:
         self._end = start + length
         self._before = before
         self._behind = behind
-        self.error: LocalDiskError | None = None
+        self.error: LocalDiskError | UnavailableError | None = None
 
     def __call__(self) -> Outgoing:
         """The body of one attempt."""
@@ -320,7 +327,7 @@ class FileBody:
                     piece = self._file.read(offset, length)
                 else:
                     piece = await self._requests.by_hand(self._file.read, offset, length)
-            except LocalDiskError as error:
+            except (LocalDiskError, UnavailableError) as error:
                 self.error = error  # the library would make a lost request of it
                 raise
             yield piece
