@@ -48,6 +48,7 @@ async def connected(
     seconds: float = 5.0,
     keyed: bool = False,
     tls: Path | None = None,
+    user: str = "",
 ) -> AsyncGenerator[tuple[ConductorClient, ScriptedServer]]:
     """A client of a server that runs the script after it has read a request."""
 
@@ -69,7 +70,7 @@ async def connected(
     async with scripted(answers, tls) as server:
         client = ConductorClient(
             ConductorSettings(
-                f"{server.url}/api",
+                f"{server.url.replace('://', f'://{user}')}/api",
                 auth_key="key" if keyed else None,
                 auth_secret="hidden" if keyed else None,
                 http=HttpTerms(ca_file=tls),
@@ -270,6 +271,20 @@ async def test_a_server_without_tokens_is_asked_without_one() -> None:
     async with connected(plain, keyed=True) as (client, server):
         assert await client.call(READ) == "served"
     assert "x-authorization" not in server.requests[-1].headers
+
+
+@pytest.mark.parametrize("keyed", [False, True], ids=["open", "keyed"])
+async def test_user_and_password_of_the_address_reach_conductor(*, keyed: bool) -> None:
+    """A gateway before Conductor asks for them, also beside a key."""
+
+    def says(arrived: Arrived) -> object:
+        found = {"token": "t"} if "/token" in arrived.line else arrived.headers["authorization"]
+        return Said(found)
+
+    async with connected(says, keyed=keyed, user="us%40er:pass@") as (client, server):
+        # Base64 of us@er:pass in lower case, as the scene keeps headers.
+        assert await client.call(READ) == "basic dxnazxi6cgfzcw=="
+    assert all("authorization" in request.headers for request in server.requests)
 
 
 async def test_tls_with_a_private_ca_and_a_key_reaches_conductor(certificate: Path) -> None:

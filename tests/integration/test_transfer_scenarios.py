@@ -19,6 +19,7 @@ from tests.integration.transfer_scene import (
     transfer_bench,
 )
 
+from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.object_bytes import RANGE_BYTES, SPLIT_BYTES_MIN
 from perago.ports.errors import (
     DamagedObjectError,
@@ -125,6 +126,32 @@ async def test_every_form_of_an_answer_brings_the_object(tmp_path: Path, answer:
         bench.lakefs.objects["x"] = b"exact"
         bench.lakefs.downloading = sends
         assert await bench.fetch(bench.order("x")) == [b"exact"]
+
+
+@pytest.mark.parametrize("behind", ["nothing", "a proxy"])
+async def test_metadata_arrives_as_it_is_and_a_failed_upload_is_repeated(
+    tmp_path: Path, behind: str
+) -> None:
+    """Headers carry neither capital letters, which lakeFS lowers, nor others than ASCII."""
+    failing = ["503 Slow Down"]
+
+    async def fails_once(arrived: Arrived) -> bool:
+        if failing:
+            return await answers(failing.pop(), b"")(arrived)
+        bench.lakefs.uploading = None
+        return await bench.lakefs.serve(arrived)
+
+    ways: dict[str, str] = {}
+    terms = HttpTerms(proxy_of=lambda _: ways.get(behind))
+    async with transfer_bench(tmp_path, terms=terms, retry_seconds=5.0) as bench:
+        ways["a proxy"] = bench.server.url  # it gets whole addresses, and answers itself
+        bench.lakefs.uploading = fails_once
+        metadata = {"Owner": "Ann", "note": "Zürich→", "plain": "x"}
+        entry = await bench.upload("x", b"content", metadata)
+        sent = bench.server.requests[-2].headers
+        assert {name for name in sent if "meta" in name} == {"x-lakefs-meta-plain"}
+        assert bench.lakefs.described["x"] == entry.metadata == metadata
+        assert not failing
 
 
 @pytest.mark.parametrize("status", ["502 Bad Gateway", "503 Slow Down", "504 Timeout", "429 Later"])

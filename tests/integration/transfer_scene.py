@@ -8,10 +8,11 @@ import hashlib
 import json
 import re
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from tests.integration.http_scene import Arrived, ScriptedServer, scripted
@@ -53,6 +54,7 @@ class Lakefs:
     parts: dict[str, bytes] = field(default_factory=dict[str, bytes])
     asked: list[str] = field(default_factory=list[str])
     asked_at: list[float] = field(default_factory=list[float])
+    described: dict[str, object] = field(default_factory=dict[str, object])
     signs: bool = False
     blockstore_type: str = "s3"
     imported: bool = False  # objects are linked, and their checksum is what a store called them
@@ -109,14 +111,19 @@ class Lakefs:
         if place.endswith("/stat"):
             return self.stats(path, signed="presign" in query)
         if not place.endswith("/backing"):
-            return self._said_of_parts(method, place, path)
+            return self._said_of_others(method, place, path, content)
         if method == "GET":
             return {"physical_address": "s3://x", "presigned_url": self._signed(path)}
         self.objects[path] = self.parts.pop(path)
         assert content["checksum"] == md5_of(self.objects[path])
         return self.stats(path)
 
-    def _said_of_parts(self, method: str, place: str, path: str) -> dict[str, object]:
+    def _said_of_others(
+        self, method: str, place: str, path: str, content: dict[str, object]
+    ) -> dict[str, object]:
+        if place.endswith("/user_metadata"):
+            self.described[path] = content["set"]
+            return {}
         if place.endswith("/pmpu"):
             return {"upload_id": "u1", "physical_address": "s3://x", "presigned_urls": []}
         if re.search(r"/parts/\d+$", place):
@@ -202,11 +209,14 @@ class Bench:
         assert [one.md5 for one in fetched] == [md5_of(_read(one)) for one in fetched]
         return [_read(one) for one in fetched]
 
-    async def upload(self, path: str, content: bytes) -> ObjectEntry:
+    async def upload(
+        self, path: str, content: bytes, metadata: Mapping[str, str] = MappingProxyType({})
+    ) -> ObjectEntry:
         """Write a local file as an object."""
         source = self.place / f"s-{path}"
         source.write_bytes(content)
-        (entry,) = await self.transport.store(REPOSITORY, BRANCH, [ObjectUpload(path, source)])
+        uploads = [ObjectUpload(path, source, metadata=metadata)]
+        (entry,) = await self.transport.store(REPOSITORY, BRANCH, uploads)
         return entry
 
     def left(self) -> list[str]:
