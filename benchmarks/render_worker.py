@@ -12,6 +12,34 @@ HEAD = (
     " | memory of all, parent, executor | requests to lakeFS | idle CPU |"
 )
 
+EXPLAINED = """\
+## Workers
+
+Rendered by `make bench-worker`. What is compared: `perago start -j 2` and the last public release
+0.6.1, each on a queue that was full before it started, on one real Conductor, in turns. Attempts a
+second count from the first completion to the last. CPU is that of all processes of the worker,
+requests are those of one attempt. In the row with TLS, Conductor itself speaks TLS with a
+certificate of its own, which both trust by `SSL_CERT_FILE`.
+
+Where it is fair: both have the same queue, the same Conductor, and the same versions of the
+libraries that both use. Empty tasks are the median of three rounds (of one with `QUICK=1`).
+
+Where it is not:
+
+- An empty task does nothing, so its row shows what Perago itself costs. A body that calculates for
+  a second hides all of it.
+- Conductor works on the same {cpus} CPUs and needs more of them than either worker. Attempts a
+  second are mostly Conductor's, and differ from round to round; CPU is the steadier figure.
+- 0.6.1 ends one attempt and takes the next in one request (`update-v2`). Perago asks for attempts
+  separately, because a worker that drains must not be handed another one.
+- Workspace attempts start from one commit, each on its own branch. From the second on, Perago takes
+  the files from its cache; 0.6.1 has none and downloads them again. For inputs that are new each
+  time, the cold starts above are the better comparison.
+  0.6.1 runs fewer of them (12 and 6 instead of 100 and 60), because each takes it seconds.
+- The servers keep their files in memory. The load of the machine was {load} in the last 15
+  minutes of the run, which took {seconds} s.
+"""
+
 
 def worker_section() -> list[str]:
     """Lines of Markdown; none before the first run."""
@@ -20,14 +48,7 @@ def worker_section() -> list[str]:
     report = json.loads(RESULT.read_text(encoding="utf-8"))
     rows, taken = report["rows"], report["taken"]
     lines = [
-        "## Workers",
-        "",
-        "Rendered by `make bench-worker`. `perago start -j 2` beside the last public release, on",
-        "one real Conductor, in one run. Requests are those of one attempt, CPU is that of all",
-        "processes of the worker. Workspace attempts start from one commit, each on its own",
-        "branch; from the second on, Perago takes the files from its cache. The servers keep their",
-        f"files in memory and share the {taken['cpus']} CPUs with whatever else runs: the load was",
-        f"{taken['load']} in the last 15 minutes of the run, which took {taken['seconds']} s.",
+        *EXPLAINED.format(**taken).splitlines(),
         "",
         HEAD,
         "|---|---|---|---|---|---|---|---|---|",
@@ -45,7 +66,7 @@ def _line(row: Mapping[str, Any]) -> str:
     idle = row["idle_cpu_percent"]
     cells = [
         row["case"],
-        f"{row['rtt_ms']} ms",
+        _way(row),
         row["subject"],
         f"{row['attempts_per_second']:.3g}",
         f"{row['cpu_ms_per_attempt']:.2f} ms",
@@ -55,6 +76,10 @@ def _line(row: Mapping[str, Any]) -> str:
         "" if idle is None else f"{idle:.1f} %",
     ]
     return f"| {' | '.join(cells)} |"
+
+
+def _way(row: Mapping[str, Any]) -> str:
+    return f"{row['rtt_ms']} ms" + (", TLS to Conductor" if row["tls"] else "")
 
 
 def _grown(growth: Mapping[str, float]) -> str:
@@ -68,17 +93,17 @@ def _grown(growth: Mapping[str, float]) -> str:
 
 def _ratios(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Ours over theirs, for each case that both ran."""
-    theirs = {(row["case"], row["rtt_ms"]): row for row in rows if row["subject"] == LAST_RELEASE}
+    theirs = {(row["case"], _way(row)): row for row in rows if row["subject"] == LAST_RELEASE}
     told: list[str] = []
     for row in rows:
-        other = theirs.get((row["case"], row["rtt_ms"]))
+        other = theirs.get((row["case"], _way(row)))
         if other is None or row is other:
             continue
         rate = row["attempts_per_second"] / other["attempts_per_second"]
         cpu = row["cpu_ms_per_attempt"] / other["cpu_ms_per_attempt"]
         first = row["first_completion_s"] / other["first_completion_s"]
         told.append(
-            f"- {row['case']}, {row['rtt_ms']} ms: {rate:.2f} times the attempts a second of"
+            f"- {row['case']}, {_way(row)}: {rate:.2f} times the attempts a second of"
             f" {LAST_RELEASE}, {cpu:.2f} of its CPU, {first:.2f} of its time to the first."
         )
     return told

@@ -73,7 +73,7 @@ def ground(rtts_ms: tuple[int, ...], stores: set[str]) -> Generator[Ground]:
     """Start everything; local files lie in memory where the machine has such a place."""
     with ExitStack() as stack:
         place = stack.enter_context(scratch_place())
-        certificate = _certificate(place)
+        certificate = own_certificate(place)
         toxiproxy = stack.enter_context(toxiproxy_server())
         servers: dict[tuple[str, bool], LakefsServer] = {}
         endpoints: dict[tuple[str, bool, int], str] = {}
@@ -109,7 +109,7 @@ def _pin(server: LakefsServer) -> None:
         os.sched_setaffinity(server.pid, os.sched_getaffinity(0) - ours)
 
 
-def _certificate(place: Path) -> Path:
+def own_certificate(place: Path) -> Path:
     """Make a certificate of 127.0.0.1 that signs itself, with its key in the same file."""
     made, key = place / "certificate.pem", place / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"]

@@ -1,9 +1,9 @@
 """`perago start` beside the last public release: attempts a second, CPU, first completion, memory.
 
 All drain the same kind of queue on one real Conductor, one after the other, in one run, with two
-executors: empty tasks without a workspace, workspaces of 100 small files on a real lakeFS without
-and with a round trip, and a queue of 10,000. Servers keep their files in memory where the machine
-has such a place, so that nobody's figure is the disk's.
+executors: empty tasks without a workspace, over plain HTTP and over TLS, workspaces of 100 small
+files on a real lakeFS without and with a round trip, and a queue of 10,000. Servers keep their
+files in memory where the machine has such a place, so that nobody's figure is the disk's.
 """
 
 import argparse
@@ -24,7 +24,15 @@ from tools.peer import peer_environment
 from tools.servers import conductor_server
 
 from benchmarks import render_transfer
-from benchmarks.transfer_ground import Ground, Seeded, ground, requests_of, seed
+from benchmarks.transfer_ground import (
+    Ground,
+    Seeded,
+    ground,
+    own_certificate,
+    requests_of,
+    scratch_place,
+    seed,
+)
 from benchmarks.transfer_rows import KIB, Case
 from benchmarks.worker_process import PROCESSES, Family, Program, worker
 from benchmarks.worker_queue import EMPTY_MODULE, WORKSPACE_MODULE, branches, ended, fill
@@ -51,7 +59,21 @@ class Size:
     queued: int
 
 
-FULL, QUICK = Size(500, 2, 10_000), Size(200, 1, 1_000)
+FULL, QUICK = Size(500, 3, 10_000), Size(200, 1, 1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Where Conductor answers, and what a worker is told to reach it."""
+
+    api: str
+    certificate: Path | None = None  # of a server with TLS, and the authority that workers trust
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables of a worker; ours and the last release read the same."""
+        trusted = {} if self.certificate is None else {"SSL_CERT_FILE": str(self.certificate)}
+        return {"CONDUCTOR_SERVER_URL": self.api, **trusted}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +95,7 @@ class Row:
     executor_rss_mb: float
     idle_cpu_percent: float | None = None
     growth: dict[str, float] | None = None
+    tls: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,24 +176,37 @@ def save(rows: list[Row], others: list[dict[str, object]], seconds: int) -> None
 
 def measured(programs: list[Program], size: Size, only: str | None) -> Iterator[Row]:
     """Every case; subjects take turns, so that the machine's moods are everybody's."""
-    with conductor_server() as conductor:
-        api = conductor.api_url
+    with scratch_place() as place, conductor(None) as queue:
         if only in {None, "empty"}:
-            # Whoever came first would share the machine with a server that still compiles itself.
-            empty_tasks(programs[-1], api, WARM_UP_TASKS, idle=False)
-            rounds = [
-                [empty_tasks(each, api, size.tasks, idle=number == 0) for each in programs]
-                for number in range(size.rounds)
-            ]
-            yield from (middle(list(each)) for each in zip(*rounds, strict=True))
+            yield from empty_rows(programs, queue, size)
+            with conductor(own_certificate(place)) as queue_over_tls:
+                yield from empty_rows(programs, queue_over_tls, size)
         if only in {None, "workspaces"}:
             with ground(ROUND_TRIPS_MS, {"local"}) as servers:
                 seeded = seed(servers.servers["local", False], SMALL_FILES, servers.place)
                 for rtt_ms in ROUND_TRIPS_MS:
                     for program in programs:
-                        yield workspace_tasks(program, api, servers, seeded, rtt_ms)
+                        yield workspace_tasks(program, queue, servers, seeded, rtt_ms)
         if only in {None, "growth"}:
-            yield growth(programs[0], api, size.queued)
+            yield growth(programs[0], queue, size.queued)
+
+
+@contextmanager
+def conductor(certificate: Path | None) -> Generator[Queue]:
+    """A Conductor of its own; with a certificate it speaks TLS itself."""
+    with conductor_server(certificate=certificate) as server:
+        yield Queue(server.api_url, certificate)
+
+
+def empty_rows(programs: list[Program], queue: Queue, size: Size) -> Iterator[Row]:
+    """The medians of some rounds of empty tasks."""
+    # Whoever came first would share the machine with a server that still compiles itself.
+    empty_tasks(programs[-1], queue, WARM_UP_TASKS, idle=False)
+    rounds = [
+        [empty_tasks(each, queue, size.tasks, idle=number == 0) for each in programs]
+        for number in range(size.rounds)
+    ]
+    yield from (middle(list(each)) for each in zip(*rounds, strict=True))
 
 
 def middle(rounds: list[Row]) -> Row:
@@ -188,10 +224,10 @@ def middle(rounds: list[Row]) -> Row:
     )
 
 
-def empty_tasks(program: Program, api: str, tasks: int, *, idle: bool) -> Row:
+def empty_tasks(program: Program, queue: Queue, tasks: int, *, idle: bool) -> Row:
     """Drain a queue of empty tasks, then do nothing."""
     case = f"{tasks} empty tasks, -j {PROCESSES}"
-    with started(program, api, EMPTY_MODULE, [NOTHING] * tasks, {}) as run:
+    with started(program, queue, EMPTY_MODULE, [NOTHING] * tasks, {}) as run:
         last = run.family.wait_for(tasks)
         row = run.row(case, tasks, last)
         if idle:
@@ -200,11 +236,11 @@ def empty_tasks(program: Program, api: str, tasks: int, *, idle: bool) -> Row:
             time.sleep(IDLE_SECONDS)
             spent = run.family.cpu_seconds - before
             row = replace(row, idle_cpu_percent=round(100 * spent / IDLE_SECONDS, 2))
-    return row
+    return replace(row, tls=queue.certificate is not None)
 
 
 def workspace_tasks(
-    program: Program, api: str, servers: Ground, seeded: Seeded, rtt_ms: int
+    program: Program, queue: Queue, servers: Ground, seeded: Seeded, rtt_ms: int
 ) -> Row:
     """Each attempt has its own branch of one commit, and changes one file in a hundred."""
     count = WORKSPACES[program.subject, rtt_ms]
@@ -215,9 +251,9 @@ def workspace_tasks(
         "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": seeded.server.secret_access_key,
     }
     before = requests_of(seeded.server)
-    with started(program, api, WORKSPACE_MODULE, inputs, environment) as run:
+    with started(program, queue, WORKSPACE_MODULE, inputs, environment) as run:
         run.family.wait_for(count)
-        end = ended(api, run.workflows)
+        end = ended(queue.api, run.workflows)
         row = run.row(f"{SMALL_FILES.name}, one changed, -j {PROCESSES}", count, end.last)
     seconds = end.last - end.began
     return replace(
@@ -231,10 +267,10 @@ def workspace_tasks(
     )
 
 
-def growth(program: Program, api: str, queued: int) -> Row:
+def growth(program: Program, queue: Queue, queued: int) -> Row:
     """Whether the last tenth of a long queue costs what the first did."""
     tenth = queued // 10
-    with started(program, api, EMPTY_MODULE, [NOTHING] * queued, {}) as run:
+    with started(program, queue, EMPTY_MODULE, [NOTHING] * queued, {}) as run:
         run.family.wait_for(tenth)
         early = run.family.memory_mb[0]
         last = run.family.wait_for(queued)
@@ -249,16 +285,20 @@ def growth(program: Program, api: str, queued: int) -> Row:
 
 @contextmanager
 def started(
-    program: Program, api: str, module: str, inputs: Sequence[object], servers: Mapping[str, str]
+    program: Program,
+    queue: Queue,
+    module: str,
+    inputs: Sequence[object],
+    servers: Mapping[str, str],
 ) -> Generator[Run]:
     """A full queue and a worker on it, for a block that begins with its first completion."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         name = f"bench_{secrets.token_hex(6)}"
         (place / f"{name}.py").write_text(module.format(name=name), encoding="utf-8")
-        workflows = fill(api, name, inputs)
+        workflows = fill(queue.api, name, inputs)
         began = time.time()
-        with worker(program, name, place, {"CONDUCTOR_SERVER_URL": api, **servers}) as family:
+        with worker(program, name, place, {**queue.environment, **servers}) as family:
             first = family.wait_for(1)
             cpu, ran = family.cpu_seconds, family.ran
             yield Run(program.subject, family, workflows, began, first, cpu=cpu, ran=ran)

@@ -5,9 +5,8 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from tools.servers.http import ask
 
@@ -123,20 +122,16 @@ def branches(seeded: Seeded, count: int, stem: str) -> list[object]:
 
 def _send(api: str, path: str, body: object) -> str:
     """POST JSON; the answer as text."""
-    headers = {"Content-Type": "application/json"}
-    request = Request(api + path, json.dumps(body).encode(), headers)  # noqa: S310 - loopback
-    for left in reversed(range(TRIES)):
-        try:
-            with urlopen(request, timeout=60) as answer:  # noqa: S310 - loopback
-                return str(answer.read().decode())
-        except HTTPError:  # the store of a busy server is locked now and then
-            if not left:
-                raise
-            time.sleep(1)
-    raise AssertionError
+    status, answer = 0, b""
+    for _ in range(TRIES):
+        status, answer = ask("POST", api + path, body=body, timeout_seconds=60)
+        if status < HTTPStatus.BAD_REQUEST:
+            return answer.decode()
+        time.sleep(1)  # the store of a busy server is locked now and then
+    raise RuntimeError(f"POST {path} is refused with {status}: {answer.decode()}")
 
 
 def _read(api: str, workflow: str) -> dict[str, Any]:
-    with urlopen(f"{api}/workflow/{workflow}", timeout=60) as answer:  # noqa: S310 - loopback
-        found: dict[str, Any] = json.load(answer)
-        return found
+    _, answer = ask("GET", f"{api}/workflow/{workflow}", timeout_seconds=60)
+    found: dict[str, Any] = json.loads(answer)
+    return found

@@ -2,16 +2,19 @@
 
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 from tests.contract.real_conductor import RealConductor, connected
 from tests.integration.conductor_scene import one_task
 from tools.servers import ConductorServer, ToxiproxyServer
+from tools.servers import conductor_server as started_conductor
 from tools.servers.toxiproxy import Proxy
 
 from perago.adapters.conductor.client import ConductorClient, ConductorSettings
 from perago.adapters.conductor.installation import ConductorTaskQueue
+from perago.adapters.http import HttpTerms
 from perago.domain.attempt import AttemptStatus
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
@@ -49,6 +52,16 @@ def proxy(conductor_server: ConductorServer, toxiproxy: ToxiproxyServer) -> Gene
 async def test_the_check_tells_the_version(conductor_server: ConductorServer, path: str) -> None:
     async with queue_at(conductor_server.endpoint + path) as queue:
         assert (await queue.check()).startswith("3.")
+
+
+async def test_a_conductor_of_a_private_authority_is_reached_over_tls(certificate: Path) -> None:
+    with started_conductor(certificate=certificate) as server:
+        settings = ConductorSettings(server.api_url, http=HttpTerms(ca_file=certificate))
+        client = ConductorClient(settings)
+        try:
+            assert (await ConductorTaskQueue(client).check()).startswith("3.")
+        finally:
+            await client.close()
 
 
 @pytest.mark.parametrize(

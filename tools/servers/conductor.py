@@ -54,12 +54,20 @@ class ConductorServer:
 
 @contextmanager
 def conductor_server(
-    *, profile: Profile = "lean", settings: Mapping[str, object] | None = None
+    *,
+    profile: Profile = "lean",
+    settings: Mapping[str, object] | None = None,
+    certificate: Path | None = None,
 ) -> Generator[ConductorServer]:
-    """Run a Conductor of its own; `settings` are Spring properties by their dotted names."""
+    """Run a Conductor of its own; `settings` are Spring properties by their dotted names.
+
+    With a certificate (a PEM file that holds its key as well) it speaks TLS.
+    """
+    scheme = "http" if certificate is None else "https"
     java, jar = conductor_java(), conductor_jar()
     archive = _class_archive(java, jar)
-    options = {**(LEAN if profile == "lean" else WORKERS), **(settings or {})}
+    profiled = LEAN if profile == "lean" else WORKERS
+    options = {**profiled, **_tls(certificate), **(settings or {})}
     shared = (f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
     def plan(port: int, directory: Path) -> Launch:
@@ -67,11 +75,18 @@ def conductor_server(
 
     with running(f"conductor-{profile}", plan) as started:
         yield ConductorServer(
-            endpoint=f"http://{HOST}:{started.port}",
+            endpoint=f"{scheme}://{HOST}:{started.port}",
             pid=started.pid,
             log=started.log,
             data=started.directory,
         )
+
+
+def _tls(certificate: Path | None) -> dict[str, object]:
+    if certificate is None:
+        return {}
+    pem = f"file:{certificate}"
+    return {"server.ssl.certificate": pem, "server.ssl.certificate-private-key": pem}
 
 
 def prepare_conductor() -> Path:
@@ -122,7 +137,9 @@ def _launch(
             *("-jar", str(jar)),
             *(f"--{name}={_property(value)}" for name, value in properties.items()),
         ],
-        is_ready=lambda: _is_healthy(port),
+        is_ready=lambda: _is_healthy(
+            port, "https" if "server.ssl.certificate" in options else "http"
+        ),
         deadline_seconds=DEADLINE_SECONDS,
     )
 
@@ -131,9 +148,9 @@ def _property(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _is_healthy(port: int) -> bool:
+def _is_healthy(port: int, scheme: str) -> bool:
     try:
-        status, answer = ask("GET", f"http://{HOST}:{port}/health", timeout_seconds=2.0)
+        status, answer = ask("GET", f"{scheme}://{HOST}:{port}/health", timeout_seconds=2.0)
         return status == HTTPStatus.OK and json.loads(answer)["healthy"] is True
     except (OSError, ValueError, KeyError):
         return False
