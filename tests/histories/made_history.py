@@ -14,6 +14,7 @@ Times: TypeAlias = "tuple[float, float | None]"
 A, X, Y, S, T = (letter * 64 for letter in "abcde")
 PLACE = "/api/v1/repositories/repo"
 WHO = "worker"
+BY_LAKEFS: dict[str, Json] = {".lakefs.merge.strategy": "default"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,8 @@ class MadeHistory:
     def ends(self, *commits: Made) -> "MadeHistory":
         """The log at the end, the head first."""
         records: list[Json] = [
-            {"id": each.commit, "parents": [each.on], "metadata": each.metadata} for each in commits
+            {"id": each.commit, "parents": [each.on], "metadata": {**BY_LAKEFS, **each.metadata}}
+            for each in commits
         ]
         base: Json = {"id": A, "parents": [], "metadata": {}}
         facts: Json = {"repository": "repo", "branch": "main", "commits": [*records, base]}

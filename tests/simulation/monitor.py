@@ -113,13 +113,13 @@ class Monitor:
                 self._row_may_have_ended(actor, call)
                 self.rows_may_have_changed(step)
             case "branches.delete":
-                self.removals.after(actor)
+                self.removals.after(actor, late=call.late)
             case "tags.create" if actor.record is not None:
-                self._tag_created(actor.record, step, late=call.late)
+                self._tag_created(actor, actor.record, step, late=call.late)
             case "tags.create":
                 self.facts.resets_may_have_landed()
             case "tags.delete":
-                self.removals.after(actor)
+                self.removals.after(actor, late=call.late)
                 self._forget_decisions()
             case _:
                 pass
@@ -218,12 +218,10 @@ class Monitor:
         if decided != record.metadata.get(STAGING_COMMIT):
             self._broken(17, f"{record.commit[:8]} is published, decided is {decided}")
 
-    def _tag_created(self, record: AttemptRecord, step: int, *, late: bool) -> None:
+    def _tag_created(self, actor: Actor, record: AttemptRecord, step: int, *, late: bool) -> None:
         for tag in self.scene.lakefs.repository(self.scene.repository.id).tags:
             if tag.startswith(DECISION_TAG_PREFIX) and tag not in self.removals.decided_at:
-                self.removals.decided_at[tag] = step
-                if late:
-                    self.removals.decided_late.add(tag)
+                self.removals.decided(tag, actor, step, late=late)
                 self._decided.add(self.facts.decision_of(record))
 
     def _check_prefix(self, record: CommitRecord) -> None:

@@ -31,8 +31,11 @@ class Removals:
     _taken: list[tuple[Actor, BranchName]] = field(default_factory=list[tuple[Actor, BranchName]])
     decided_at: dict[TagName, int] = field(default_factory=dict[TagName, int])
     decided_late: set[TagName] = field(default_factory=set[TagName])
+    decided_in_vain: dict[TagName, Actor] = field(default_factory=dict[TagName, Actor])
+    """Who made a decision whose branch was gone by then."""
     _tags: dict[TagName, CommitId] = field(default_factory=dict[TagName, CommitId])
     _branches: set[BranchName] = field(default_factory=set[BranchName])
+    _gone_late: set[BranchName] = field(default_factory=set[BranchName])
 
     def before(self) -> None:
         """Something is about to be deleted."""
@@ -40,14 +43,26 @@ class Removals:
         self._tags = dict(repository.tags)
         self._branches = set(repository.branches)
 
-    def after(self, actor: Actor) -> None:
+    def after(self, actor: Actor, *, late: bool) -> None:
         """It is deleted: was it free to go?"""
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         for branch in self._branches - repository.branches.keys():
+            if late:
+                self._gone_late.add(branch)
             if not actor.holds_a_row:
                 self._branch_gone(actor, branch)
         for tag in self._tags.keys() - repository.tags.keys():
             self._tag_gone(actor, tag)
+
+    def decided(self, tag: TagName, actor: Actor, step: int, *, late: bool) -> None:
+        """A decision was made."""
+        repository = self.scene.lakefs.repository(self.scene.repository.id)
+        metadata = repository.graph[repository.tags[tag]].record.metadata
+        self.decided_at[tag] = step
+        if late:
+            self.decided_late.add(tag)
+        if metadata.get(STAGING_BRANCH, "") not in repository.branches:
+            self.decided_in_vain[tag] = actor
 
     def forget_gone(self) -> None:
         """A decision that is gone may be made again."""
@@ -67,8 +82,19 @@ class Removals:
             metadata = repository.graph[commit].record.metadata
             branch = metadata.get(STAGING_BRANCH, "")
             done = any(run in str(metadata) for run in accepted_runs)
-            if branch not in repository.branches and not done:
+            if branch not in repository.branches and not done and not self._unseen(tag, branch):
                 broken(self.scene.mix, 14, f"{tag[:24]} has no branch {branch[-24:]}")
+
+    def _unseen(self, tag: TagName, branch: str) -> bool:
+        """Nobody could see that it is missing, and a pass does not look for what is missing.
+
+        Either the request to delete it landed after pass and attempt had looked for the last time,
+        or it went before the decision and whoever decided died before he looked. The commit stays
+        readable by its id, so a retry publishes it all the same.
+        """
+        decider = self.decided_in_vain.get(tag)
+        died = decider is not None and not decider.alive and decider.report is None
+        return branch in self._gone_late or died
 
     def process_ended(self, actor: Actor) -> None:
         """A pass that removed a branch while its attempt decided has put it back by its end."""

@@ -49,9 +49,13 @@ async def test_workers_that_are_stopped_again_and_again_publish_nothing_twice(
 async def test_thirty_minutes_of_kills_repeats_and_lost_answers_leave_a_history_without_fault(
     servers: tuple[LakefsServer, ConductorServer], tmp_path: Path
 ) -> None:
-    network = Network(loses_answer=0.01, lets_go=0.01, chance=random.Random(1))  # noqa: S311
+    network = Network(loses_answer=0.005, lets_go=0.005, chance=random.Random(1))  # noqa: S311
     async with judged_scene("operators", servers, tmp_path, network) as recorded:
         operator = await survive_operators(
-            recorded.scene, seconds=SECONDS, seed=1, explained=LOST + UNANSWERED
+            recorded.scene,
+            seconds=SECONDS,
+            seed=1,
+            explained=LOST + UNANSWERED,
+            heal=network.heal,
         )
         await recorded.keep(operator.run)
