@@ -11,7 +11,7 @@ from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.progress import RecordingProgress
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.install import FenceTools
@@ -40,7 +40,7 @@ class Surroundings:
 class AttemptWorker:
     """One worker of a test: its world, its tasks, and what it was told to do."""
 
-    world: World
+    world: AttemptPorts
     tasks: dict[str, TaskDefinition]
     settings: AttemptSettings
     progress: RecordingProgress
@@ -55,7 +55,7 @@ class AttemptWorker:
 
     async def run(self, record: AttemptRecord) -> AttemptReport:
         """Run one polled attempt to its end."""
-        dispatch = Dispatch(
+        dispatch = Attempt(
             task=self.tasks[record.snapshot.task_type],
             record=record,
             execution_id=self.world.identities.new_execution_id(),
@@ -89,7 +89,7 @@ def attempt_worker(
         concurrency=around.concurrency,
         clock=around.clock,
     )
-    world = World(
+    world = AttemptPorts(
         lakefs=LakeFS(
             branches=lakefs.branches,
             commits=lakefs.commits,

@@ -43,7 +43,7 @@ def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, Pro
     made = attempt_worker(lakefs, conductor, around, [OBEY], AttemptSettings("me"))
     breaker = CircuitBreaker("conductor", now=clock.monotonic, fraction=lambda: 1.0)
     parts = WorkerParts(
-        world=replace(made.world, body=bodies),
+        ports=replace(made.world, body=bodies),
         bodies=bodies,
         tasks=made.tasks,
         types=[PolledType(OBEY.name, None, ())],

@@ -25,7 +25,7 @@ from tests.simulation.workspace import (
 )
 
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
-from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
 from perago.app.attempt.reset_task import ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.fence.trust import Canary, FenceTrust
@@ -140,7 +140,7 @@ async def _attempt(scene: Scene, actor: Actor, number: int, task_type: str, seen
         return
     actor.record = records[0]
     actor.began = scene.clock.monotonic()
-    dispatch = Dispatch(
+    dispatch = Attempt(
         task=TASKS[task_type],
         record=actor.record,
         execution_id=world.identities.new_execution_id(),
@@ -156,7 +156,7 @@ def _policy(scene: Scene, number: int) -> PolicySetting:
     return scene.mix.policy if other is None or number % 2 else other
 
 
-def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> World:
+def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> AttemptPorts:
     lakefs = lakefs_installation(scene.lakefs, handle)
     conductor = conductor_installation(scene.conductor, handle)
     concurrency = SteeredConcurrency()
@@ -164,7 +164,7 @@ def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> 
     disk = Disk({})
     kind = Canary if scene.mix.canary else ProvenCanary
     canary = kind(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
-    return World(
+    return AttemptPorts(
         lakefs=LakeFS(
             branches=lakefs.branches,
             commits=lakefs.commits,

@@ -42,26 +42,27 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "the fence before the effect is dropped",
         f"{ATTEMPT}.publish:_round",
-        "await check_attempt(world, scope.dispatch)\n            return await _act",
+        "await check_attempt(ports, attempt)\n            return await _act",
         "return await _act",
         ("core", "verbs"),
     ),
     Plant(
         "the head is read after the fence",
         f"{ATTEMPT}.publish:_round",
-        "await check_attempt(world, scope.dispatch)\n            return await _act",
-        "await check_attempt(world, scope.dispatch)\n"
-        "            facts = await read_facts(world, scope, staged)\n"
-        "            level = scope.ground.level\n"
-        "            plan = build_workspace_publication_plan(level, facts, scope.identity)\n"
+        "await check_attempt(ports, attempt)\n            return await _act",
+        "await check_attempt(ports, attempt)\n"
+        "            facts = await read_facts(ports, attempt, target, staged)\n"
+        "            level = target.level\n"
+        "            mine = target.identity(attempt)\n"
+        "            plan = build_workspace_publication_plan(level, facts, mine)\n"
         "            return await _act",
         ("core", "verbs"),
     ),
     Plant(
         "staging is cleaned before the decision is settled",
         f"{ATTEMPT}.complete:clean_up",
-        "traces.staging is not None and traces.staging_may_go",
-        "traces.staging is not None",
+        "leftovers.staging is not None and leftovers.staging_may_go",
+        "leftovers.staging is not None",
     ),
     Plant(
         "the decision tag is not put if absent",
@@ -84,8 +85,8 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "the winner's branch is deleted instead of one's own",
         f"{ATTEMPT}.stage:decide",
-        "scope.traces.staging = (decision.staged.repository, decision.staged.branch)",
-        "await delete_staging(world, decision.staged.repository, decision.staged.branch)",
+        "attempt.leftovers.staging = (decision.staged.repository, decision.staged.branch)",
+        "await delete_staging(ports, decision.staged.repository, decision.staged.branch)",
     ),
     Plant(
         "the server does not run the fence",
@@ -162,7 +163,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "decisions on other inputs are not looked for",
         f"{ATTEMPT}.resume:find_decision_on_other_input",
-        "if ground.level is not Level.SETTLED:",
+        "if target.level is not Level.SETTLED:",
         "if True:",
         ("anew",),
     ),
@@ -176,7 +177,7 @@ PLANTS: Sequence[Plant] = (
         "a resumed decision ends with the published input",
         f"{ATTEMPT}.resume:finish_decision",
         "Finished(publication.ref,",
-        "Finished(scope.ground.workspace.ref,",
+        "Finished(target.workspace.ref,",
     ),
     Plant(
         "the decision that nothing changed is merged",
@@ -208,7 +209,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "an end is sent without a look",
         f"{ATTEMPT}.complete:_may_end",
-        "if not dispatch.settings.reads_before_end:",
+        "if not attempt.settings.reads_before_end:",
         "if True:",
         ("core", "verbs"),
     ),
@@ -270,7 +271,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "a decision does not make sure of its branch",
         f"{ATTEMPT}.complete:_keep_staging",
-        "await world.lakefs.branches.create(repository, branch, decision)",
+        "await ports.lakefs.branches.create(repository, branch, decision)",
         "pass",
         (
             "gc-age-zero",

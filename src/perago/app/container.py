@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dependency_injector import containers, providers
 
-from perago.app.attempt.context import KnownPlaces, LakeFS, World
+from perago.app.attempt.context import AttemptPorts, KnownPlaces, LakeFS
 from perago.app.attempt.reset_task import ResetTools
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.app.fence.install import FenceTools
@@ -242,8 +242,8 @@ class Container(containers.DeclarativeContainer):
     body: providers.Dependency[TaskBody] = providers.Dependency(
         instance_of=cast("type[TaskBody]", object)
     )
-    world = providers.Factory(
-        World,
+    ports = providers.Factory(
+        AttemptPorts,
         lakefs=lakefs_ports,
         queue=providers.Callable(_queue, conductor),
         body=body,

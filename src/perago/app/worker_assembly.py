@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from perago.app.attempt.context import AttemptSettings, World
+from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.container import Container
 from perago.app.gc.local_pass import retention_times, sweep_directories
@@ -198,11 +198,11 @@ def assemble(
     tasks = {task.name: task for task in order.tasks}
     if has_lakefs:
         body = JoiningBody(runs, bodies.orders, container.lakefs().commits)
-        world: World = container.world(body=body)
+        ports: AttemptPorts = container.ports(body=body)
         tasks.setdefault(JOIN, JOIN_TASK)
     else:
-        world = container.world(body=runs, lakefs=None)
-    gates = _gates(order, world)
+        ports = container.ports(body=runs, lakefs=None)
+    gates = _gates(order, ports)
     upkeep = Upkeep(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
     )
@@ -211,7 +211,7 @@ def assemble(
     if telemetry is not None:
         listeners.append(AttemptSpans(telemetry, container.clock(), masking))
     parts = WorkerParts(
-        world=world,
+        ports=ports,
         bodies=bodies,
         tasks=tasks,
         types=[_polled(order, task, gates) for task in tasks.values()],
@@ -259,21 +259,21 @@ class _Gates:
             warn_of_service(self.lakefs.breaker.name, self.lakefs.breaker.last_error)
 
 
-def _gates(order: StartOrder, world: World) -> _Gates:
-    now, fraction = world.clock.monotonic, world.identities.fraction
+def _gates(order: StartOrder, ports: AttemptPorts) -> _Gates:
+    now, fraction = ports.clock.monotonic, ports.identities.fraction
     conductor = CircuitBreaker("conductor", now=now, fraction=fraction)
     lakefs = None
     if any(task.has_workspace for task in order.tasks):
         lakefs = ServiceGate(
             CircuitBreaker("lakefs", now=now, fraction=fraction),
-            lambda: world.lakefs.repositories.read(PROBE_REPOSITORY),
+            lambda: ports.lakefs.repositories.read(PROBE_REPOSITORY),
         )
 
     def warn(disk: DiskSpace) -> None:
         warn_of_disk(disk.total, disk.free)
 
     disk = DiskGate(lambda: _disk_space(order.settings), warn)
-    return _Gates(ServiceGate(conductor, world.queue.check), lakefs, disk)
+    return _Gates(ServiceGate(conductor, ports.queue.check), lakefs, disk)
 
 
 def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledType:

@@ -13,7 +13,7 @@ from typing import final
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
@@ -84,7 +84,7 @@ class EmbeddedWorker:
     """One process with one attempt."""
 
     name: str
-    world: World
+    ports: AttemptPorts
     settings: AttemptSettings
     tasks: Mapping[str, TaskDefinition]
     strikes: Strikes
@@ -106,14 +106,14 @@ class EmbeddedWorker:
         self.running = asyncio.create_task(self._run(record, story), name=self.name)
 
     async def _run(self, record: AttemptRecord, story: AttemptStory) -> None:
-        dispatch = Dispatch(
+        attempt = Attempt(
             task=self.tasks[record.snapshot.task_type],
             record=record,
-            execution_id=self.world.identities.new_execution_id(),
+            execution_id=self.ports.identities.new_execution_id(),
             settings=self.settings,
         )
         try:
-            report = await run_attempt(self.world, dispatch, NoLease())
+            report = await run_attempt(self.ports, attempt, NoLease())
         except ProcessDied:
             story.status = DIED
             return
@@ -157,7 +157,7 @@ def embedded_worker(ground: Ground, number: int, parts: WorkerParts) -> Embedded
     transport = MemoryTransport(lakefs.objects, concurrency)
     pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
     directories = LocalAttemptDirectories(ground.worker_root(number), clock, concurrency)
-    world = World(
+    ports = AttemptPorts(
         lakefs=LakeFS(
             branches=lakefs.branches,
             commits=lakefs.commits,
@@ -177,7 +177,7 @@ def embedded_worker(ground: Ground, number: int, parts: WorkerParts) -> Embedded
         progress=progress,
     )
     return EmbeddedWorker(
-        parts.settings.worker_id, world, parts.settings, parts.tasks, strikes, progress, clock
+        parts.settings.worker_id, ports, parts.settings, parts.tasks, strikes, progress, clock
     )
 
 

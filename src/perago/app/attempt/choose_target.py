@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perago.app.attempt.context import Dispatch, Ground, Scope, World
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain import lineage, settled
 from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide, merge_timeout_seconds
@@ -68,21 +68,13 @@ class Earlier:
     others: tuple[TagRecord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Footing:
-    """The ground, and what earlier attempts decided."""
-
-    ground: Ground
-    earlier: Earlier
-
-
-async def find_ground(
-    world: World,
-    dispatch: Dispatch,
+async def choose_target(
+    ports: AttemptPorts,
+    attempt: Attempt,
     workspace: WorkspaceReference,
     spec: WorkspaceSpec,
     params: object,
-) -> Footing:
+) -> tuple[Target, Earlier]:
     """Check the input, look at its fence and for earlier decisions, and choose the level.
 
     Nothing is written before the input is known to be a commit, because a tag or a canary on a
@@ -92,46 +84,48 @@ async def find_ground(
 
     Raises FenceNotTrustedError when the setting relies on a fence that does not work.
     """
-    lakefs = world.lakefs
-    record, fence = await world.concurrency.together(
-        lakefs.places.check(workspace, world.concurrency, writes=True),
+    lakefs = ports.lakefs
+    record, fence = await ports.concurrency.together(
+        lakefs.places.check(workspace, ports.concurrency, writes=True),
         lakefs.trust.file(workspace.repository, workspace.ref),
     )
     earlier = Earlier()
     if fence is not FenceState.ABSENT:
         given = ExecutionInput(workspace, spec.prefix, params)
-        fence, earlier = await world.concurrency.together(
-            _prove(world, workspace, fence), _look_for_decisions(world, dispatch, given, record)
+        fence, earlier = await ports.concurrency.together(
+            _prove(ports, workspace, fence), _look_for_decisions(ports, attempt, given, record)
         )
-    level = _level(dispatch, workspace, fence, earlier.decided)
+    level = _level(attempt, workspace, fence, earlier.decided)
     isolation = Isolation(spec.isolation)
     if isolation is Isolation.PREFIX and level is not Level.SETTLED:
         text = f'isolation="prefix" needs policy settled, the level in force is {level}'
         command = f"perago fence install {workspace.repository} {workspace.branch}"
         raise FenceNotTrustedError(f"{text}; run `{command}`", terminal=True)
-    world.progress.phase(Phase.POLICY, _facts(level, fence, earlier.key))
-    seconds = merge_timeout_seconds(dispatch.budget)
+    ports.progress.phase(Phase.POLICY, _facts(level, fence, earlier.key))
+    seconds = merge_timeout_seconds(attempt.budget)
     if isolation is Isolation.PREFIX and seconds < PREFIX_BUDGET_SECONDS_MIN:
         text = 'the publish budget is short for isolation="prefix": losers of a race wait longer'
         facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
-        world.progress.phase(Phase.WARNED, facts)
-    return Footing(Ground(workspace, spec.prefix, isolation, level, earlier.key), earlier)
+        ports.progress.phase(Phase.WARNED, facts)
+    return Target(workspace, spec.prefix, isolation, level, earlier.key), earlier
 
 
-async def _prove(world: World, workspace: WorkspaceReference, fence: FenceState) -> FenceState:
+async def _prove(
+    ports: AttemptPorts, workspace: WorkspaceReference, fence: FenceState
+) -> FenceState:
     """Only a file that is one of ours is worth a canary."""
     if fence is not FenceState.TRUSTED:
         return fence
-    return await world.lakefs.trust.proven(workspace.repository, workspace.ref)
+    return await ports.lakefs.trust.proven(workspace.repository, workspace.ref)
 
 
 def _level(
-    dispatch: Dispatch,
+    attempt: Attempt,
     workspace: WorkspaceReference,
     fence: FenceState,
     decided: CommitId | None,
 ) -> Level:
-    choice = choose_level(dispatch.publication, fence, decision_found=decided is not None)
+    choice = choose_level(attempt.publication, fence, decision_found=decided is not None)
     if isinstance(choice, PolicyRefusal):
         reason = choice.on(workspace.repository, workspace.branch)
         raise FenceNotTrustedError(reason, code=choice.code, terminal=choice.terminal)
@@ -145,7 +139,7 @@ def _facts(
 
 
 async def _look_for_decisions(
-    world: World, dispatch: Dispatch, given: ExecutionInput, record: CommitRecord
+    ports: AttemptPorts, attempt: Attempt, given: ExecutionInput, record: CommitRecord
 ) -> Earlier:
     """The key, its decision, and the decisions of the same chain on other inputs.
 
@@ -153,15 +147,15 @@ async def _look_for_decisions(
     decided for it before. A retry asks for all decisions of its chain, because its input
     expressions may have resolved to something else than those of its predecessor.
     """
-    attempt, tags = dispatch.attempt, world.lakefs.tags
+    row, tags = attempt.row, ports.lakefs.tags
     repository = given.workspace.repository
-    first = attempt.retry_count == 0 and attempt.poll_count <= 1
-    if first and dispatch.publication in {PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE}:
+    first = row.retry_count == 0 and row.poll_count <= 1
+    if first and attempt.publication in {PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE}:
         return Earlier()
-    chain = await _find_chain(world, attempt, repository, record)
-    key = execution_key(attempt, chain, given)
+    chain = await _find_chain(ports, row, repository, record)
+    key = execution_key(row, chain, given)
     mine = decision_tag(key)
-    if attempt.retry_count == 0:
+    if row.retry_count == 0:
         return Earlier(key, await tags.read(repository, mine))
     found = await list_tags(tags, repository, decision_tags_of_chain(key))
     decided = next((tag.commit for tag in found if tag.name == mine), None)
@@ -169,30 +163,30 @@ async def _look_for_decisions(
 
 
 async def _find_chain(
-    world: World, attempt: AttemptSnapshot, repository: RepositoryId, record: CommitRecord
+    ports: AttemptPorts, row: AttemptSnapshot, repository: RepositoryId, record: CommitRecord
 ) -> str:
     """The hash of the chain of retries that an attempt belongs to.
 
     A plain first attempt is its own chain and pays nothing. One that was handed out before asks
     whether its chain was reset since.
     """
-    tags = world.lakefs.tags
-    if attempt.retry_count == 0:
-        epoch = Epoch(attempt.task_id, attempt.scheduled_time)
-        known = attempt.poll_count > 1
-        marks = await _read_marks(tags, repository, attempt) if known else {}
-        return chain_hash(attempt, epoch, marks)
-    if attempt.retried_task_id is None and NO_PREDECESSOR not in world.warned:
-        world.warned.add(NO_PREDECESSOR)
-        world.progress.phase(Phase.WARNED, {"warning": NO_PREDECESSOR})
-    workflow = await world.queue.read_workflow(attempt.workflow_id)
+    tags = ports.lakefs.tags
+    if row.retry_count == 0:
+        epoch = Epoch(row.task_id, row.scheduled_time)
+        known = row.poll_count > 1
+        marks = await _read_marks(tags, repository, row) if known else {}
+        return chain_hash(row, epoch, marks)
+    if row.retried_task_id is None and NO_PREDECESSOR not in ports.warned:
+        ports.warned.add(NO_PREDECESSOR)
+        ports.progress.phase(Phase.WARNED, {"warning": NO_PREDECESSOR})
+    workflow = await ports.queue.read_workflow(row.workflow_id)
     # Compared before any mark is put: a zombie would put one for a row that is another
     # execution's by now. One read serves both, so the rows are those of the comparison.
-    verdict = compare_wide(attempt, workflow)
+    verdict = compare_wide(row, workflow)
     if isinstance(verdict, Stale):
-        raise StaleAttemptError(attempt.task_id, stale=verdict)
-    chain = retry_chain(attempt, workflow.tasks if workflow else ())
-    return await seal_chain(tags, world.clock, repository, chain, record)
+        raise StaleAttemptError(row.task_id, stale=verdict)
+    chain = retry_chain(row, workflow.tasks if workflow else ())
+    return await seal_chain(tags, ports.clock, repository, chain, record)
 
 
 async def seal_chain(
@@ -206,14 +200,14 @@ async def seal_chain(
 
     Its newest row is that of the attempt that asks, `record` the attempt's input commit.
     """
-    attempt = chain[0]
-    marks = await _read_marks(tags, repository, attempt)
+    row = chain[0]
+    marks = await _read_marks(tags, repository, row)
     found = find_epoch(chain, marks, record)
     while isinstance(found, Unsealed):
         tag = attempt_mark_tag(found.row)
         marks[mark_of(found.row)] = await put_mark(tags, clock, repository, tag, found.commit)
         found = find_epoch(chain, marks, record)
-    return chain_hash(attempt, found, marks)
+    return chain_hash(row, found, marks)
 
 
 async def put_mark(
@@ -238,10 +232,10 @@ async def put_mark(
 
 
 async def _read_marks(
-    tags: Tags, repository: RepositoryId, attempt: AttemptSnapshot
+    tags: Tags, repository: RepositoryId, row: AttemptSnapshot
 ) -> dict[AttemptMark, CommitId]:
     """All marks of an attempt's task, and the commits they stand on."""
-    found = await list_tags(tags, repository, attempt_marks_of_task(attempt))
+    found = await list_tags(tags, repository, attempt_marks_of_task(row))
     named = ((parse_attempt_mark(tag.name), tag.commit) for tag in found)
     return {mark: commit for mark, commit in named if mark is not None}
 
@@ -258,68 +252,69 @@ async def list_tags(tags: Tags, repository: RepositoryId, prefix: str) -> list[T
 
 
 async def read_facts(
-    world: World,
-    scope: Scope,
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
     staged: StagedReference | None,
     walk: FirstParentWalk | None = None,
 ) -> PublicationFacts:
     """Read the head, its history down to the input, and under prefix isolation what moved."""
-    ground = scope.ground
-    walk = walk or await read_walk(world, scope)
-    moved = walk.reached and walk.head.commit != ground.workspace.ref
+    walk = walk or await read_walk(ports, target)
+    moved = walk.reached and walk.head.commit != target.workspace.ref
     untouched = False
-    if ground.isolation is Isolation.PREFIX and moved:
-        untouched = await _is_untouched(world, scope, walk.head.commit)
+    if target.isolation is Isolation.PREFIX and moved:
+        untouched = await _is_untouched(ports, target, walk.head.commit)
     return PublicationFacts(
-        workspace=ground.workspace,
+        workspace=target.workspace,
         walk=walk,
         staged=staged,
-        logical_task_key=scope.dispatch.attempt.logical_task_key,
-        execution_key=ground.key,
-        isolation=ground.isolation,
+        logical_task_key=attempt.row.logical_task_key,
+        execution_key=target.key,
+        isolation=target.isolation,
         untouched=untouched,
-        require_ownership=scope.dispatch.settings.require_ownership,
+        require_ownership=attempt.settings.require_ownership,
     )
 
 
-async def read_first_walk(world: World, scope: Scope) -> FirstParentWalk | None:
+async def read_first_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk | None:
     """The look that can be made beside the decision: the fence compares its head in the server.
 
     Under prefix isolation the publishers of one branch take turns, and each looks in its own.
     """
-    if scope.ground.isolation is Isolation.PREFIX:
+    if target.isolation is Isolation.PREFIX:
         return None
-    return await read_walk(world, scope)
+    return await read_walk(ports, target)
 
 
-async def read_walk(world: World, scope: Scope) -> FirstParentWalk:
+async def read_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk:
     """One request where the head is the input; `head-parent` never asks for more than the head."""
-    place = scope.ground.workspace
-    policy = scope.ground.level.policy
+    place = target.workspace
+    policy = target.level.policy
     if policy is Policy.HEAD_PARENT:
-        head = await world.lakefs.branches.head(place.repository, place.branch)
+        head = await ports.lakefs.branches.head(place.repository, place.branch)
         return FirstParentWalk((head,), reached=head.commit == place.ref)
     bound = {
         Policy.LINEAGE: lineage.FIRST_PARENT_COMMITS_MAX + 1,
         Policy.SETTLED: settled.FIRST_PARENT_COMMITS_MAX,
     }[policy]
-    return await world.lakefs.commits.first_parents(
+    return await ports.lakefs.commits.first_parents(
         place.repository, place.branch, place.ref, commits_max=bound
     )
 
 
-async def _is_untouched(world: World, scope: Scope, head: CommitId) -> bool:
+async def _is_untouched(ports: AttemptPorts, target: Target, head: CommitId) -> bool:
     """Whether neither the prefix nor anything reserved differs between the input and the head."""
-    prefix = object_prefix(scope.ground.prefix)
-    mine, reserved = await world.concurrency.together(
-        _differs(world, scope, head, prefix), _differs(world, scope, head, ACTIONS_PREFIX)
+    prefix = object_prefix(target.prefix)
+    mine, reserved = await ports.concurrency.together(
+        _differs(ports, target, head, prefix),
+        _differs(ports, target, head, ACTIONS_PREFIX),
     )
     return not (mine or reserved)
 
 
-async def _differs(world: World, scope: Scope, head: CommitId, prefix: str) -> bool:
-    place = scope.ground.workspace
-    page = await world.lakefs.commits.diff_page(
+async def _differs(ports: AttemptPorts, target: Target, head: CommitId, prefix: str) -> bool:
+    place = target.workspace
+    page = await ports.lakefs.commits.diff_page(
         place.repository, place.ref, head, prefix=prefix, amount=1
     )
     return bool(page.changes)
@@ -335,7 +330,7 @@ _END_OF_PREFIX = "\U0010ffff" * 4
 
 
 async def first_difference_outside(
-    world: World, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
+    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
 ) -> str | None:
     """An object that differs though a task with this prefix has no business there, or None.
 
@@ -344,7 +339,7 @@ async def first_difference_outside(
     """
 
     async def first(*, below: str = "", after: str = "") -> str | None:
-        page = await world.lakefs.commits.diff_page(
+        page = await ports.lakefs.commits.diff_page(
             repository, left, right, prefix=below, after=after, amount=1
         )
         return page.changes[0].path if page.changes else None

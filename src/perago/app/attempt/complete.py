@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from enum import StrEnum
 
-from perago.app.attempt.context import Dispatch, Traces, World
+from perago.app.attempt.context import Attempt, AttemptPorts, Leftovers
 from perago.domain.attempt import (
     AttemptRecord,
     AttemptStatus,
@@ -39,36 +39,38 @@ PUT_BACK_TRIES_MAX = 5
 PUT_BACK_PAUSE_SECONDS = 0.5
 
 
-async def clean_up(world: World, traces: Traces) -> None:
+async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
     """Remove branches, then the directory; each on its own, a failure is only told."""
-    if traces.staging is None and traces.directory is None and not traces.scratch:
+    if leftovers.staging is None and leftovers.directory is None and not leftovers.scratch:
         return
-    if traces.staging is not None and traces.staging_may_go:
-        await delete_staging(world, *traces.staging)
-    elif traces.staging is not None and traces.proposed is not None:
-        await _keep_staging(world, *traces.staging, traces.proposed)
-    for repository, branch in () if traces.outcome_unknown else traces.scratch:
-        await delete_staging(world, repository, branch)
-    if traces.materialised is not None:
-        await _only_tell(world, world.lakefs.pipeline.forget(traces.materialised), LOCAL_FAILED, {})
-    if traces.directory is not None:
-        facts: dict[str, object] = {"workspace_dir": str(traces.directory)}
-        await _only_tell(world, world.directories.remove(traces.directory), LOCAL_FAILED, facts)
-    world.progress.phase(Phase.CLEANED, {"staging_kept": not traces.staging_may_go})
+    if leftovers.staging is not None and leftovers.staging_may_go:
+        await delete_staging(ports, *leftovers.staging)
+    elif leftovers.staging is not None and leftovers.proposed is not None:
+        await _keep_staging(ports, *leftovers.staging, leftovers.proposed)
+    for repository, branch in () if leftovers.outcome_unknown else leftovers.scratch:
+        await delete_staging(ports, repository, branch)
+    if leftovers.materialised is not None:
+        await _only_tell(
+            ports, ports.lakefs.pipeline.forget(leftovers.materialised), LOCAL_FAILED, {}
+        )
+    if leftovers.directory is not None:
+        facts: dict[str, object] = {"workspace_dir": str(leftovers.directory)}
+        await _only_tell(ports, ports.directories.remove(leftovers.directory), LOCAL_FAILED, facts)
+    ports.progress.phase(Phase.CLEANED, {"staging_kept": not leftovers.staging_may_go})
 
 
-async def delete_staging(world: World, repository: RepositoryId, branch: BranchName) -> None:
+async def delete_staging(ports: AttemptPorts, repository: RepositoryId, branch: BranchName) -> None:
     """Delete one private branch; whatever stays is found by garbage collection."""
     facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
     if not is_private_branch(branch):
         kept = {"warning": STAGING_FAILED, "error": f"{branch} is no private branch of Perago"}
-        world.progress.phase(Phase.WARNED, {**kept, **facts})
+        ports.progress.phase(Phase.WARNED, {**kept, **facts})
         return
-    await _only_tell(world, world.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
+    await _only_tell(ports, ports.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
 
 
 async def _keep_staging(
-    world: World, repository: RepositoryId, branch: BranchName, decision: CommitId
+    ports: AttemptPorts, repository: RepositoryId, branch: BranchName, decision: CommitId
 ) -> None:
     """Leave the branch of a decision behind, and put it back if garbage collection took it.
 
@@ -84,53 +86,53 @@ async def _keep_staging(
             try:
                 return await create()
             except (UnavailableError, OutcomeUnknownError):
-                await world.clock.sleep(PUT_BACK_PAUSE_SECONDS * number)
+                await ports.clock.sleep(PUT_BACK_PAUSE_SECONDS * number)
         return await create()
 
     async def create() -> None:
         with suppress(BranchExistsError):  # as a rule it is there
-            await world.lakefs.branches.create(repository, branch, decision)
+            await ports.lakefs.branches.create(repository, branch, decision)
 
     facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
-    await _only_tell(world, put_back(), STAGING_LOST, facts)
+    await _only_tell(ports, put_back(), STAGING_LOST, facts)
 
 
 async def _only_tell(
-    world: World, work: Awaitable[None], text: str, facts: dict[str, object]
+    ports: AttemptPorts, work: Awaitable[None], text: str, facts: dict[str, object]
 ) -> None:
     try:
         await work
     except Exception as error:  # noqa: BLE001 - cleaning never changes a result
-        world.progress.phase(Phase.WARNED, {"warning": text, "error": str(error), **facts})
+        ports.progress.phase(Phase.WARNED, {"warning": text, "error": str(error), **facts})
 
 
-async def check_attempt(world: World, dispatch: Dispatch) -> None:
+async def check_attempt(ports: AttemptPorts, attempt: Attempt) -> None:
     """Raise StaleAttemptError unless Conductor still counts this attempt."""
-    verdict = await read_verdict(world, dispatch)
+    verdict = await read_verdict(ports, attempt)
     if isinstance(verdict, Stale):
-        raise StaleAttemptError(dispatch.attempt.task_id, stale=verdict)
-    world.progress.phase(Phase.FENCED, {"width": dispatch.settings.fence_width})
+        raise StaleAttemptError(attempt.row.task_id, stale=verdict)
+    ports.progress.phase(Phase.FENCED, {"width": attempt.settings.fence_width})
 
 
-async def read_verdict(world: World, dispatch: Dispatch) -> FenceVerdict:
+async def read_verdict(ports: AttemptPorts, attempt: Attempt) -> FenceVerdict:
     """One request: the workflow with its rows, or the one row."""
-    polled = dispatch.attempt
-    if dispatch.settings.fence_width is FenceWidth.WIDE:
-        return compare_wide(polled, await world.queue.read_workflow(polled.workflow_id))
-    fresh = await world.queue.read_attempt(polled.workflow_id, polled.task_id)
+    polled = attempt.row
+    if attempt.settings.fence_width is FenceWidth.WIDE:
+        return compare_wide(polled, await ports.queue.read_workflow(polled.workflow_id))
+    fresh = await ports.queue.read_attempt(polled.workflow_id, polled.task_id)
     return compare_narrow(polled, None if fresh is None else fresh.snapshot)
 
 
-async def read_verdict_before_end(world: World, dispatch: Dispatch) -> FenceVerdict:
+async def read_verdict_before_end(ports: AttemptPorts, attempt: Attempt) -> FenceVerdict:
     """The same question before a terminal update, which names nothing but the task id.
 
     The narrow fence of the documents would let a rerun of the row pass, so every fact of the row
     is compared here.
     """
-    polled = dispatch.attempt
-    if dispatch.settings.fence_width is FenceWidth.WIDE:
-        return await read_verdict(world, dispatch)
-    fresh = await world.queue.read_attempt(polled.workflow_id, polled.task_id)
+    polled = attempt.row
+    if attempt.settings.fence_width is FenceWidth.WIDE:
+        return await read_verdict(ports, attempt)
+    fresh = await ports.queue.read_attempt(polled.workflow_id, polled.task_id)
     return compare_row(polled, None if fresh is None else fresh.snapshot)
 
 
@@ -158,8 +160,8 @@ class Recorded(StrEnum):
 
 
 async def complete(
-    world: World,
-    dispatch: Dispatch,
+    ports: AttemptPorts,
+    attempt: Attempt,
     update: TerminalUpdate,
     lease: Lease,
     *,
@@ -176,90 +178,90 @@ async def complete(
     sending it again would not change.
     """
     await lease.end()
-    began = world.clock.monotonic() if began is None else began
-    deadline = completion_deadline(dispatch, now=world.clock.monotonic(), beat=lease.last_beat)
+    began = ports.clock.monotonic() if began is None else began
+    deadline = completion_deadline(attempt, now=ports.clock.monotonic(), beat=lease.last_beat)
     pause, sent, recorded = FIRST_PAUSE_SECONDS, False, Recorded.UNKNOWN
     while True:
-        left = max(deadline - world.clock.monotonic(), 1.0)
-        is_short = world.clock.monotonic() - began < _unread_seconds(dispatch)
-        if is_short or await _may_end(world, dispatch, sent=sent):
+        left = max(deadline - ports.clock.monotonic(), 1.0)
+        is_short = ports.clock.monotonic() - began < _unread_seconds(attempt)
+        if is_short or await _may_end(ports, attempt, sent=sent):
             try:
-                recorded, sent = await _send(world, update, left), True
+                recorded, sent = await _send(ports, update, left), True
             except CompletionRefusedError:
                 if update.status is AttemptStatus.COMPLETED:
                     raise
                 break  # there is nothing smaller to send than a reason: the row will time out
-            if recorded is Recorded.ACCEPTED and (dispatch.task.has_workspace or not is_short):
-                recorded = await _look(world, update)
+            if recorded is Recorded.ACCEPTED and (attempt.task.has_workspace or not is_short):
+                recorded = await _look(ports, update)
         else:  # an earlier try may have ended the row, with an answer that was lost
-            recorded = await _look(world, update) if sent else Recorded.UNKNOWN
-        left = deadline - world.clock.monotonic()
+            recorded = await _look(ports, update) if sent else Recorded.UNKNOWN
+        left = deadline - ports.clock.monotonic()
         if recorded is not Recorded.UNKNOWN or left <= 0:
             break
-        await world.clock.sleep(min(pause, left))
+        await ports.clock.sleep(min(pause, left))
         pause = min(pause * 2, PAUSE_SECONDS_MAX)
     facts = {"recorded": recorded, "status": update.status, "reason": update.reason}
-    world.progress.phase(Phase.COMPLETED, facts)
+    ports.progress.phase(Phase.COMPLETED, facts)
     return recorded
 
 
-def _unread_seconds(dispatch: Dispatch) -> float:
+def _unread_seconds(attempt: Attempt) -> float:
     """Up to which age an attempt is not read: no heartbeat can have told it that it is lost."""
-    beat = heartbeat_seconds(dispatch.record.response_timeout_seconds, dispatch.budget)
+    beat = heartbeat_seconds(attempt.record.response_timeout_seconds, attempt.budget)
     return min(UNREAD_SECONDS_MAX, beat or UNREAD_SECONDS_MAX)
 
 
-async def _may_end(world: World, dispatch: Dispatch, *, sent: bool) -> bool:
+async def _may_end(ports: AttemptPorts, attempt: Attempt, *, sent: bool) -> bool:
     """Whether the row is still this attempt's; False also when nobody can tell now.
 
     The server compares nothing: an update with the id of a row that was rerun, redelivered or
     brought back by a late heartbeat ends the work of somebody else.
     """
-    if not dispatch.settings.reads_before_end:
+    if not attempt.settings.reads_before_end:
         return True
     try:
-        verdict = await read_verdict_before_end(world, dispatch)
+        verdict = await read_verdict_before_end(ports, attempt)
     except WorldError as error:
         warning = {"warning": "the end waits: the attempt could not be read"}
-        world.progress.phase(Phase.WARNED, {**warning, "error": str(error)})
+        ports.progress.phase(Phase.WARNED, {**warning, "error": str(error)})
         return False
     if isinstance(verdict, Stale) and not sent:
-        raise StaleAttemptError(dispatch.attempt.task_id, stale=verdict)
+        raise StaleAttemptError(attempt.row.task_id, stale=verdict)
     return not isinstance(verdict, Stale)
 
 
-def completion_deadline(dispatch: Dispatch, *, now: float, beat: float | None) -> float:
+def completion_deadline(attempt: Attempt, *, now: float, beat: float | None) -> float:
     """The last beat plus the response time-out, or the budget's limit if that is earlier.
 
     After it the row times out, whatever arrives. Where nothing beats, the budget's limit or the
     documented one counts.
     """
-    limit = now + completion_timeout_seconds(dispatch.budget)
-    lease = dispatch.record.response_timeout_seconds
+    limit = now + completion_timeout_seconds(attempt.budget)
+    lease = attempt.record.response_timeout_seconds
     if lease <= 0 or beat is None:
         return limit
-    return beat + lease if dispatch.budget is None else min(limit, beat + lease)
+    return beat + lease if attempt.budget is None else min(limit, beat + lease)
 
 
-async def _send(world: World, update: TerminalUpdate, seconds: float) -> Recorded:
+async def _send(ports: AttemptPorts, update: TerminalUpdate, seconds: float) -> Recorded:
     """One update; without an answer it may have landed all the same, and only a read can tell."""
     try:
-        await world.queue.complete(update, timeout_seconds=seconds)
+        await ports.queue.complete(update, timeout_seconds=seconds)
     except MissingError:
         return Recorded.SUPERSEDED
     except WorldError as error:
-        world.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
-        recorded = await _look(world, update)  # an earlier try may have landed
+        ports.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
+        recorded = await _look(ports, update)  # an earlier try may have landed
         if recorded is Recorded.UNKNOWN and isinstance(error, RequestRefusedError):
             raise CompletionRefusedError(str(error)) from error
         return recorded
     return Recorded.ACCEPTED
 
 
-async def _look(world: World, update: TerminalUpdate) -> Recorded:
+async def _look(ports: AttemptPorts, update: TerminalUpdate) -> Recorded:
     """Read the row back; a read that fails has seen nothing."""
     try:
-        fresh = await world.queue.read_attempt(update.attempt.workflow_id, update.attempt.task_id)
+        fresh = await ports.queue.read_attempt(update.attempt.workflow_id, update.attempt.task_id)
     except WorldError:
         return Recorded.UNKNOWN
     return Recorded.SUPERSEDED if fresh is None else judge_read_back(update, fresh)

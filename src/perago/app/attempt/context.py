@@ -1,4 +1,4 @@
-"""An order to stop that may come while an attempt waits for long work before its body."""
+"""What every step of an attempt is given: the ports, the attempt, and where it may publish."""
 
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
@@ -119,7 +119,7 @@ class LakeFS:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class AttemptPorts:
     """Everything outside the process, and this process's own directories and loops.
 
     Without a gateway Spark works on local files. `warned` holds the warnings that a worker gives
@@ -155,19 +155,40 @@ class AttemptSettings:
     """False for the callbacks of 0.6.1: they send no end, and are asked only when 0.6.1 asked."""
 
 
+@dataclass(slots=True)
+class Leftovers:
+    """What exists because of this attempt, written down before it is made.
+
+    Cleaning up reads it, also after a failure between any two steps.
+    """
+
+    directory: Path | None = None
+    materialised: Materialised | None = None
+    staging: tuple[RepositoryId, BranchName] | None = None
+    scratch: list[tuple[RepositoryId, BranchName]] = field(
+        default_factory=list[tuple[RepositoryId, BranchName]]
+    )
+    staging_may_go: bool = True
+    proposed: CommitId | None = None
+    """The decided commit; or the one this attempt proposed and got no answer for."""
+    decided: bool = False
+    outcome_unknown: bool = False
+
+
 @dataclass(frozen=True, slots=True)
-class Dispatch:
-    """What is known the moment an attempt was polled."""
+class Attempt:
+    """One attempt, from the moment its row was polled, and what exists because of it."""
 
     task: TaskDefinition
     record: AttemptRecord
     execution_id: ExecutionId
     settings: AttemptSettings
     traceparent: str | None = None
+    leftovers: Leftovers = field(default_factory=Leftovers, compare=False)
 
     @property
-    def attempt(self) -> AttemptSnapshot:
-        """The polled row."""
+    def row(self) -> AttemptSnapshot:
+        """The row as it was polled."""
         return self.record.snapshot
 
     @property
@@ -182,10 +203,20 @@ class Dispatch:
         wish = PolicySetting(self.task.controls.publication)
         return self.settings.publication if wish is PolicySetting.AUTO else wish
 
+    @property
+    def staging_branch(self) -> BranchName:
+        """The name of this execution's private branch."""
+        return staging_branch_name(self.row, self.execution_id)
+
+    @property
+    def effect_seconds(self) -> float:
+        """How long an effect may stay unanswered, and how long settling may take."""
+        return merge_timeout_seconds(self.budget)
+
 
 @dataclass(frozen=True, slots=True)
-class Ground:
-    """Where and under which rules this attempt may publish."""
+class Target:
+    """Where and under which rules an attempt may publish."""
 
     workspace: WorkspaceReference
     prefix: str
@@ -193,54 +224,16 @@ class Ground:
     level: Level
     key: LogicalExecutionKey | None
 
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """A dispatch on its ground: what every step after the choice of policy needs."""
-
-    dispatch: Dispatch
-    ground: Ground
-    traces: "Traces"
-
-    @property
-    def staging_branch(self) -> BranchName:
-        """The name of this execution's private branch."""
-        return staging_branch_name(self.dispatch.attempt, self.dispatch.execution_id)
-
-    @property
-    def identity(self) -> PublicationIdentity:
+    def identity(self, attempt: Attempt) -> PublicationIdentity:
         """Who publishes, as commits say it."""
-        ground = self.ground
         return PublicationIdentity(
-            attempt=self.dispatch.attempt,
-            execution_id=self.dispatch.execution_id,
-            workspace=ground.workspace,
-            prefix=ground.prefix,
-            staging_branch=self.staging_branch,
-            policy=ground.level.policy.value,
-            level=ground.level.value,
-            execution_key=ground.key if ground.level is Level.SETTLED else None,
-            traceparent=self.dispatch.traceparent,
+            attempt=attempt.row,
+            execution_id=attempt.execution_id,
+            workspace=self.workspace,
+            prefix=self.prefix,
+            staging_branch=attempt.staging_branch,
+            policy=self.level.policy.value,
+            level=self.level.value,
+            execution_key=self.key if self.level is Level.SETTLED else None,
+            traceparent=attempt.traceparent,
         )
-
-    @property
-    def effect_seconds(self) -> float:
-        """How long an effect may stay unanswered, and how long settling may take."""
-        return merge_timeout_seconds(self.dispatch.budget)
-
-
-@dataclass(slots=True)
-class Traces:
-    """What exists because of this dispatch, written down before it is made."""
-
-    directory: Path | None = None
-    materialised: Materialised | None = None
-    staging: tuple[RepositoryId, BranchName] | None = None
-    scratch: list[tuple[RepositoryId, BranchName]] = field(
-        default_factory=list[tuple[RepositoryId, BranchName]]
-    )
-    staging_may_go: bool = True
-    proposed: CommitId | None = None
-    """The decided commit; or the one that this attempt proposed and nobody answered for."""
-    decided: bool = False
-    outcome_unknown: bool = False

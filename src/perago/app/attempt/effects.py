@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from perago.app.attempt.choose_target import first_difference_outside, object_prefix
-from perago.app.attempt.context import Scope, World
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.domain.errors import (
     OUTCOME_UNKNOWN,
     OutcomeUnknownAtDeadlineError,
@@ -51,53 +51,61 @@ DIFFERENCES_NAMED_MAX = 5
 
 
 async def rebase(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, staged: StagedReference
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    plan: WorkspacePublicationPlan,
+    staged: StagedReference,
 ) -> CommitId | LookAgain:
     """The staged prefix merged onto the head, on a branch of our own, checked on both sides.
 
     A scratch branch may be merged into twice: the second commit has the same tree.
     """
-    scratch = scratch_branch(scope.staging_branch, plan.base)
-    if (plan.repository, scratch) not in scope.traces.scratch:
-        scope.traces.scratch.append((plan.repository, scratch))
-        await world.lakefs.branches.create(plan.repository, scratch, plan.base)
+    scratch = scratch_branch(attempt.staging_branch, plan.base)
+    if (plan.repository, scratch) not in attempt.leftovers.scratch:
+        attempt.leftovers.scratch.append((plan.repository, scratch))
+        await ports.lakefs.branches.create(plan.repository, scratch, plan.base)
     request = MergeRequest(
         plan.repository,
         staged.commit,
         scratch,
         plan.message,
-        timeout_seconds=scope.effect_seconds,
+        timeout_seconds=attempt.effect_seconds,
     )
-    answer = await world.lakefs.branches.merge(request)
+    answer = await ports.lakefs.branches.merge(request)
     if isinstance(answer, NoAnswer | TooManyTries):  # nobody but us sees this branch
         return LookAgain(answer.text)
     if not isinstance(answer, Merged):
         text = f"the staged prefix does not merge onto head {plan.base}: {answer}"
         raise PublicationRefusedError(text, code="PRG-F015")
-    await _check_inside(world, scope, staged.commit, answer.commit)
-    await _check_outside(world, scope, plan.base, answer.commit)
+    await _check_inside(ports, target, staged.commit, answer.commit)
+    await _check_outside(ports, target, plan.base, answer.commit)
     return answer.commit
 
 
-async def _check_inside(world: World, scope: Scope, staged: CommitId, merged: CommitId) -> None:
+async def _check_inside(
+    ports: AttemptPorts, target: Target, staged: CommitId, merged: CommitId
+) -> None:
     """Below the prefix nothing may differ from what was staged."""
-    page = await world.lakefs.commits.diff_page(
-        scope.ground.workspace.repository,
+    page = await ports.lakefs.commits.diff_page(
+        target.workspace.repository,
         staged,
         merged,
-        prefix=object_prefix(scope.ground.prefix),
+        prefix=object_prefix(target.prefix),
         amount=DIFFERENCES_NAMED_MAX,
     )
     if page.changes:
         raise _lost(", ".join(change.path for change in page.changes))
 
 
-async def _check_outside(world: World, scope: Scope, head: CommitId, merged: CommitId) -> None:
+async def _check_outside(
+    ports: AttemptPorts, target: Target, head: CommitId, merged: CommitId
+) -> None:
     """Before and behind the prefix nothing may differ from the head."""
-    prefix, repository = scope.ground.prefix, scope.ground.workspace.repository
+    prefix, repository = target.prefix, target.workspace.repository
     if prefix == ROOT_PREFIX:  # there is no outside; reserved objects are not staged
         return
-    lost = await first_difference_outside(world, repository, head, merged, prefix)
+    lost = await first_difference_outside(ports, repository, head, merged, prefix)
     if lost is not None:
         raise _lost(lost)
 
@@ -111,22 +119,22 @@ DIRTY_OBJECTS_NAMED_MAX = 5
 
 
 async def prepare(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan
+    ports: AttemptPorts, attempt: Attempt, target: Target, plan: WorkspacePublicationPlan
 ) -> CommitId | LookAgain:
     """Make what the effect needs before the attempt fence; the commit it works with."""
     match plan.effect:
         case MergeStaged(staged, expected_head):
             if expected_head == plan.input_ref:
                 return staged.commit  # the target is at its base: lakeFS takes the staged tree
-            return await rebase(world, scope, plan, staged)
+            return await rebase(ports, attempt, target, plan, staged)
         case MergeExactTree(tree):
-            return await _commit_exact_tree(world, scope, plan, tree)
+            return await _commit_exact_tree(ports, attempt, plan, tree)
         case Relocate(to, abandoned, owner_is_known):
             if not owner_is_known:
                 facts = {"warning": "the replaced head names no owner", "head": abandoned}
-                world.progress.phase(Phase.WARNED, facts)
-            await refuse_dirty_target(world, plan)
-            await _tag_abandoned(world, scope, plan, abandoned)
+                ports.progress.phase(Phase.WARNED, facts)
+            await refuse_dirty_target(ports, plan)
+            await _tag_abandoned(ports, attempt, plan, abandoned)
             return to
         case _:
             text = f"{plan.effect} needs no effect"
@@ -134,19 +142,26 @@ async def prepare(
 
 
 async def perform(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, prepared: CommitId
+    ports: AttemptPorts,
+    attempt: Attempt,
+    plan: WorkspacePublicationPlan,
+    prepared: CommitId,
 ) -> AfterMerge:
     """Send the one request that moves the target branch."""
     if isinstance(plan.effect, Relocate):
-        return await _relocate(world, scope, plan, prepared)
-    after = await send_merge(world, plan, prepared, timeout_seconds=scope.effect_seconds)
+        return await _relocate(ports, attempt, plan, prepared)
+    after = await send_merge(ports, plan, prepared, timeout_seconds=attempt.effect_seconds)
     if isinstance(after, NotPublished) and after.code == "PRG-F013":
-        await refuse_dirty_target(world, plan)
+        await refuse_dirty_target(ports, plan)
     return after
 
 
 async def send_merge(
-    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, *, timeout_seconds: float
+    ports: AttemptPorts,
+    plan: WorkspacePublicationPlan,
+    prepared: CommitId,
+    *,
+    timeout_seconds: float,
 ) -> AfterMerge:
     """The merge of a plan and nothing else, so that it may be sent again word for word."""
     request = MergeRequest(
@@ -159,12 +174,12 @@ async def send_merge(
         allow_empty=isinstance(plan.effect, MergeExactTree),
         timeout_seconds=timeout_seconds,
     )
-    return after_merge(await world.lakefs.branches.merge(request))
+    return after_merge(await ports.lakefs.branches.merge(request))
 
 
-async def refuse_dirty_target(world: World, plan: WorkspacePublicationPlan) -> None:
+async def refuse_dirty_target(ports: AttemptPorts, plan: WorkspacePublicationPlan) -> None:
     """Raise with the names of uncommitted objects on the target, if there are any."""
-    page = await world.lakefs.commits.uncommitted_page(
+    page = await ports.lakefs.commits.uncommitted_page(
         plan.repository, plan.branch, amount=DIRTY_OBJECTS_NAMED_MAX
     )
     if page.changes:
@@ -176,10 +191,13 @@ async def refuse_dirty_target(world: World, plan: WorkspacePublicationPlan) -> N
 
 
 async def _relocate(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, to: CommitId
+    ports: AttemptPorts,
+    attempt: Attempt,
+    plan: WorkspacePublicationPlan,
+    to: CommitId,
 ) -> AfterMerge:
-    answer = await world.lakefs.branches.relocate(
-        plan.repository, plan.branch, to, timeout_seconds=scope.effect_seconds
+    answer = await ports.lakefs.branches.relocate(
+        plan.repository, plan.branch, to, timeout_seconds=attempt.effect_seconds
     )
     match answer:
         case Relocated():
@@ -199,15 +217,18 @@ async def _relocate(
 
 
 async def _commit_exact_tree(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, tree: CommitId
+    ports: AttemptPorts,
+    attempt: Attempt,
+    plan: WorkspacePublicationPlan,
+    tree: CommitId,
 ) -> CommitId:
     """A commit with exactly that tree on top of the head, on a scratch branch."""
-    lakefs = world.lakefs
+    lakefs = ports.lakefs
     record = await lakefs.commits.read(plan.repository, tree)
-    scratch = scratch_branch(scope.staging_branch, plan.base)
+    scratch = scratch_branch(attempt.staging_branch, plan.base)
     # A second round on the same head finds the branch of the first.
-    if (plan.repository, scratch) not in scope.traces.scratch:
-        scope.traces.scratch.append((plan.repository, scratch))
+    if (plan.repository, scratch) not in attempt.leftovers.scratch:
+        attempt.leftovers.scratch.append((plan.repository, scratch))
         await lakefs.branches.create(plan.repository, scratch, plan.base)
     request = CommitRequest(
         repository=plan.repository,
@@ -221,12 +242,15 @@ async def _commit_exact_tree(
 
 
 async def _tag_abandoned(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, abandoned: CommitId
+    ports: AttemptPorts,
+    attempt: Attempt,
+    plan: WorkspacePublicationPlan,
+    abandoned: CommitId,
 ) -> None:
     """Keep the old head reachable: a relocation has no reflog."""
-    tag = relocated_tag(abandoned, scope.dispatch.execution_id)
+    tag = relocated_tag(abandoned, attempt.execution_id)
     with suppress(TagExistsError):  # an earlier round of this execution left it
-        await world.lakefs.tags.create(plan.repository, tag, abandoned)
+        await ports.lakefs.tags.create(plan.repository, tag, abandoned)
 
 
 FIRST_PAUSE_SECONDS = 0.05
@@ -234,8 +258,9 @@ PAUSE_FACTOR = 1.6
 
 
 async def settle(
-    world: World,
-    scope: Scope,
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
     plan: WorkspacePublicationPlan,
     prepared: CommitId,
     unanswered: Unanswered,
@@ -245,69 +270,71 @@ async def settle(
     Until it is concluded nothing is cleaned: the effect may still land. The last look is at the
     deadline itself.
     """
-    scope.traces.staging_may_go = False
-    deadline = world.clock.monotonic() + scope.effect_seconds
+    attempt.leftovers.staging_may_go = False
+    deadline = ports.clock.monotonic() + attempt.effect_seconds
     seen = unanswered.reason
     pause = FIRST_PAUSE_SECONDS
     for _ in range(LOOKS_MAX):
-        after = await _look(world, scope, plan)
+        after = await _look(ports, attempt, target, plan)
         seen = after.reason if isinstance(after, KeepLooking) else seen
-        left = deadline - world.clock.monotonic()
+        left = deadline - ports.clock.monotonic()
         if isinstance(after, SendAgain):
             seen = f"the head is still {plan.base}"
             if left > 0:
-                after = await _send_again(world, plan, prepared, left)
+                after = await _send_again(ports, plan, prepared, left)
         if isinstance(after, Published):
-            scope.traces.staging_may_go = True
+            attempt.leftovers.staging_may_go = True
             return after
         if isinstance(after, NotPublished):
-            scope.traces.staging_may_go = True
+            attempt.leftovers.staging_may_go = True
             raise PublicationRefusedError(after.reason, code=after.code)
         if left <= 0:
             break
-        await world.clock.sleep(min(pause, max(deadline - world.clock.monotonic(), 0.0)))
+        await ports.clock.sleep(min(pause, max(deadline - ports.clock.monotonic(), 0.0)))
         pause *= PAUSE_FACTOR
-    raise unknown_outcome(world, scope, plan, seen)
+    raise unknown_outcome(ports, attempt, plan, seen)
 
 
 def unknown_outcome(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, seen: str
+    ports: AttemptPorts, attempt: Attempt, plan: WorkspacePublicationPlan, seen: str
 ) -> OutcomeUnknownAtDeadlineError:
     """Tell the evidence and keep every branch: whoever looks later needs both."""
-    scope.traces.staging_may_go = False
-    scope.traces.outcome_unknown = True
+    attempt.leftovers.staging_may_go = False
+    attempt.leftovers.outcome_unknown = True
     evidence = {
         "warning": OUTCOME_UNKNOWN,
         "expected_head": plan.base,
         "seen": seen,
         "staged": plan.staged,
     }
-    world.progress.phase(Phase.WARNED, evidence)
+    ports.progress.phase(Phase.WARNED, evidence)
     return OutcomeUnknownAtDeadlineError(seen)
 
 
 async def _send_again(
-    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, seconds: float
+    ports: AttemptPorts, plan: WorkspacePublicationPlan, prepared: CommitId, seconds: float
 ) -> AfterLook:
     """The same merge once more, under the fence: at most one can win.
 
     Only success is an answer to both: whatever refuses this one says nothing of the first.
     """
     try:
-        after = await send_merge(world, plan, prepared, timeout_seconds=seconds)
+        after = await send_merge(ports, plan, prepared, timeout_seconds=seconds)
     except WorldError as error:
         return KeepLooking(str(error))
     return after if isinstance(after, Published) else KeepLooking(after.reason)
 
 
-async def _look(world: World, scope: Scope, plan: WorkspacePublicationPlan) -> AfterLook:
+async def _look(
+    ports: AttemptPorts, attempt: Attempt, target: Target, plan: WorkspacePublicationPlan
+) -> AfterLook:
     """One look at the target; a failed look is a look that saw nothing.
 
     Whatever the policy reads to decide, a publication may stand below somebody else's by now.
     """
-    place, bound = scope.ground.workspace, FIRST_PARENT_COMMITS_MAX + 1
+    place, bound = target.workspace, FIRST_PARENT_COMMITS_MAX + 1
     try:
-        walk = await world.lakefs.commits.first_parents(
+        walk = await ports.lakefs.commits.first_parents(
             place.repository, place.branch, place.ref, commits_max=bound
         )
     except WorldError as error:
@@ -318,6 +345,6 @@ async def _look(world: World, scope: Scope, plan: WorkspacePublicationPlan) -> A
     return look_after_merge(
         walk,
         expected_head=plan.base,
-        execution_id=scope.dispatch.execution_id,
+        execution_id=attempt.execution_id,
         fenced=plan.level.fenced,
     )

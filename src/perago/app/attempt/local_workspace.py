@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
-from perago.app.attempt.context import Dispatch, Scope, Traces, World
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.stage import stage_changes, stage_nothing
 from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.errors import BodyFailedError, PeragoError
@@ -19,22 +19,22 @@ DROPPED_PATHS_NAMED_MAX = 10
 
 
 async def materialise(
-    world: World, dispatch: Dispatch, traces: Traces, workspace: WorkspaceReference
+    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
 ) -> tuple[Path, Materialised]:
     """A fresh directory with exactly what the input commit holds under the prefix."""
-    assert dispatch.task.workspace is not None, "only workspace tasks have one"
+    assert attempt.task.workspace is not None, "only workspace tasks have one"
     marker = AttemptMarker(
-        dispatch.attempt, dispatch.execution_id, owner_worker_id=dispatch.settings.worker_id
+        attempt.row, attempt.execution_id, owner_worker_id=attempt.settings.worker_id
     )
-    directory = await world.directories.create(marker)
-    traces.directory = directory
-    source = WorkspaceSource(workspace.repository, workspace.ref, dispatch.task.workspace.prefix)
-    materialised = await world.stop_order.before_end_of(
-        world.lakefs.pipeline.materialise(source, directory)
+    directory = await ports.directories.create(marker)
+    attempt.leftovers.directory = directory
+    source = WorkspaceSource(workspace.repository, workspace.ref, attempt.task.workspace.prefix)
+    materialised = await ports.stop_order.before_end_of(
+        ports.lakefs.pipeline.materialise(source, directory)
     )
     if isinstance(materialised, BodyStopped):
         raise BodyFailedError(materialised.reason)
-    traces.materialised = materialised
+    attempt.leftovers.materialised = materialised
     counts = materialised.counts
     facts = {
         "objects": counts.objects,
@@ -42,24 +42,26 @@ async def materialise(
         "reused": counts.reused,
         "transfer_requests": counts.requests,
     }
-    world.progress.phase(Phase.MATERIALISED, facts)
+    ports.progress.phase(Phase.MATERIALISED, facts)
     return directory, materialised
 
 
-async def check_workspace(world: World, dispatch: Dispatch, directory: Path, phase: str) -> None:
+async def check_workspace(
+    ports: AttemptPorts, attempt: Attempt, directory: Path, phase: str
+) -> None:
     """The author's guardrails; `pre` violations are terminal."""
-    spec = dispatch.task.workspace
+    spec = attempt.task.workspace
     assert spec is not None, "only workspace tasks have guardrails"
     guardrails = spec.pre if phase == "pre" else spec.post
     if guardrails:
-        await world.concurrency.blocking(lambda: check_guardrails(directory, guardrails, phase))
+        await ports.concurrency.blocking(lambda: check_guardrails(directory, guardrails, phase))
     done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
-    world.progress.phase(done, {"guardrails": len(guardrails)})
+    ports.progress.phase(done, {"guardrails": len(guardrails)})
 
 
 async def call_body(
-    world: World,
-    dispatch: Dispatch,
+    ports: AttemptPorts,
+    attempt: Attempt,
     params: Mapping[str, object],
     directory: Path | None,
     *,
@@ -67,16 +69,16 @@ async def call_body(
 ) -> Mapping[str, object]:
     """Run the team's function; its validated result as plain JSON."""
     call = BodyCall(
-        task_name=dispatch.task.name,
-        attempt=dispatch.attempt,
-        execution_id=dispatch.execution_id,
+        task_name=attempt.task.name,
+        attempt=attempt.row,
+        execution_id=attempt.execution_id,
         params=params,
         workspace=directory,
-        seconds_max=dispatch.task.controls.body_seconds or dispatch.settings.body_seconds,
+        seconds_max=attempt.task.controls.body_seconds or attempt.settings.body_seconds,
         spark=spark,
     )
-    outcome = await world.body.run(call)
-    world.progress.phase(Phase.BODY_ENDED, {"outcome": type(outcome).__name__})
+    outcome = await ports.body.run(call)
+    ports.progress.phase(Phase.BODY_ENDED, {"outcome": type(outcome).__name__})
     match outcome:
         case BodyReturned(result):
             return result
@@ -88,82 +90,103 @@ async def call_body(
             raise BodyFailedError(reason)
 
 
-async def warn_of_dropped_writes(world: World, materialised: Materialised) -> None:
+async def warn_of_dropped_writes(ports: AttemptPorts, materialised: Materialised) -> None:
     """A read-only task publishes nothing; what it wrote is said, then dropped.
 
     Whatever cannot be compared (a symlink, a removed directory) is dropped as well.
     """
     facts: dict[str, object] = {"warning": "local writes of a read-only task were dropped"}
     try:
-        plan = await world.lakefs.pipeline.plan(materialised)
+        plan = await ports.lakefs.pipeline.plan(materialised)
     except (PeragoError, WorldError) as error:
-        world.progress.phase(Phase.WARNED, {**facts, "error": str(error)})
+        ports.progress.phase(Phase.WARNED, {**facts, "error": str(error)})
         return
     if not plan.is_empty:
         written = chain((file.path for file in plan.upload), (to.path for to, _ in plan.copy))
         facts["paths"] = list(islice(chain(written, plan.delete), DROPPED_PATHS_NAMED_MAX))
-        world.progress.phase(Phase.WARNED, facts)
+        ports.progress.phase(Phase.WARNED, facts)
 
 
-@dataclass(slots=True)
-class LocalHandling:
-    """The steps of a local attempt, and what one leaves for the next."""
+@dataclass(frozen=True, slots=True)
+class LocalCompared:
+    """A directory and the plan that brings its changes to lakeFS."""
 
-    world: World
-    dispatch: Dispatch
-    traces: Traces
-    workspace: WorkspaceReference
-    scope: Scope | None
-    _opened: tuple[Path, Materialised] | None = None
-    _plan: SyncPlan | None = None
+    ports: AttemptPorts
+    attempt: Attempt
+    target: Target
+    materialised: Materialised
+    plan: SyncPlan
+    result: Mapping[str, object]
 
-    async def open(self) -> None:
-        """Download into a fresh directory."""
-        self._opened = await materialise(self.world, self.dispatch, self.traces, self.workspace)
+    @property
+    def changed(self) -> bool:
+        """Whether the plan does anything."""
+        return not self.plan.is_empty
 
-    async def check(self, phase: str) -> None:
+    async def stage(self) -> StagedReference:
+        """Upload the plan and commit it; an empty commit says that nothing changed."""
+        if not self.changed:
+            return await stage_nothing(self.ports, self.attempt, self.target, self.result)
+        return await stage_changes(
+            self.ports, self.attempt, self.target, self.materialised, self.plan, self.result
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LocalRan:
+    """A directory that the task function has left."""
+
+    ports: AttemptPorts
+    attempt: Attempt
+    directory: Path
+    materialised: Materialised
+    result: Mapping[str, object]
+
+    async def check(self) -> None:
         """Judge the directory."""
-        await check_workspace(self.world, self.dispatch, self._directory, phase)
-
-    async def run_body(self, params: Mapping[str, object]) -> Mapping[str, object]:
-        """The body gets the directory."""
-        return await call_body(self.world, self.dispatch, params, self._directory)
+        await check_workspace(self.ports, self.attempt, self.directory, "post")
 
     async def drop_writes(self) -> None:
         """Compare only to say what is dropped."""
-        await warn_of_dropped_writes(self.world, self._materialised)
+        await warn_of_dropped_writes(self.ports, self.materialised)
 
-    async def changed(self) -> bool:
+    async def compare(self, target: Target) -> LocalCompared:
         """Compare with what was downloaded; the directory must still be this execution's.
 
         Asked on both sides of the scan: a cleaner that removes files while they are compared
-        takes the marker too, and what it removed would look like deletions of the body.
+        takes the marker too, and what it removed would look like deletions of the task function.
         """
-        await self.world.directories.check(self._directory, self.dispatch.execution_id)
-        plan = await self.world.lakefs.pipeline.plan(self._materialised)
-        await self.world.directories.check(self._directory, self.dispatch.execution_id)
-        self._plan = plan
+        ports, attempt = self.ports, self.attempt
+        await ports.directories.check(self.directory, attempt.execution_id)
+        plan = await ports.lakefs.pipeline.plan(self.materialised)
+        await ports.directories.check(self.directory, attempt.execution_id)
         counts = {"upload": len(plan.upload), "copy": len(plan.copy), "delete": len(plan.delete)}
-        self.world.progress.phase(Phase.COMPARED, counts)
-        return not plan.is_empty
+        ports.progress.phase(Phase.COMPARED, counts)
+        return LocalCompared(ports, attempt, target, self.materialised, plan, self.result)
 
-    async def stage_changes(self, result: Mapping[str, object]) -> StagedReference:
-        """Upload the plan and commit it."""
-        assert self.scope is not None, "read-only attempts stage nothing"
-        assert self._plan is not None, "compared before"
-        return await stage_changes(self.world, self.scope, self._materialised, self._plan, result)
 
-    async def stage_nothing(self, result: Mapping[str, object]) -> StagedReference:
-        """An empty commit."""
-        assert self.scope is not None, "read-only attempts stage nothing"
-        return await stage_nothing(self.world, self.scope, result)
+@dataclass(frozen=True, slots=True)
+class LocalOpened:
+    """A directory with exactly what the input commit holds below the prefix."""
 
-    @property
-    def _directory(self) -> Path:
-        assert self._opened is not None, "opened before"
-        return self._opened[0]
+    ports: AttemptPorts
+    attempt: Attempt
+    directory: Path
+    materialised: Materialised
 
-    @property
-    def _materialised(self) -> Materialised:
-        assert self._opened is not None, "opened before"
-        return self._opened[1]
+    async def check(self) -> None:
+        """Judge the directory."""
+        await check_workspace(self.ports, self.attempt, self.directory, "pre")
+
+    async def run(self, params: Mapping[str, object]) -> LocalRan:
+        """The task function gets the directory."""
+        result = await call_body(self.ports, self.attempt, params, self.directory)
+        return LocalRan(self.ports, self.attempt, self.directory, self.materialised, result)
+
+
+async def open_local_workspace(
+    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
+) -> LocalOpened:
+    """Download into a fresh directory."""
+    directory, materialised = await materialise(ports, attempt, workspace)
+    return LocalOpened(ports, attempt, directory, materialised)

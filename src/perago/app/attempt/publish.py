@@ -9,7 +9,7 @@ from typing import assert_never
 
 from perago.app.attempt.choose_target import read_facts
 from perago.app.attempt.complete import check_attempt
-from perago.app.attempt.context import Scope, World
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.effects import perform, prepare, settle, unknown_outcome
 from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
 from perago.domain.logical_execution import (
@@ -35,8 +35,8 @@ DIFFERENCES_NAMED_MAX = 5
 
 
 async def check_publication(
-    world: World,
-    scope: Scope,
+    ports: AttemptPorts,
+    target: Target,
     plan: WorkspacePublicationPlan,
     ref: CommitId,
     *,
@@ -49,23 +49,23 @@ async def check_publication(
     """
     if isinstance(plan.effect, Relocate) or not plan.level.fenced:
         return
-    record = await _read_surely(world, plan, ref)
+    record = await _read_surely(ports, plan, ref)
     if record.parents != (plan.base,):
-        world.lakefs.trust.distrust(plan.repository)
+        ports.lakefs.trust.distrust(plan.repository)
         text = f"fence did not run: {ref} stands on {record.parents}, expected {plan.base}"
         raise _failed(plan, text, "PRG-F023")
-    if scope.ground.isolation is Isolation.PREFIX:
-        await check_tree(world, plan, prepared, record)
+    if target.isolation is Isolation.PREFIX:
+        await check_tree(ports, plan, prepared, record)
 
 
 async def check_tree(
-    world: World, plan: WorkspacePublicationPlan, prepared: CommitId, published: CommitRecord
+    ports: AttemptPorts, plan: WorkspacePublicationPlan, prepared: CommitId, published: CommitRecord
 ) -> None:
     """The published tree is exactly the prepared one: the two metaranges are equal."""
-    expected = await _read_surely(world, plan, prepared)
+    expected = await _read_surely(ports, plan, prepared)
     if expected.metarange == published.metarange:
         return
-    page = await world.lakefs.commits.diff_page(
+    page = await ports.lakefs.commits.diff_page(
         plan.repository, prepared, published.commit, prefix="", amount=DIFFERENCES_NAMED_MAX
     )
     names = ", ".join(change.path for change in page.changes) + (", ..." if page.more else "")
@@ -80,14 +80,16 @@ def _failed(plan: WorkspacePublicationPlan, text: str, code: str) -> FenceNotTru
     return FenceNotTrustedError(text, code=code, terminal=plan.policy is Policy.SETTLED)
 
 
-async def _read_surely(world: World, plan: WorkspacePublicationPlan, ref: CommitId) -> CommitRecord:
+async def _read_surely(
+    ports: AttemptPorts, plan: WorkspacePublicationPlan, ref: CommitId
+) -> CommitRecord:
     """A publication that is there is not failed for one lost answer of a read."""
     for number in range(1, READS_MAX):
         try:
-            return await world.lakefs.commits.read(plan.repository, ref)
+            return await ports.lakefs.commits.read(plan.repository, ref)
         except UnavailableError:
-            await world.clock.sleep(PAUSE_SECONDS * number)
-    return await world.lakefs.commits.read(plan.repository, ref)
+            await ports.clock.sleep(PAUSE_SECONDS * number)
+    return await ports.lakefs.commits.read(plan.repository, ref)
 
 
 PAUSE_SECONDS_MIN = 0.02
@@ -112,8 +114,9 @@ class Pending:
 
 
 async def publish(
-    world: World,
-    scope: Scope,
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
     staged: StagedReference | None,
     walk: FirstParentWalk | None = None,
 ) -> Publication:
@@ -123,32 +126,33 @@ async def publish(
     Raises PublishFenceError when the head cannot be explained, StaleAttemptError when the
     attempt no longer counts, OutcomeUnknownAtDeadlineError when nobody can tell.
     """
-    deadline = world.clock.monotonic() + scope.effect_seconds
+    deadline = ports.clock.monotonic() + attempt.effect_seconds
     seen, pending = "no round was finished", None
     for number in range(ROUNDS_MAX):
-        ended = await _turn(world, scope, staged, pending, walk if number == 0 else None)
+        ended = await _turn(ports, attempt, target, staged, pending, walk if number == 0 else None)
         if isinstance(ended, Publication):
             facts = {"ref": ended.ref, "effect": ended.effect, "rounds": number + 1}
-            world.progress.phase(Phase.PUBLISHED, facts)
+            ports.progress.phase(Phase.PUBLISHED, facts)
             return ended
         seen = ended.reason
         if isinstance(ended, Pending):
             if pending is None:  # the merge may have taken all the time there was
-                deadline = world.clock.monotonic() + scope.effect_seconds
+                deadline = ports.clock.monotonic() + attempt.effect_seconds
             pending = ended
-        if world.clock.monotonic() >= deadline:
+        if ports.clock.monotonic() >= deadline:
             break
-        await _pause(world, number)
+        await _pause(ports, number)
     if pending is not None:
         raise unknown_outcome(
-            world, scope, pending.plan, f"the head was {pending.plan.base}; {seen}"
+            ports, attempt, pending.plan, f"the head was {pending.plan.base}; {seen}"
         )
     raise PublicationRefusedError(f"the target did not come to rest: {seen}", code="PRG-F007")
 
 
 async def _turn(
-    world: World,
-    scope: Scope,
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
     staged: StagedReference | None,
     pending: Pending | None,
     walk: FirstParentWalk | None,
@@ -157,12 +161,12 @@ async def _turn(
 
     While a merge is pending a failed look is a look that saw nothing.
     """
-    place = scope.ground.workspace
+    place = target.workspace
     try:
-        if scope.ground.isolation is not Isolation.PREFIX:
-            return await _round(world, scope, staged, walk)
-        async with world.concurrency.turn(f"{place.repository}/{place.branch}"):
-            return await _round(world, scope, staged, walk)
+        if target.isolation is not Isolation.PREFIX:
+            return await _round(ports, attempt, target, staged, walk)
+        async with ports.concurrency.turn(f"{place.repository}/{place.branch}"):
+            return await _round(ports, attempt, target, staged, walk)
     except WorldError as error:
         if pending is None:
             raise
@@ -170,38 +174,46 @@ async def _turn(
 
 
 async def _round(
-    world: World, scope: Scope, staged: StagedReference | None, walk: FirstParentWalk | None
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    staged: StagedReference | None,
+    walk: FirstParentWalk | None,
 ) -> Publication | LookAgain | Pending:
     """One look, one decision, one effect."""
-    facts = await read_facts(world, scope, staged, walk)
-    plan = build_workspace_publication_plan(scope.ground.level, facts, scope.identity)
+    facts = await read_facts(ports, attempt, target, staged, walk)
+    plan = build_workspace_publication_plan(target.level, facts, target.identity(attempt))
     match plan.effect:
         case Adopt(record):
             return Publication(record.commit, Adopt.__name__, record.metadata)
         case Keep(ref):
-            await check_attempt(world, scope.dispatch)
+            await check_attempt(ports, attempt)
             return Publication(ref, Keep.__name__)
         case _:
-            prepared = await prepare(world, scope, plan)
+            prepared = await prepare(ports, attempt, target, plan)
             if isinstance(prepared, LookAgain):
                 return prepared
-            await check_attempt(world, scope.dispatch)
-            return await _act(world, scope, plan, prepared)
+            await check_attempt(ports, attempt)
+            return await _act(ports, attempt, target, plan, prepared)
 
 
 async def _act(
-    world: World, scope: Scope, plan: WorkspacePublicationPlan, prepared: CommitId
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    plan: WorkspacePublicationPlan,
+    prepared: CommitId,
 ) -> Publication | LookAgain | Pending:
     """Perform the effect and settle it; an unanswered one keeps the staging branch."""
-    after = await perform(world, scope, plan, prepared)
+    after = await perform(ports, attempt, plan, prepared)
     if isinstance(after, Unanswered):
         if plan.policy is Policy.SETTLED:
             # The next round finds it, whoever sent it, or sends the same merge again.
             return Pending(plan, after.reason)
-        after = await settle(world, scope, plan, prepared, after)
+        after = await settle(ports, attempt, target, plan, prepared, after)
     match after:
         case Published(ref):
-            await check_publication(world, scope, plan, ref, prepared=prepared)
+            await check_publication(ports, target, plan, ref, prepared=prepared)
             return Publication(ref, type(plan.effect).__name__)
         case LookAgain():
             return after
@@ -214,7 +226,7 @@ async def _act(
             assert_never(after)
 
 
-async def _pause(world: World, number: int) -> None:
+async def _pause(ports: AttemptPorts, number: int) -> None:
     """A growing, jittered pause: losers of a race spread out."""
     ceiling = min(PAUSE_SECONDS_MIN * 2**number, PAUSE_SECONDS_MAX)
-    await world.clock.sleep(ceiling * world.identities.fraction())
+    await ports.clock.sleep(ceiling * ports.identities.fraction())

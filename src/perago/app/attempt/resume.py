@@ -4,14 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from perago.app.attempt.context import Dispatch, Scope, World
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.publish import Publication, publish
 from perago.app.attempt.stage import SettledDecision, decision_of, read_decision
-from perago.app.authoring.envelope import (
-    read_params,
-    read_workspace_input,
-    workspace_task_output,
-)
+from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
 from perago.app.authoring.failure import result_for_exception
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain import settled
@@ -51,30 +47,40 @@ class Finished:
 
 
 async def finish_decision(
-    world: World, scope: Scope, decision: SettledDecision, walk: FirstParentWalk | None = None
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    decision: SettledDecision,
+    walk: FirstParentWalk | None = None,
 ) -> Finished:
     """Publish the decision, or adopt the publication that is already there.
 
     `walk` is the target as it was read beside the decision, if it was.
     """
     staged = None if decision.noop else decision.staged
-    publication = await publish(world, scope, staged, walk)
-    return Finished(publication.ref, await _result(world, scope, decision, publication))
+    publication = await publish(ports, attempt, target, staged, walk)
+    return Finished(publication.ref, await _result(ports, attempt, target, decision, publication))
 
 
-async def resume(world: World, scope: Scope, decided: CommitId) -> Finished:
+async def resume(
+    ports: AttemptPorts, attempt: Attempt, target: Target, decided: CommitId
+) -> Finished:
     """Finish the decision of an earlier attempt of this execution."""
-    decision = await read_decision(world, scope, decided)
-    scope.traces.staging = (decision.staged.repository, decision.staged.branch)
-    scope.traces.staging_may_go = False
-    scope.traces.proposed = decision.staged.commit
-    scope.traces.decided = True
-    world.progress.phase(Phase.RESUMED, {"commit": decided, "noop": decision.noop})
-    return await finish_decision(world, scope, decision)
+    decision = await read_decision(ports, attempt, target, decided)
+    attempt.leftovers.staging = (decision.staged.repository, decision.staged.branch)
+    attempt.leftovers.staging_may_go = False
+    attempt.leftovers.proposed = decision.staged.commit
+    attempt.leftovers.decided = True
+    ports.progress.phase(Phase.RESUMED, {"commit": decided, "noop": decision.noop})
+    return await finish_decision(ports, attempt, target, decision)
 
 
 async def find_decision_on_other_input(
-    world: World, scope: Scope, params: object, others: Sequence[TagRecord]
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    params: object,
+    others: Sequence[TagRecord],
 ) -> Finished | None:
     """A retry may meet decisions of its own chain on another input or for other params.
 
@@ -86,22 +92,21 @@ async def find_decision_on_other_input(
     of them and of what this attempt will decide is. Under prefix isolation the head may have
     moved below all of them, and two of them could be published.
     """
-    ground = scope.ground
-    if ground.level is not Level.SETTLED:
+    if target.level is not Level.SETTLED:
         return None
-    anew = settled.start_anew(ground.workspace.repository, ground.workspace.branch)
+    anew = settled.start_anew(target.workspace.repository, target.workspace.branch)
     refused: CommitId | None = None
     for tag in others:
         published = await find_publication_of(
-            world.lakefs.commits, ground.workspace.repository, tag
+            ports.lakefs.commits, target.workspace.repository, tag
         )
         if published is None:
             continue
         theirs = ExecutionInput(published.place, published.prefix, params)
-        assert ground.key is not None, "settled always has a key"
-        same_params = key_on_input(ground.key, theirs) == decision_key(tag.name)
-        if same_params and published.place.branch == ground.workspace.branch:
-            return await _adopt(world, scope, tag.commit, published)
+        assert target.key is not None, "settled always has a key"
+        same_params = key_on_input(target.key, theirs) == decision_key(tag.name)
+        if same_params and published.place.branch == target.workspace.branch:
+            return await _adopt(ports, attempt, target, tag.commit, published)
         refused = published.record.commit
     if refused is not None:
         text = (
@@ -109,10 +114,10 @@ async def find_decision_on_other_input(
             f"this one would publish a second time; {anew}"
         )
         raise DecidedOnOtherInputError(text, code="PRG-F026")
-    if others and ground.isolation is Isolation.PREFIX:
+    if others and target.isolation is Isolation.PREFIX:
         text = (
             f"an earlier attempt decided {others[0].commit} for another input and may yet publish "
-            f"it; this one has {ground.workspace.ref}; {anew}"
+            f"it; this one has {target.workspace.ref}; {anew}"
         )
         raise DecidedOnOtherInputError(text)
     return None
@@ -159,7 +164,11 @@ async def find_publication_of(
 
 
 async def _adopt(
-    world: World, scope: Scope, decided: CommitId, published: PublishedDecision
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    decided: CommitId,
+    published: PublishedDecision,
 ) -> Finished:
     """The publication with the result of what was staged for it.
 
@@ -167,21 +176,25 @@ async def _adopt(
     """
     found = published.record
     staged = found.metadata.get(STAGING_COMMIT, decided)
-    record = await world.lakefs.commits.read(scope.ground.workspace.repository, staged)
-    decision = await decision_of(world, scope, record, input_ref=published.place.ref)
+    record = await ports.lakefs.commits.read(target.workspace.repository, staged)
+    decision = await decision_of(ports, attempt, target, record, input_ref=published.place.ref)
     return Finished(found.commit, decision.result)
 
 
 async def _result(
-    world: World, scope: Scope, decision: SettledDecision, publication: Publication
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    decision: SettledDecision,
+    publication: Publication,
 ) -> Mapping[str, object]:
     """The result of what is on the target: an adopted commit may be of an older decision."""
     staged = publication.adopted.get(STAGING_COMMIT, decision.staged.commit)
     if staged == decision.staged.commit:
         return decision.result
-    place = scope.ground.workspace
-    record = await world.lakefs.commits.read(place.repository, staged)
-    return (await decision_of(world, scope, record, input_ref=place.ref)).result
+    place = target.workspace
+    record = await ports.lakefs.commits.read(place.repository, staged)
+    return (await decision_of(ports, attempt, target, record, input_ref=place.ref)).result
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +214,14 @@ class GivenInput:
         )
 
 
-def read_input(dispatch: Dispatch) -> GivenInput:
+def read_input(attempt: Attempt) -> GivenInput:
     """Validate envelope and parameters before anything is moved."""
-    data = dispatch.record.input_data
+    data = attempt.record.input_data
     workspace = None
-    strict = dispatch.settings.strict_input
-    if dispatch.task.has_workspace:
+    strict = attempt.settings.strict_input
+    if attempt.task.has_workspace:
         workspace = read_workspace_input(data, strict=strict)
-    read_params(dispatch.task, data, strict=strict)
+    read_params(attempt.task, data, strict=strict)
     params = cast("Mapping[str, object]", data["params"])  # validated above
     return GivenInput(params, workspace)
 
@@ -227,7 +240,7 @@ def free_output(result: Mapping[str, object]) -> Mapping[str, object]:
     return {"result": dict(result)}
 
 
-def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None:
+def failed_update(attempt: Attempt, error: Exception) -> TerminalUpdate | None:
     """The terminal update of a failure; None for a stale attempt, which ends nothing.
 
     An update names the task id alone. What it would end is the row of a rerun or a redelivery,
@@ -235,15 +248,15 @@ def failed_update(dispatch: Dispatch, error: Exception) -> TerminalUpdate | None
     """
     if isinstance(error, StaleAttemptError):
         return None
-    settings, attempt = dispatch.settings, dispatch.attempt
+    settings, row = attempt.settings, attempt.row
     result = result_for_exception(
         error,
         max_length=settings.failure_reason_max_length,
         secrets=settings.secrets,
-        task=(attempt.workflow_id, attempt.reference_name),
+        task=(row.workflow_id, row.reference_name),
     )
     return TerminalUpdate(
-        attempt=attempt,
+        attempt=row,
         worker_id=settings.worker_id,
         status=AttemptStatus(result.status),
         reason=result.reason_for_incompletion or "",

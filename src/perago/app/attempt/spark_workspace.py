@@ -1,4 +1,4 @@
-"""Spark without a gateway: both sides of a workspace are local files, as in the in-memory world.
+"""Spark without a gateway: both sides of a workspace are local files, as in the in-memory ports.
 
 The input commit and a copy to write on are brought down; what Spark changed in the copy goes up
 to the private branch. Everything after that is as if Spark had written there itself.
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from perago.app.attempt.complete import check_attempt, delete_staging
-from perago.app.attempt.context import Dispatch, Scope, Traces, World
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.local_workspace import call_body
 from perago.app.attempt.stage import (
     commit_pieces,
@@ -51,7 +51,7 @@ from perago.ports.workspace import (
 class SparkFiles:
     """The two directories of one attempt, below its own."""
 
-    world: World
+    ports: AttemptPorts
     workspace: WorkspaceReference
     prefix: str
     directory: Path
@@ -69,21 +69,21 @@ class SparkFiles:
     async def store(self, branch: BranchName) -> None:
         """Bring what Spark changed onto the private branch, uncommitted."""
         assert self._output is not None, "fetched before"
-        pipeline, output = self.world.lakefs.pipeline, self._output
-        await self.world.concurrency.blocking(lambda: remove_litter(output.directory))
+        pipeline, output = self.ports.lakefs.pipeline, self._output
+        await self.ports.concurrency.blocking(lambda: remove_litter(output.directory))
         # On both sides of the scan, as for a local workspace: a cleaner takes the marker too.
-        await self.world.directories.check(self.directory, self.execution_id)
+        await self.ports.directories.check(self.directory, self.execution_id)
         plan = await pipeline.plan(output)
-        await self.world.directories.check(self.directory, self.execution_id)
+        await self.ports.directories.check(self.directory, self.execution_id)
         place = self.workspace
         area = StagingArea(StagedReference(place.repository, branch, place.ref), self.prefix)
         await pipeline.transfer(output, plan, area)
 
     async def _materialise(self, name: str) -> Materialised:
         directory = self.directory / name / listing_prefix(self.prefix)
-        await self.world.concurrency.blocking(lambda: directory.mkdir(parents=True))
+        await self.ports.concurrency.blocking(lambda: directory.mkdir(parents=True))
         source = WorkspaceSource(self.workspace.repository, self.workspace.ref, self.prefix)
-        return await self.world.lakefs.pipeline.materialise(source, directory)
+        return await self.ports.lakefs.pipeline.materialise(source, directory)
 
     def _root(self, name: str) -> str:
         """Hadoop takes paths as they are: nothing is escaped as in other URIs."""
@@ -144,7 +144,7 @@ class BranchSweep:
     the input and the staged commit, by whomever that was committed.
     """
 
-    world: World
+    ports: AttemptPorts
     workspace: WorkspaceReference
     branch: BranchName
     prefix: str
@@ -156,7 +156,7 @@ class BranchSweep:
         place = self.workspace
 
         async def page(after: str) -> ChangePage:
-            commits = self.world.lakefs.commits
+            commits = self.ports.lakefs.commits
             return await commits.uncommitted_page(place.repository, self.branch, after=after)
 
         return await self._sweep(page)
@@ -170,7 +170,7 @@ class BranchSweep:
         place = self.workspace
 
         async def page(after: str) -> ChangePage:
-            return await self.world.lakefs.commits.diff_page(
+            return await self.ports.lakefs.commits.diff_page(
                 place.repository, place.ref, commit, prefix="", after=after
             )
 
@@ -202,7 +202,7 @@ class BranchSweep:
 
     async def _settle_jobs(self, jobs: JobFiles, swept: Swept) -> None:
         """Keep what manifests name; delete the rest and the manifests themselves."""
-        objects, repository = self.world.lakefs.objects, self.workspace.repository
+        objects, repository = self.ports.lakefs.objects, self.workspace.repository
         for job, path in jobs.manifests.items():
             names = parse_manifest(await objects.read(repository, self.branch, path))
             self._named[job] = names | self._named.get(job, frozenset())
@@ -219,18 +219,18 @@ class BranchSweep:
     async def _delete(self, paths: list[str]) -> None:
         for start in range(0, len(paths), DELETE_PATHS_MAX):
             batch = paths[start : start + DELETE_PATHS_MAX]
-            objects = self.world.lakefs.objects
+            objects = self.ports.lakefs.objects
             await objects.delete_many(self.workspace.repository, self.branch, batch)
 
 
 async def list_workspace(
-    world: World, repository: RepositoryId, ref: str, prefix: str
+    ports: AttemptPorts, repository: RepositoryId, ref: str, prefix: str
 ) -> list[str]:
     """The relative paths of a workspace in lakeFS, without litter and reserved objects."""
     outer = listing_prefix(prefix)
     found, after = list[str](), ""
     for _ in range(PAGES_MAX):
-        page = await world.lakefs.objects.list_page(repository, ref, prefix=outer, after=after)
+        page = await ports.lakefs.objects.list_page(repository, ref, prefix=outer, after=after)
         for entry in page.entries:
             path = entry.path
             hidden = is_reserved_object(path) or is_job_litter(path) or manifest_job(path)
@@ -242,9 +242,9 @@ async def list_workspace(
     return found
 
 
-async def refuse_dirty_target(world: World, workspace: WorkspaceReference) -> None:
+async def refuse_dirty_target(ports: AttemptPorts, workspace: WorkspaceReference) -> None:
     """A Spark body holds keys that could write to the target itself: such writes fail closed."""
-    page = await world.lakefs.commits.uncommitted_page(
+    page = await ports.lakefs.commits.uncommitted_page(
         workspace.repository, workspace.branch, amount=DIRTY_OBJECTS_NAMED_MAX
     )
     if page.changes:
@@ -259,125 +259,149 @@ COMMITS_MAX = 5
 """Each further one removes what came late; a branch that is written to for longer is not ours."""
 
 
-@dataclass(slots=True)
-class SparkHandling:
-    """The steps of a Spark attempt; without a scope it is read-only."""
+@dataclass(frozen=True, slots=True)
+class SparkCompared:
+    """A private branch after it was swept, and whether anything is left to publish."""
 
-    world: World
-    dispatch: Dispatch
-    traces: Traces
-    workspace: WorkspaceReference
-    scope: Scope | None
-    _branch: BranchName | None = None
-    _files: SparkFiles | None = None
-    _sweep: BranchSweep | None = None
+    ports: AttemptPorts
+    attempt: Attempt
+    target: Target
+    branch: BranchName
+    sweep: BranchSweep
+    changed: bool
+    result: Mapping[str, object]
 
-    async def open(self) -> None:
-        """A directory holds the marker, so that GC finds the branch after a crash."""
-        world, dispatch = self.world, self.dispatch
-        owner = dispatch.settings.worker_id
-        marker = AttemptMarker(dispatch.attempt, dispatch.execution_id, owner_worker_id=owner)
-        directory = await world.directories.create(marker)
-        self.traces.directory = directory
-        if world.spark_gateway is None:
-            self._files = SparkFiles(
-                world, self.workspace, self._spec.prefix, directory, dispatch.execution_id
-            )
-
-    async def check(self, phase: str) -> None:
-        """Judge a listing: of the input before the body, of the private branch after it."""
-        guardrails = self._spec.pre if phase == "pre" else self._spec.post
-        if phase == "post" and self._files is not None and self._branch is not None:
-            await self._files.store(self._branch)
-        ref = self._branch if phase == "post" and self._branch is not None else self.workspace.ref
-        if guardrails:
-            paths = await list_workspace(
-                self.world, self.workspace.repository, ref, self._spec.prefix
-            )
-            check_guardrails_on_listing(paths, guardrails, phase)
-        done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
-        self.world.progress.phase(done, {"guardrails": len(guardrails)})
-
-    async def run_body(self, params: Mapping[str, object]) -> Mapping[str, object]:
-        """Attempt fence, private branch, body: a stale attempt must not even make a branch."""
-        if self.scope is not None:
-            await check_attempt(self.world, self.dispatch)
-            self._branch = await open_staging(self.world, self.scope)
-        place = await self._place()
-        return await call_body(self.world, self.dispatch, params, None, spark=place)
-
-    async def drop_writes(self) -> None:
-        """There was nowhere to write."""
-
-    async def changed(self) -> bool:
-        """Remove litter, refuse what does not belong to the task, see what is left.
-
-        A no-op needs no branch, unless `settled` puts its empty commit there.
-        """
-        assert self.scope is not None, "read-only attempts stage nothing"
-        branch, place = self._staging_branch, self.workspace
-        await refuse_dirty_target(self.world, place)
-        self._sweep = BranchSweep(self.world, place, branch, self._spec.prefix)
-        swept = await self._sweep.uncommitted()
-        head = await self.world.lakefs.branches.head(place.repository, branch)
-        if head.commit != place.ref:  # the body has committed on its branch itself
-            await refuse_unless_on_input(self.world, place, head.commit)
-            commit = await commit_plainly(self.world, self.scope, branch)
-            swept = await self._sweep.committed(commit)
-        facts = {"changed": swept.changed, "deleted": swept.removed, "litter": swept.litter}
-        self.world.progress.phase(Phase.COMPARED, facts)
-        if not swept.has_changes and self.scope.ground.level is not Level.SETTLED:
-            await delete_staging(self.world, place.repository, branch)
-            self.traces.staging = None
-        return swept.has_changes
-
-    async def stage_changes(self, result: Mapping[str, object]) -> StagedReference:
-        """Commit what Spark wrote."""
-        return await self._commit(result, noop=False)
-
-    async def stage_nothing(self, result: Mapping[str, object]) -> StagedReference:
-        """An empty commit on the branch that is there already."""
-        return await self._commit(result, noop=True)
-
-    async def _commit(self, result: Mapping[str, object], *, noop: bool) -> StagedReference:
+    async def stage(self) -> StagedReference:
         """Commit, and judge what was committed: whatever came late is removed in another one."""
-        assert self.scope is not None, "read-only attempts stage nothing"
-        assert self._sweep is not None, "compared before"
-        branch = self._staging_branch
-        await commit_pieces(self.world, self.scope, branch, result)
+        ports, attempt, branch = self.ports, self.attempt, self.branch
+        noop = not self.changed
+        await commit_pieces(ports, attempt, self.target, branch, self.result)
         for _ in range(COMMITS_MAX):
-            staged = await commit_written(self.world, self.scope, branch, result, noop=noop)
-            swept = await self._sweep.committed(staged.commit)
-            if swept.litter == 0 and swept.has_changes is not noop:
+            staged = await commit_written(
+                ports, attempt, self.target, branch, self.result, noop=noop
+            )
+            swept = await self.sweep.committed(staged.commit)
+            if swept.litter == 0 and swept.has_changes is self.changed:
                 return staged
         text = f"{branch} is still written to after the body has ended; nothing was published"
         raise PublicationRefusedError(text, code="PRG-K007")
 
-    async def _place(self) -> SparkPlace:
-        gateway, place = self.world.spark_gateway, self.workspace
-        if self._files is not None:
-            input_root, output_root = await self._files.fetch(writes=self._branch is not None)
-        else:
-            input_root = f"s3a://{place.repository}/{place.ref}/"
-            output_root = None
-            if self._branch is not None:
-                output_root = f"s3a://{place.repository}/{self._branch}/"
-        return SparkPlace(
-            repository=place.repository,
-            input_ref=place.ref,
-            prefix=self._spec.prefix,
-            input_root=input_root,
-            output_root=output_root,
-            staging_branch=self._branch,
-            gateway=gateway,
+
+@dataclass(frozen=True, slots=True)
+class SparkRan:
+    """What Spark left on the private branch; without a branch the task was read-only."""
+
+    ports: AttemptPorts
+    attempt: Attempt
+    workspace: WorkspaceReference
+    branch: BranchName | None
+    result: Mapping[str, object]
+
+    async def check(self) -> None:
+        """Judge a listing of the private branch."""
+        ref = self.workspace.ref if self.branch is None else self.branch
+        await _check_listing(self.ports, self.attempt, self.workspace, ref, "post")
+
+    async def drop_writes(self) -> None:
+        """There was nowhere to write."""
+
+    async def compare(self, target: Target) -> SparkCompared:
+        """Remove litter, refuse what does not belong to the task, see what is left.
+
+        A no-op needs no branch, unless the policy decides by a tag and puts its empty commit there.
+        """
+        assert self.branch is not None, "read-only attempts stage nothing"
+        ports, branch, workspace = self.ports, self.branch, self.workspace
+        await refuse_dirty_target(ports, workspace)
+        sweep = BranchSweep(ports, workspace, branch, target.prefix)
+        swept = await sweep.uncommitted()
+        head = await ports.lakefs.branches.head(workspace.repository, branch)
+        if head.commit != workspace.ref:  # the body has committed on its branch itself
+            await refuse_unless_on_input(ports, workspace, head.commit)
+            commit = await commit_plainly(ports, self.attempt, target, branch)
+            swept = await sweep.committed(commit)
+        facts = {"changed": swept.changed, "deleted": swept.removed, "litter": swept.litter}
+        ports.progress.phase(Phase.COMPARED, facts)
+        if not swept.has_changes and target.level is not Level.SETTLED:
+            await delete_staging(ports, workspace.repository, branch)
+            self.attempt.leftovers.staging = None
+        return SparkCompared(
+            ports, self.attempt, target, branch, sweep, swept.has_changes, self.result
         )
 
-    @property
-    def _staging_branch(self) -> BranchName:
-        assert self._branch is not None, "the branch was made before the body"
-        return self._branch
 
-    @property
-    def _spec(self) -> WorkspaceSpec:
-        assert self.dispatch.task.workspace is not None, "only workspace tasks come here"
-        return self.dispatch.task.workspace
+@dataclass(frozen=True, slots=True)
+class SparkOpened:
+    """A directory for the marker; the data stays in lakeFS, or in files where it is in memory."""
+
+    ports: AttemptPorts
+    attempt: Attempt
+    workspace: WorkspaceReference
+    target: Target | None
+    files: SparkFiles | None
+
+    async def check(self) -> None:
+        """Judge a listing of the input commit."""
+        await _check_listing(self.ports, self.attempt, self.workspace, self.workspace.ref, "pre")
+
+    async def run(self, params: Mapping[str, object]) -> SparkRan:
+        """Attempt fence, private branch, body: a stale attempt must not even make a branch."""
+        branch = None
+        if self.target is not None:
+            await check_attempt(self.ports, self.attempt)
+            branch = await open_staging(self.ports, self.attempt, self.target)
+        place = await self._place(branch)
+        result = await call_body(self.ports, self.attempt, params, None, spark=place)
+        if self.files is not None and branch is not None:
+            await self.files.store(branch)
+        return SparkRan(self.ports, self.attempt, self.workspace, branch, result)
+
+    async def _place(self, branch: BranchName | None) -> SparkPlace:
+        workspace, output_root = self.workspace, None
+        if self.files is not None:
+            input_root, output_root = await self.files.fetch(writes=branch is not None)
+        else:
+            input_root = f"s3a://{workspace.repository}/{workspace.ref}/"
+            if branch is not None:
+                output_root = f"s3a://{workspace.repository}/{branch}/"
+        return SparkPlace(
+            repository=workspace.repository,
+            input_ref=workspace.ref,
+            prefix=_spec(self.attempt).prefix,
+            input_root=input_root,
+            output_root=output_root,
+            staging_branch=branch,
+            gateway=self.ports.spark_gateway,
+        )
+
+
+async def open_spark_workspace(
+    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
+) -> SparkOpened:
+    """A directory holds the marker, so that gc finds the branch after a crash."""
+    owner = attempt.settings.worker_id
+    marker = AttemptMarker(attempt.row, attempt.execution_id, owner_worker_id=owner)
+    directory = await ports.directories.create(marker)
+    attempt.leftovers.directory = directory
+    files = None
+    if ports.spark_gateway is None:
+        prefix = _spec(attempt).prefix
+        files = SparkFiles(ports, workspace, prefix, directory, attempt.execution_id)
+    return SparkOpened(ports, attempt, workspace, target, files)
+
+
+async def _check_listing(
+    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, ref: str, phase: str
+) -> None:
+    spec = _spec(attempt)
+    guardrails = spec.pre if phase == "pre" else spec.post
+    if guardrails:
+        paths = await list_workspace(ports, workspace.repository, ref, spec.prefix)
+        check_guardrails_on_listing(paths, guardrails, phase)
+    done = Phase.PRE_CHECKED if phase == "pre" else Phase.POST_CHECKED
+    ports.progress.phase(done, {"guardrails": len(guardrails)})
+
+
+def _spec(attempt: Attempt) -> WorkspaceSpec:
+    assert attempt.task.workspace is not None, "only workspace tasks come here"
+    return attempt.task.workspace

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.failure import RuntimeTaskResult, result_for_exception
 from perago.app.authoring.metrics import MetricRecorder
@@ -41,7 +41,7 @@ async def run_on_callbacks(
 ) -> RuntimeTaskResult:
     """Run the one spine and return how the attempt ended."""
     record = AttemptRecord(run.snapshot, input_data=input_data)
-    dispatch = Dispatch(
+    attempt = Attempt(
         task=_published_by_callback(run.task),
         record=record,
         execution_id=ExecutionId(run.context.execution_id),
@@ -53,8 +53,8 @@ async def run_on_callbacks(
             reads_before_end=False,
         ),
     )
-    world = _world(run, record, DirectBody(run.task, metrics), workspace_root)
-    report = await run_attempt(world, dispatch, NoLease())
+    ports = _world(run, record, DirectBody(run.task, metrics), workspace_root)
+    report = await run_attempt(ports, attempt, NoLease())
     if report.update is None:
         assert report.error is not None, "only a failure is not sent"
         return result_for_exception(report.error, max_length=failure_reason_max_length)
@@ -71,7 +71,7 @@ async def run_on_callbacks(
 
 def _world(
     run: CallbackAttempt, record: AttemptRecord, body: DirectBody, workspace_root: Path
-) -> World:
+) -> AttemptPorts:
     container = Container(connections=Connections(workspace_root=workspace_root))
     # What a plain attempt does not ask is not there; asking would be a defect and shows as one.
     partial: Any = cast("Any", {})
@@ -80,7 +80,7 @@ def _world(
     branches: Any = CallbackBranches(run)
     commits: Any = CallbackCommits(run)
     queue: Any = CallbackQueue(run, record)
-    return World(
+    return AttemptPorts(
         lakefs=LakeFS(
             branches=branches,
             commits=commits,

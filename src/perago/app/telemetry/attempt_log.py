@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Mapping
 from typing import final
 
-from perago.app.attempt.context import Dispatch
+from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.failure import error_code
 from perago.app.telemetry.listeners import AttemptListener, BodyObserver, facts_of, write
@@ -30,7 +30,7 @@ class AttemptLog(AttemptListener):
     """One line a step, one for the end."""
 
     def phase(
-        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """Warnings stand out; the end is told with its report."""
         if phase in TOLD_AT_THE_END:
@@ -40,15 +40,15 @@ class AttemptLog(AttemptListener):
             return
         told = {"phase": str(phase), "seconds": round(seconds, 6), **facts}
         if phase is Phase.STARTED:
-            told["queue_wait_ms"] = dispatch.record.queue_wait_ms
-        write(LOGGER, level, f"attempt {phase}", facts_of(dispatch) | told)
+            told["queue_wait_ms"] = attempt.record.queue_wait_ms
+        write(LOGGER, level, f"attempt {phase}", facts_of(attempt) | told)
 
-    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+    def lost(self, attempt: Attempt, stale: Stale) -> None:
         """The body is being stopped."""
         facts = {"field": stale.field, "expected": stale.expected, "found": stale.found}
-        write(LOGGER, logging.WARNING, "attempt lost", facts_of(dispatch) | facts)
+        write(LOGGER, logging.WARNING, "attempt lost", facts_of(attempt) | facts)
 
-    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
         """Outcome, reason, traceback."""
         facts: dict[str, object] = {
             "status": str(report.update.status) if report.update else "not sent",
@@ -63,7 +63,7 @@ class AttemptLog(AttemptListener):
             facts["traceback"] = _traceback(report.error)
         if report.recorded.speaks_against_it:
             level = logging.WARNING
-        write(LOGGER, level, "attempt ended", facts_of(dispatch) | facts)
+        write(LOGGER, level, "attempt ended", facts_of(attempt) | facts)
 
     def warned(self, text: str, why: str) -> None:
         """Once, without an attempt."""
@@ -132,8 +132,8 @@ def _ids(call: BodyCall | None) -> dict[str, object]:
 class AttemptStory(Progress):
     """Listens to one attempt."""
 
-    def __init__(self, dispatch: Dispatch, listener: AttemptListener, clock: Clock) -> None:
-        self._dispatch = dispatch
+    def __init__(self, attempt: Attempt, listener: AttemptListener, clock: Clock) -> None:
+        self._attempt = attempt
         self._listener = listener
         self._clock = clock
         self._begun = self._last = clock.monotonic()
@@ -155,23 +155,23 @@ class AttemptStory(Progress):
             self._requests.sent - self._requests_before,
             self._requests.sent,
         )
-        self._listener.phase(self._dispatch, phase, {**facts, "requests": sent}, seconds)
+        self._listener.phase(self._attempt, phase, {**facts, "requests": sent}, seconds)
 
     def ended(self, report: AttemptReport) -> None:
         """Close the story; tasks without a workspace leave no line in the task's log."""
         seconds = self._clock.monotonic() - self._begun
-        self._listener.ended(self._dispatch, report, seconds)
-        if not self._dispatch.task.has_workspace:
+        self._listener.ended(self._attempt, report, seconds)
+        if not self._attempt.task.has_workspace:
             return
         status = report.update.status if report.update else "not sent"
         parts = {
-            "execution": self._dispatch.execution_id,
+            "execution": self._attempt.execution_id,
             "status": status,
             "level": self._level,
             "published": self._published,
             "recorded": report.recorded,
-            "traceparent": self._dispatch.traceparent,
-            "worker": self._dispatch.settings.worker_id,
+            "traceparent": self._attempt.traceparent,
+            "worker": self._attempt.settings.worker_id,
             "seconds": f"{seconds:.3f}",
             "requests": self._requests.sent,
         }

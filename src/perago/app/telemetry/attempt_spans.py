@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self, final
 
-from perago.app.attempt.context import Dispatch
+from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.failure import error_code
 from perago.app.settings.runtime_config import metrics_config
@@ -33,7 +33,7 @@ class AttemptSpans(AttemptListener):
         self._steps: dict[ExecutionId, list[FinishedStep]] = {}
 
     def phase(
-        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """A step that took so long ends now."""
         if phase in NO_STEPS:
@@ -45,25 +45,25 @@ class AttemptSpans(AttemptListener):
             if isinstance(each, str | int | float | bool)
         }
         step = FinishedStep(str(phase), ended - seconds, ended, told)
-        self._steps.setdefault(dispatch.execution_id, []).append(step)
+        self._steps.setdefault(attempt.execution_id, []).append(step)
 
-    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+    def lost(self, attempt: Attempt, stale: Stale) -> None:
         """A moment without length."""
         now = self._clock.now().timestamp()
         step = FinishedStep("lease lost", now, now, {"perago.field": stale.field})
-        self._steps.setdefault(dispatch.execution_id, []).append(step)
+        self._steps.setdefault(attempt.execution_id, []).append(step)
 
-    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
         """Hand over the span."""
         ended = self._clock.now().timestamp()
         self._telemetry.span(
             FinishedSpan(
-                name=f"process {dispatch.task.name}",
+                name=f"process {attempt.task.name}",
                 began=ended - seconds,
                 ended=ended,
-                facts=_facts(dispatch, report),
-                steps=tuple(self._steps.pop(dispatch.execution_id, ())),
-                parent=dispatch.traceparent,
+                facts=_facts(attempt, report),
+                steps=tuple(self._steps.pop(attempt.execution_id, ())),
+                parent=attempt.traceparent,
                 error=_error(report),
             )
         )
@@ -72,18 +72,18 @@ class AttemptSpans(AttemptListener):
         """Belongs to no attempt."""
 
 
-def _facts(dispatch: Dispatch, report: AttemptReport) -> dict[str, str | int]:
-    attempt = dispatch.attempt
+def _facts(attempt: Attempt, report: AttemptReport) -> dict[str, str | int]:
+    row = attempt.row
     facts: dict[str, str | int] = {
         "messaging.system": "conductor",
         "messaging.operation.name": "process",
-        "messaging.destination.name": attempt.task_type,
-        "messaging.message.id": attempt.task_id,
-        "perago.execution_id": dispatch.execution_id,
-        "perago.workflow_id": attempt.workflow_id,
-        "perago.reference_name": attempt.reference_name,
-        "perago.retry_count": attempt.retry_count,
-        "perago.worker_id": dispatch.settings.worker_id,
+        "messaging.destination.name": row.task_type,
+        "messaging.message.id": row.task_id,
+        "perago.execution_id": attempt.execution_id,
+        "perago.workflow_id": row.workflow_id,
+        "perago.reference_name": row.reference_name,
+        "perago.retry_count": row.retry_count,
+        "perago.worker_id": attempt.settings.worker_id,
         "perago.status": str(report.update.status) if report.update else "not sent",
         "perago.recorded": str(report.recorded),
     }

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, cast, final
 
-from perago.app.attempt.context import Dispatch
+from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import Stale
 from perago.domain.logical_execution import RepositoryId
@@ -18,16 +18,16 @@ class AttemptListener(Protocol):
     """Hears how attempts go."""
 
     def phase(
-        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """One step ended, so many seconds after the one before."""
         ...
 
-    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+    def lost(self, attempt: Attempt, stale: Stale) -> None:
         """A heartbeat found out that the attempt no longer counts."""
         ...
 
-    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
         """An attempt is over."""
         ...
 
@@ -44,26 +44,26 @@ class Listeners(AttemptListener):
         self._listeners = listeners
 
     def phase(
-        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """Tell each."""
         for each in self._listeners:
             try:  # not `suppress`, which costs as much as a listener
-                each.phase(dispatch, phase, facts, seconds)
+                each.phase(attempt, phase, facts, seconds)
             except Exception:  # noqa: BLE001, S112 - a listener decides nothing
                 continue
 
-    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+    def lost(self, attempt: Attempt, stale: Stale) -> None:
         """Tell each."""
         for each in self._listeners:
             with suppress(Exception):
-                each.lost(dispatch, stale)
+                each.lost(attempt, stale)
 
-    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
         """Tell each."""
         for each in self._listeners:
             with suppress(Exception):
-                each.ended(dispatch, report, seconds)
+                each.ended(attempt, report, seconds)
 
     def warned(self, text: str, why: str) -> None:
         """Tell each."""
@@ -72,19 +72,19 @@ class Listeners(AttemptListener):
                 each.warned(text, why)
 
 
-def facts_of(dispatch: Dispatch) -> dict[str, object]:
+def facts_of(attempt: Attempt) -> dict[str, object]:
     """The ids by which one attempt is found in every place that knows it."""
-    attempt = dispatch.attempt
+    row = attempt.row
     facts: dict[str, object] = {
-        "task_name": attempt.task_type,
-        "workflow_id": attempt.workflow_id,
-        "task_id": attempt.task_id,
-        "reference_name": attempt.reference_name,
-        "retry_count": attempt.retry_count,
-        "execution_id": dispatch.execution_id,
+        "task_name": row.task_type,
+        "workflow_id": row.workflow_id,
+        "task_id": row.task_id,
+        "reference_name": row.reference_name,
+        "retry_count": row.retry_count,
+        "execution_id": attempt.execution_id,
     }
-    if dispatch.traceparent is not None:
-        facts["traceparent"] = dispatch.traceparent
+    if attempt.traceparent is not None:
+        facts["traceparent"] = attempt.traceparent
     return facts
 
 
@@ -208,18 +208,18 @@ class SeenRepositories(AttemptListener):
         self.names: set[RepositoryId] = set()
 
     def phase(
-        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """The input is valid once there is a policy."""
         del facts, seconds
         if phase is Phase.POLICY:
-            given = cast("Mapping[str, object]", dispatch.record.input_data["workspace"])
+            given = cast("Mapping[str, object]", attempt.record.input_data["workspace"])
             self.names.add(RepositoryId(str(given["repository"])))
 
-    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+    def lost(self, attempt: Attempt, stale: Stale) -> None:
         """Nothing to remember."""
 
-    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
         """Nothing to remember."""
 
     def warned(self, text: str, why: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Protocol, TypeAlias, final
 
-from perago.app.attempt.context import Dispatch
+from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.failure import error_code
 from perago.app.telemetry.listeners import AttemptListener, BodyObserver
@@ -244,15 +244,15 @@ class AttemptMetrics(AttemptListener):
         self._metrics = metrics
 
     def phase(
-        self, dispatch: Dispatch, phase: Phase, facts: Mapping[str, object], seconds: float
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """Durations and bytes of moves, verdicts, effects."""
         if phase not in COUNTED:
             return
-        task = {"task_name": dispatch.task.name}
+        task = {"task_name": attempt.task.name}
         metrics = self._metrics
         if phase is Phase.STARTED:
-            metrics.observe(QUEUE_WAIT, task, dispatch.record.queue_wait_ms / 1000)
+            metrics.observe(QUEUE_WAIT, task, attempt.record.queue_wait_ms / 1000)
         if phase in OPERATIONS:
             labels = task | {"operation": OPERATIONS[phase]}
             metrics.observe(IO_SECONDS, labels, seconds)
@@ -265,15 +265,15 @@ class AttemptMetrics(AttemptListener):
         if phase is Phase.PUBLISHED:
             metrics.count(PUBLICATIONS, task | {"effect": str(facts.get("effect"))})
 
-    def lost(self, dispatch: Dispatch, stale: Stale) -> None:
+    def lost(self, attempt: Attempt, stale: Stale) -> None:
         """Found by a heartbeat."""
-        self._metrics.count(LOST_LEASES, {"task_name": dispatch.task.name, "field": stale.field})
+        self._metrics.count(LOST_LEASES, {"task_name": attempt.task.name, "field": stale.field})
 
-    def ended(self, dispatch: Dispatch, report: AttemptReport, seconds: float) -> None:
+    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
         """Outcome and duration."""
-        task = {"task_name": dispatch.task.name}
+        task = {"task_name": attempt.task.name}
         metrics = self._metrics
-        spec = dispatch.task.metrics
+        spec = attempt.task.metrics
         if spec is None or spec.attempts:
             metrics.observe(ATTEMPT_SECONDS, task, seconds)
         outcome = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeAlias, TypeVar, final
 
 from perago.app.attempt.complete import read_verdict
-from perago.app.attempt.context import AttemptSettings, Dispatch, StopOrder, World
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, StopOrder
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.attempt_log import AttemptStory
@@ -265,15 +265,15 @@ TASK_LOG_SECONDS_MAX = 10.0
 class AttemptTools:
     """What attempts of a worker share."""
 
-    world: World
+    ports: AttemptPorts
     bodies: Bodies
     tasks: Mapping[str, TaskDefinition]
     settings: AttemptSettings
     listener: AttemptListener
     budget: SlotBudget
-    admitted: Callable[[Dispatch, SlotLease, Order], Awaitable[None]]
-    failed: Callable[[Dispatch, Exception], None]
-    ended: Callable[[Dispatch, bool], None]
+    admitted: Callable[[Attempt, SlotLease, Order], Awaitable[None]]
+    failed: Callable[[Attempt, Exception], None]
+    ended: Callable[[Attempt, bool], None]
     broken: Callable[[BaseException], None]
 
 
@@ -283,26 +283,26 @@ class Attempts:
 
     def __init__(self, tools: AttemptTools) -> None:
         self._tools = tools
-        self._running: dict[asyncio.Task[None], Dispatch] = {}
+        self._running: dict[asyncio.Task[None], Attempt] = {}
         self._aside: set[asyncio.Task[None]] = set()
 
     @property
-    def running(self) -> list[Dispatch]:
-        """Dispatches that have not ended."""
+    def running(self) -> list[Attempt]:
+        """Attempts that have not ended."""
         return list(self._running.values())
 
     def begin(self, record: AttemptRecord) -> None:
         """Start one polled attempt; its slot is taken already."""
         tools = self._tools
-        dispatch = Dispatch(
+        attempt = Attempt(
             task=tools.tasks[record.snapshot.task_type],
             record=record,
-            execution_id=tools.world.identities.new_execution_id(),
+            execution_id=tools.ports.identities.new_execution_id(),
             settings=tools.settings,
             traceparent=traceparent_of(record.input_data),
         )
-        task = asyncio.create_task(self._run(dispatch), name=f"attempt-{dispatch.execution_id}")
-        self._running[task] = dispatch
+        task = asyncio.create_task(self._run(attempt), name=f"attempt-{attempt.execution_id}")
+        self._running[task] = attempt
         task.add_done_callback(self._done)
 
     async def all_ended(self, *, seconds_max: float | None = None) -> bool:
@@ -316,46 +316,46 @@ class Attempts:
         if self._aside:
             await asyncio.wait(self._aside, timeout=TASK_LOG_SECONDS_MAX)
 
-    async def _run(self, dispatch: Dispatch) -> None:
+    async def _run(self, attempt: Attempt) -> None:
         tools = self._tools
-        polled_at = tools.world.clock.monotonic()
+        polled_at = tools.ports.clock.monotonic()
         # Begun before the heartbeats, because it counts their requests as well.
-        story = AttemptStory(dispatch, tools.listener, tools.world.clock)
-        lease = HeartbeatLease(self._heartbeat(dispatch), tools.world.clock).start()
+        story = AttemptStory(attempt, tools.listener, tools.ports.clock)
+        lease = HeartbeatLease(self._heartbeat(attempt), tools.ports.clock).start()
         slot = SlotLease(lease, tools.budget)
         try:
-            with tools.bodies.orders.for_execution(dispatch.execution_id) as order:
-                world = replace(tools.world, progress=story, stop_order=WaitingOrder(order))
-                await tools.admitted(dispatch, slot, order)
+            with tools.bodies.orders.for_execution(attempt.execution_id) as order:
+                ports = replace(tools.ports, progress=story, stop_order=WaitingOrder(order))
+                await tools.admitted(attempt, slot, order)
                 report = await run_attempt(
-                    world,
-                    dispatch,
+                    ports,
+                    attempt,
                     slot,
                     polled_at=polled_at,
-                    failed=lambda error: tools.failed(dispatch, error),
+                    failed=lambda error: tools.failed(attempt, error),
                 )
         finally:
             await slot.end()
         # An attempt that was told to stop may have asked lakeFS for nothing.
         served = report.error is None or isinstance(report.error, SERVED)
-        tools.ended(dispatch, served and not order.done())
+        tools.ended(attempt, served and not order.done())
         story.ended(report)
         if story.task_log_line:
-            self._log_aside(dispatch.attempt.task_id, story.task_log_line)
+            self._log_aside(attempt.row.task_id, story.task_log_line)
 
-    def _heartbeat(self, dispatch: Dispatch) -> Heartbeat:
-        tools, attempt = self._tools, dispatch.attempt
+    def _heartbeat(self, attempt: Attempt) -> Heartbeat:
+        tools, row = self._tools, attempt.row
 
         def lost(stale: Stale) -> None:
-            tools.listener.lost(dispatch, stale)
-            tools.bodies.orders.stop(dispatch.execution_id, f"the attempt is lost: {stale}")
+            tools.listener.lost(attempt, stale)
+            tools.bodies.orders.stop(attempt.execution_id, f"the attempt is lost: {stale}")
 
         return Heartbeat(
-            send=lambda: tools.world.queue.extend_lease(attempt, tools.settings.worker_id),
-            look=lambda: read_verdict(tools.world, dispatch),
+            send=lambda: tools.ports.queue.extend_lease(row, tools.settings.worker_id),
+            look=lambda: read_verdict(tools.ports, attempt),
             lost=lost,
             pause_seconds=heartbeat_seconds(
-                dispatch.record.response_timeout_seconds, dispatch.budget
+                attempt.record.response_timeout_seconds, attempt.budget
             ),
         )
 
@@ -365,7 +365,7 @@ class Attempts:
 
         async def log() -> None:
             try:
-                await self._tools.world.queue.log(task_id, line)
+                await self._tools.ports.queue.log(task_id, line)
             except WorldError as error:
                 self._tools.listener.warned("task log line was not taken", str(error))
 

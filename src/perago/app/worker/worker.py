@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, final
 
-from perago.app.attempt.context import AttemptSettings, Dispatch, World
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import AttemptListener, facts_of, write
 from perago.app.worker.attempts import Attempts, AttemptTools, Bodies, Order, SlotLease
@@ -71,7 +71,7 @@ def nothing() -> None:
 class WorkerParts:
     """Everything outside, and how long to be patient."""
 
-    world: World
+    ports: AttemptPorts
     bodies: Bodies
     tasks: Mapping[str, TaskDefinition]
     types: Sequence[PolledType]
@@ -145,12 +145,12 @@ class Worker:
         self._aborting = asyncio.Event()
         self._broken: BaseException | None = None
         self._last_signal: signal.Signals | None = None
-        self._beat_at = parts.world.clock.monotonic()
+        self._beat_at = parts.ports.clock.monotonic()
         self.budget = SlotBudget(lambda: parts.bodies.ready)
         parts.bodies.on_change(self.budget.changed)
         self.attempts = Attempts(
             AttemptTools(
-                world=parts.world,
+                ports=parts.ports,
                 bodies=parts.bodies,
                 tasks=parts.tasks,
                 settings=parts.settings,
@@ -166,7 +166,7 @@ class Worker:
     @property
     def is_live(self) -> bool:
         """Whether the loop still turns."""
-        missed = (self._parts.world.clock.monotonic() - self._beat_at) / BEAT_SECONDS
+        missed = (self._parts.ports.clock.monotonic() - self._beat_at) / BEAT_SECONDS
         return missed < BEATS_MISSED_MAX and self._broken is None
 
     @property
@@ -240,8 +240,8 @@ class Worker:
     def _poller(self, polled: PolledType) -> Poller:
         parts = self._parts
         tools = PollTools(
-            queue=parts.world.queue,
-            clock=parts.world.clock,
+            queue=parts.ports.queue,
+            clock=parts.ports.clock,
             budget=self.budget,
             breaker=parts.conductor_gate.breaker,
             worker_id=parts.settings.worker_id,
@@ -277,16 +277,16 @@ class Worker:
 
     async def _beat(self) -> None:
         while True:
-            self._beat_at = self._parts.world.clock.monotonic()
+            self._beat_at = self._parts.ports.clock.monotonic()
             self._parts.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
-    async def _admitted(self, dispatch: Dispatch, slot: SlotLease, order: Order) -> None:
+    async def _admitted(self, attempt: Attempt, slot: SlotLease, order: Order) -> None:
         """Wait, with heartbeats, for a service that failed while this attempt was polled.
 
         Its slot is for tasks that need no such service meanwhile.
         """
-        gate = self._lakefs_gate_of(dispatch)
+        gate = self._lakefs_gate_of(attempt)
         if gate is None or await gate.outage() <= 0:
             return
         slot.lend()
@@ -298,9 +298,9 @@ class Worker:
             draining.cancel()
         await slot.take_back(order)
 
-    def _attempt_failed(self, dispatch: Dispatch, error: Exception) -> None:
+    def _attempt_failed(self, attempt: Attempt, error: Exception) -> None:
         """An attempt that a service failed makes us look before the next poll."""
-        gate = self._lakefs_gate_of(dispatch)
+        gate = self._lakefs_gate_of(attempt)
         if gate is not None and isinstance(error, UnavailableError | OutcomeUnknownError):
             was_open = gate.breaker.state is Circuit.OPEN
             pause = gate.breaker.failed(str(error))
@@ -308,9 +308,9 @@ class Worker:
                 facts = {"pause_seconds": round(pause, 3), "error": str(error)}
                 write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
 
-    def _attempt_ended(self, dispatch: Dispatch, served: bool) -> None:  # noqa: FBT001 - a callback
+    def _attempt_ended(self, attempt: Attempt, served: bool) -> None:  # noqa: FBT001 - a callback
         """An attempt that lakeFS has served closes the circuit."""
-        gate = self._lakefs_gate_of(dispatch)
+        gate = self._lakefs_gate_of(attempt)
         if gate is None or gate.breaker.closed:
             return
         if served:
@@ -319,8 +319,8 @@ class Worker:
         else:
             gate.breaker.undecided()
 
-    def _lakefs_gate_of(self, dispatch: Dispatch) -> ServiceGate | None:
-        asks = dispatch.task.has_workspace or dispatch.task.name == JOIN
+    def _lakefs_gate_of(self, attempt: Attempt) -> ServiceGate | None:
+        asks = attempt.task.has_workspace or attempt.task.name == JOIN
         return self._parts.lakefs_gate if asks else None
 
     def _signalled(self, number: signal.Signals) -> None:

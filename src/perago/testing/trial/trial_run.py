@@ -25,7 +25,7 @@ from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.attempt.context import AttemptSettings, Dispatch, KnownPlaces, LakeFS, World
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.attempt.spark_workspace import remove_litter
 from perago.app.authoring.guardrails import (
@@ -108,12 +108,12 @@ def trial_servers(root: Path) -> TrialServers:
 
 def trial_world(
     servers: TrialServers, directories: AttemptDirectories, body: TaskBody, progress: Progress
-) -> World:
+) -> AttemptPorts:
     """Everything that one attempt asks."""
     lakefs = lakefs_installation(servers.lakefs, WorkerHandle())
     identities, concurrency = SeededIdentities(), SequentialConcurrency()
     transport = MemoryTransport(lakefs.objects, concurrency)
-    return World(
+    return AttemptPorts(
         lakefs=LakeFS(
             branches=lakefs.branches,
             commits=lakefs.commits,
@@ -136,7 +136,7 @@ def trial_world(
 
 def attempt_once(
     servers: TrialServers,
-    world: World,
+    ports: AttemptPorts,
     task: TaskDefinition,
     params: Mapping[str, object],
     files: Files,
@@ -155,11 +155,11 @@ def attempt_once(
         commit = repository.commit({}, message="the files of the trial")
         place = {"repository": TRIAL, "branch": MAIN, "refType": "commit", "ref": commit}
         given["workspace"] = place
-    return driven(_attempt_once(servers, world, task, given), servers.clock)
+    return driven(_attempt_once(servers, ports, task, given), servers.clock)
 
 
 async def _attempt_once(
-    servers: TrialServers, world: World, task: TaskDefinition, given: Mapping[str, object]
+    servers: TrialServers, ports: AttemptPorts, task: TaskDefinition, given: Mapping[str, object]
 ) -> AttemptReport:
     step = {
         "name": task.name,
@@ -170,14 +170,14 @@ async def _attempt_once(
     workflow = {"name": TRIAL, "version": 1, "schemaVersion": 2, "tasks": [step]}
     servers.conductor.put_workflow_definition(workflow)
     servers.conductor.start(TRIAL, given, task_to_domain={})
-    (record,) = await world.queue.poll(PollRequest(task.name, TRIAL, count=1))
-    dispatch = Dispatch(
+    (record,) = await ports.queue.poll(PollRequest(task.name, TRIAL, count=1))
+    attempt = Attempt(
         task=task,
         record=record,
-        execution_id=world.identities.new_execution_id(),
+        execution_id=ports.identities.new_execution_id(),
         settings=AttemptSettings(TRIAL),
     )
-    return await run_attempt(world, dispatch, NoLease())
+    return await run_attempt(ports, attempt, NoLease())
 
 
 def driven(work: Coroutine[object, object, Result], clock: VirtualClock) -> Result:
@@ -277,10 +277,10 @@ def run_task_once(
     servers, watched = trial_servers(root), _Watched(task)
     directories = KeptDirectories(root / "attempts", servers.clock)
     try:
-        world = trial_world(servers, directories, watched, watched)
+        ports = trial_world(servers, directories, watched, watched)
         # Conductor hands JSON to a task and nothing else.
         given = cast("dict[str, object]", to_jsonable_python(dict(params)))
-        report = attempt_once(servers, world, task, given, files)
+        report = attempt_once(servers, ports, task, given, files)
         yield _told(task, report, watched, files, directories.kept)
     finally:
         # The tree first, because a body may have put anything in the place of its directory.

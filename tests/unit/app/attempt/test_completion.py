@@ -20,7 +20,7 @@ from perago.adapters.memory.planned_faults import (
     When,
 )
 from perago.app.attempt.complete import Recorded, complete, completion_deadline
-from perago.app.attempt.context import Dispatch
+from perago.app.attempt.context import Attempt
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import PublishBudget, TaskControls
 from perago.domain.attempt import AttemptRecord, AttemptStatus
@@ -50,9 +50,9 @@ async def _poll(worker: AttemptWorker) -> AttemptRecord:
     return record
 
 
-def _dispatch(world: FaultWorld, worker: AttemptWorker, record: AttemptRecord) -> Dispatch:
+def _dispatch(world: FaultWorld, worker: AttemptWorker, record: AttemptRecord) -> Attempt:
     identities = worker.world.identities
-    return Dispatch(world.task, record, identities.new_execution_id(), worker.settings)
+    return Attempt(world.task, record, identities.new_execution_id(), worker.settings)
 
 
 async def _end(

@@ -9,17 +9,12 @@ import pytest
 from pydantic import BaseModel, field_serializer
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
-from perago.app.attempt.context import AttemptSettings, Dispatch
+from perago.app.attempt.context import Attempt, AttemptSettings
 from perago.app.attempt.resume import failed_update, read_input
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.attempt import (
-    AttemptRecord,
-    AttemptSnapshot,
-    AttemptStatus,
-    ExecutionId,
-)
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.errors import DamagedResultError, StoredResultError, TaskFailed, TaskInputError
 from perago.domain.publication import PolicySetting
 from perago.domain.text import Secrets
@@ -53,7 +48,7 @@ def test_strict_input_binds_tasks_without_a_workspace(
     row = AttemptSnapshot("w", "t", "free", "free", AttemptStatus.IN_PROGRESS)
     record = AttemptRecord(row, {"params": {}, "more": 1})
     settings = AttemptSettings("worker", strict_input=strict)
-    dispatch = Dispatch(_definition(free), record, ExecutionId("e"), settings)
+    dispatch = Attempt(_definition(free), record, ExecutionId("e"), settings)
     if strict:
         with pytest.raises(TaskInputError, match="more"):
             read_input(dispatch)
@@ -113,7 +108,7 @@ async def test_whatever_a_read_only_task_wrote_is_dropped_with_a_warning(
 def _failed(error: Exception, reference: str, settings: AttemptSettings) -> str:
     """The reason that Conductor gets."""
     row = AttemptSnapshot("w", "t", reference, "free", AttemptStatus.IN_PROGRESS)
-    dispatch = Dispatch(_definition(free), AttemptRecord(row, {}), ExecutionId("e"), settings)
+    dispatch = Attempt(_definition(free), AttemptRecord(row, {}), ExecutionId("e"), settings)
     update = failed_update(dispatch, error)
     assert update is not None
     return str(update.reason)

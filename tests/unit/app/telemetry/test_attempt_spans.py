@@ -6,7 +6,7 @@ from pathlib import Path
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.memory.telemetry import RememberedTelemetry
-from perago.app.attempt.context import Dispatch
+from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.telemetry.attempt_log import AttemptStory
 from perago.app.telemetry.attempt_spans import AttemptSpans
@@ -28,7 +28,7 @@ async def heard(world: FaultWorld, secrets: Secrets = NO_SECRETS) -> RememberedT
     telemetry = RememberedTelemetry()
     record = await worker.poll(TASK)
     assert record is not None
-    dispatch = Dispatch(
+    dispatch = Attempt(
         world.task,
         record,
         worker.world.identities.new_execution_id(),

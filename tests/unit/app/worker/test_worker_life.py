@@ -42,7 +42,7 @@ async def started(
     breaker = CircuitBreaker("conductor", now=clock.monotonic, fraction=lambda: 1.0)
     worker = Worker(
         WorkerParts(
-            world=surroundings,
+            ports=surroundings,
             bodies=bodies,
             tasks={TASK: world.task},
             types=[PolledType(TASK, None, ())],

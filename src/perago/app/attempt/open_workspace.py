@@ -1,0 +1,71 @@
+"""An attempt's workspace, from the input commit to the staged one: a local directory or Spark.
+
+Each step is a method of the value that the step before has made, so none can be called too early:
+`open_workspace` -> Opened -> `run` -> Ran -> `compare` -> Compared -> `stage`.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.local_workspace import open_local_workspace
+from perago.app.attempt.spark_workspace import open_spark_workspace
+from perago.domain.logical_execution import StagedReference, WorkspaceReference
+
+
+class Compared(Protocol):
+    """A workspace after the task function, beside what the input commit holds."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to publish."""
+        ...
+
+    async def stage(self) -> StagedReference:
+        """Commit the changes and the result on the private branch, or that nothing changed."""
+        ...
+
+
+class Ran(Protocol):
+    """A workspace in which the task function has ended, and its validated result."""
+
+    @property
+    def result(self) -> Mapping[str, object]:
+        """What the task function returned, as plain JSON."""
+        ...
+
+    async def check(self) -> None:
+        """The author's `post` guardrails; a violation fails the attempt."""
+        ...
+
+    async def drop_writes(self) -> None:
+        """The end of a read-only attempt: what was written is said, never published."""
+        ...
+
+    async def compare(self, target: Target) -> Compared:
+        """Find what the task function changed."""
+        ...
+
+
+class Opened(Protocol):
+    """A workspace that shows the input commit."""
+
+    async def check(self) -> None:
+        """The author's `pre` guardrails; a violation is terminal, a retry has the same input."""
+        ...
+
+    async def run(self, params: Mapping[str, object]) -> Ran:
+        """Run the team's task function."""
+        ...
+
+
+async def open_workspace(
+    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
+) -> Opened:
+    """Show the input commit in the way that the task's annotation asks for.
+
+    Without a target the task is read-only.
+    """
+    if attempt.task.on_spark:
+        return await open_spark_workspace(ports, attempt, workspace, target)
+    return await open_local_workspace(ports, attempt, workspace)
