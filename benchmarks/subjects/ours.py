@@ -15,7 +15,7 @@ from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, open_local_cache
+from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.lakefs import CommitRequest
 from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
@@ -48,7 +48,7 @@ class Measured:
                 route=RouteChoice(told.route),
             ),
         )
-        self._cache = open_local_cache(told.directory / "cache", told.endpoint, keeps_aside=True)
+        self._cache = LocalCache(told.directory / "cache", told.endpoint, keeps_aside=True)
         self._pipeline = LocalWorkspacePipeline(
             self._lakefs.objects,
             self._lakefs.commits,

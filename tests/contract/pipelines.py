@@ -17,7 +17,7 @@ from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.spark.sized_pipeline import SizedPipeline
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, open_local_cache
+from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.ports.objects import ObjectTransport
 from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspacePipeline
@@ -103,7 +103,7 @@ async def _local(
 ) -> AsyncGenerator[PipelineWorld]:
     place: Path = request.getfixturevalue("tmp_path")
     async with transport(request) as moved:
-        cache = open_local_cache(place / "cache", "test") if cached else None
+        cache = LocalCache(place / "cache", "test") if cached else None
         pipeline = LocalWorkspacePipeline(
             moved.world.objects, moved.world.commits, moved.concurrency, moved.transport, cache
         )

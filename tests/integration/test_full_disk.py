@@ -15,7 +15,7 @@ from perago.adapters.lakefs.object_bytes import SPLIT_BYTES_MIN
 from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
 from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, open_local_cache
+from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError
 from perago.ports.workspace import WorkspaceSource
@@ -40,7 +40,7 @@ class Host:
 
     async def materialise(self, directory: Path, cache: Path) -> dict[str, bytes]:
         """Materialise into a directory that exists; gives what is there afterwards."""
-        opened = open_local_cache(cache, "test")
+        opened = LocalCache(cache, "test")
         pipeline = LocalWorkspacePipeline(
             self.lakefs.objects, self.lakefs.commits, self.concurrency, self.transport, opened
         )

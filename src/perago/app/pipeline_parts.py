@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import (
+    LocalCache,
     LocalWorkspacePipeline,
     TransferListener,
-    open_local_cache,
 )
 from perago.adapters.workspace.staging import Staging
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
@@ -154,7 +154,7 @@ def _local(
     if connection is None or transport is None:
         transport = MemoryTransport(lakefs.objects, concurrency)
         return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
-    cache = open_local_cache(
+    cache = LocalCache(
         terms.cache_directory or connections.workspace_root / CACHE_DIRECTORY,
         connection.url,
         bytes_max=terms.cache_bytes_max,

@@ -19,7 +19,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event
-from typing import BinaryIO, NamedTuple, final
+from typing import Any, BinaryIO, NamedTuple, final
 
 from perago.adapters.workspace.disk import (
     MD5,
@@ -217,14 +217,11 @@ class ContentCache:
 
     def parted(self, orders: Sequence[FetchOrder]) -> tuple[list[FetchOrder], list[FetchOrder]]:
         """Those whose content should be here, and those whose content is not."""
-        keys = [content_key(order.entry) for order in orders]
-        known: set[str] = set()
+        known: set[int] = set()
         with contextlib.suppress(CacheUnusableError), self._store.work() as connection:
-            for batch in batched(keys, FILLED_AT_ONCE):
-                known.update(row[0] for row in connection.execute(_query("key", batch), batch))
-        here = [order for key, order in zip(keys, orders, strict=True) if key in known]
-        absent = [order for key, order in zip(keys, orders, strict=True) if key not in known]
-        return here, absent
+            known.update(number for number, _ in _rows(connection, orders, "key"))
+        here = [order for number, order in enumerate(orders) if number in known]
+        return here, [order for number, order in enumerate(orders) if number not in known]
 
     def fill(self, orders: Sequence[FetchOrder], given_up: Event | None = None) -> Filled:
         """Write the files whose content is here, until `given_up` is set."""
@@ -238,7 +235,7 @@ class ContentCache:
             self._store.work() as connection,
         ):
             now = _next_use(connection)
-            for number, key, used, data in _rows(connection, orders):
+            for number, (key, used, data) in _rows(connection, orders, "key, used, data"):
                 if given_up is not None and given_up.is_set():
                     break
                 if used < now - FRESH_USES:
@@ -376,22 +373,18 @@ def key_of(md5: str, size: int) -> str:
     return f"{md5}-{size}"
 
 
-def _query(columns: str, keys: Sequence[str | None]) -> str:
-    marks = ",".join("?" * len(keys))
-    return f"SELECT {columns} FROM objects WHERE key IN ({marks})"  # noqa: S608 - no values
-
-
 def _rows(
-    connection: sqlite3.Connection, orders: Sequence[FetchOrder]
-) -> Iterator[tuple[int, str, int, bytes | None]]:
-    """The orders that have a row: their number, and the key, last use and data of the row."""
+    connection: sqlite3.Connection, orders: Sequence[FetchOrder], columns: str
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The orders that have a row: their number and its columns, of which the first is the key."""
     for batch in batched(enumerate(orders), FILLED_AT_ONCE):
         keys = [content_key(order.entry) for _, order in batch]
-        found = connection.execute(_query("key, used, data", keys), keys).fetchall()
-        rows = {row[0]: row for row in found}
+        marks = ",".join("?" * len(keys))
+        query = f"SELECT {columns} FROM objects WHERE key IN ({marks})"  # noqa: S608 - no values
+        rows = {row[0]: row for row in connection.execute(query, keys).fetchall()}
         for (number, _), key in zip(batch, keys, strict=True):
-            if key is not None and key in rows:
-                yield (number, *rows[key])
+            if key in rows:
+                yield number, rows[key]
 
 
 def _next_use(connection: sqlite3.Connection) -> int:

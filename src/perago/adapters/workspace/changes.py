@@ -6,7 +6,7 @@ other file is a suspect and is hashed. Knows no server.
 
 import os
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
@@ -80,40 +80,29 @@ class WorkspaceIndex:
     def __init__(self, directory: Path, fetched: Sequence[Fetched]) -> None:
         """Begin with files that have just been written and closed."""
         self._directory = directory
-        self._outer = f"{directory}/"
         self._fetched = fetched
-        status = directory.lstat()
+        with disk_errors(directory):
+            status = directory.lstat()
         self._identity = status.st_dev, status.st_ino
 
     @cached_property
-    def _files(self) -> Mapping[str, Fetched]:
-        """By full path, which every order has; made when the plan first asks for it.
+    def files(self) -> Mapping[str, Fetched]:
+        """What was materialised by relative path; made when the plan first asks for it.
 
         A task that only reads never makes a plan, so its attempt does not pay for this.
         """
-        return {str(one.order.where): one for one in self._fetched}
-
-    @property
-    def base(self) -> Mapping[str, FileFacts]:
-        """What the workspace held when it was materialised, by relative path."""
-        outer = len(self._outer)
-        return {where[outer:]: _facts(where[outer:], one) for where, one in self._files.items()}
-
-    @property
-    def paths(self) -> Collection[str]:
-        """The relative paths of what was materialised."""
-        outer = len(self._outer)
-        return {where[outer:] for where in self._files}
+        outer = len(f"{self._directory}/")
+        return {str(one.order.where)[outer:]: one for one in self._fetched}
 
     def entry(self, path: str) -> ObjectEntry | None:
         """The object that a file was when it was materialised; None for a new file."""
-        one = self._files.get(self._outer + path)
+        one = self.files.get(path)
         return None if one is None else one.order.entry
 
     def left_alone(self, plan: SyncPlan) -> int:
         """How many files a plan leaves as they were."""
-        written = sum(self._outer + facts.path in self._files for facts in plan.upload)
-        return len(self._files) - written - len(plan.delete)
+        written = sum(facts.path in self.files for facts in plan.upload)
+        return len(self.files) - written - len(plan.delete)
 
     def require_same_directory(self) -> None:
         """Raise WorkspaceLostError unless the directory is still the one that was filled."""
@@ -132,7 +121,7 @@ class WorkspaceIndex:
         newest_ctime_ns = max((one.stamp[2] for one in self._fetched), default=0)
         with disk_errors(self._directory):
             for file in scan(self._directory):
-                one = self._files.get(self._outer + file.path)
+                one = self.files.get(file.path)
                 # A write in the very clock tick of the last recorded file could leave the stamp
                 # as it was. Files of that tick are always read.
                 is_settled = file.stamp[2] < newest_ctime_ns
@@ -167,7 +156,7 @@ async def compare(
     # Asked again, because a directory that was replaced during the walk looks like one whose
     # files were all deleted.
     await concurrency.blocking(index.require_same_directory)
-    return plan_sync(index.base, found)
+    return plan_sync({path: _facts(path, one) for path, one in index.files.items()}, found)
 
 
 def _hashed(directory: Path, file: ScannedFile) -> FileFacts:

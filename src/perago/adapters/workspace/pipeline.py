@@ -46,34 +46,27 @@ from perago.ports.workspace import (
 REPORT_EACH_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@final
 class LocalCache:
-    """The cache of this host: contents and manifests over one store.
-
-    With a thread, they are written while the task function runs, else at once. It is one thread,
-    so that the contents of a commit are kept before the manifest that names them.
-    """
-
-    contents: ContentCache
-    manifests: Manifests
-    thread: ThreadPoolExecutor | None = None
-
-
-def open_local_cache(
-    directory: Path,
-    installation: str,
-    *,
-    bytes_max: int = BYTES_MAX_DEFAULT,
-    keeps_aside: bool = False,
-) -> LocalCache:
-    """The cache in a directory; nothing is touched before it is used.
+    """The cache of this host: contents and manifests in one directory, touched when first used.
 
     `installation` is the address of the lakeFS: two of them may have repositories of one name.
     """
-    store = CacheStore(directory)
-    thread = ThreadPoolExecutor(1, thread_name_prefix="perago-cache") if keeps_aside else None
-    contents = ContentCache(store, bytes_max=bytes_max)
-    return LocalCache(contents, Manifests(store, installation), thread)
+
+    def __init__(
+        self,
+        directory: Path,
+        installation: str,
+        *,
+        bytes_max: int = BYTES_MAX_DEFAULT,
+        keeps_aside: bool = False,
+    ) -> None:
+        store = CacheStore(directory)
+        self.contents = ContentCache(store, bytes_max=bytes_max)
+        self.manifests = Manifests(store, installation)
+        # It writes while the task function runs. One thread, so that the contents of a commit are
+        # kept before the manifest that names them.
+        self.thread = ThreadPoolExecutor(1, "perago-cache") if keeps_aside else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +119,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
             self._from_cache(here, given_up), self._fetch(source, absent, cached=len(here))
         )
         fetched = [*first, *await self._fetch(source, filled.missing)]
-        index = await self._concurrency.blocking(
-            lambda: _index_of(directory, [*filled.fetched, *fetched])
-        )
+        index = WorkspaceIndex(directory, [*filled.fetched, *fetched])
         await self._remember(source, inventory, fetched)
         # Last, because an attempt that is cancelled before has nothing to forget.
         self._indexes[directory] = index
@@ -157,7 +148,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
         return await self._staging.write(directory, index.entry, plan, area, meter.moved)
 
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:
-        await self._staging.check(self._index(materialised).paths, plan, area)
+        await self._staging.check(self._index(materialised).files, plan, area)
 
     async def listing(self, source: WorkspaceSource) -> Sequence[str]:
         inventory = await take_inventory(self._objects, self._concurrency, source)
@@ -288,8 +279,3 @@ def _prepare(
         FetchOrder(entry, outer + name)
         for entry, name in zip(inventory.entries, names, strict=True)
     ]
-
-
-def _index_of(directory: Path, fetched: Sequence[Fetched]) -> WorkspaceIndex:
-    with disk_errors(directory):
-        return WorkspaceIndex(directory, fetched)

@@ -91,6 +91,17 @@ def test_a_corrupted_content_is_dropped_and_fetched_again(tmp_path: Path) -> Non
     assert fill(kept, LARGE, tmp_path / "target")
 
 
+@pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
+def test_a_content_stays_when_the_folder_that_it_is_to_fill_is_gone(
+    tmp_path: Path, content: bytes
+) -> None:
+    kept = cache(tmp_path)
+    keep(kept, content, tmp_path / "first")
+    with pytest.raises(LocalDiskError, match="gone/target: no such file"):
+        fill(kept, content, tmp_path / "gone" / "target")
+    assert fill(kept, content, tmp_path / "target")
+
+
 def test_a_content_whose_file_was_removed_is_fetched_again(tmp_path: Path) -> None:
     kept = cache(tmp_path)
     keep(kept, LARGE, tmp_path / "first")

@@ -26,7 +26,6 @@ from perago.adapters.workspace.pipeline import (
     LocalWorkspacePipeline,
     TransferListener,
     TransferMeter,
-    open_local_cache,
 )
 from perago.domain.logical_execution import BranchName, CommitId, StagedReference
 from perago.ports.errors import DamagedObjectError, LocalDiskError, WorkspaceLostError
@@ -51,7 +50,7 @@ class Scene:
         self.place = place
         self.builder = RepositoryBuilder(lakefs, "repo")
         self.branches = MemoryBranches(lakefs, handle)
-        self.pipeline = pipeline_on(lakefs, handle, open_local_cache(place / "cache", "memory"))
+        self.pipeline = pipeline_on(lakefs, handle, LocalCache(place / "cache", "memory"))
         self.commit: CommitId = self.builder.commit({"data/a": b"a" * 5000, "data/b": b"b"})
 
     async def materialise(self) -> Materialised:
@@ -154,7 +153,7 @@ async def test_the_bound_parts_the_two(
     builder = RepositoryBuilder(lakefs, "repo")
     commit = builder.commit({"other": b"x", **{f"data/{n}": b"x" for n in range(files)}})
     source = WorkspaceSource(builder.id, commit, "data")
-    cache = open_local_cache(tmp_path / "cache", "memory") if cached else None
+    cache = LocalCache(tmp_path / "cache", "memory") if cached else None
     if cache is not None:  # whoever has moved it before left a manifest
         await pipeline_on(lakefs, handle, cache).materialise(source, room(tmp_path, "0"))
     local, large = pipeline_on(lakefs, handle, cache), pipeline_on(lakefs, handle)

@@ -17,7 +17,7 @@ from perago.adapters.memory.planned_faults import ANY
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, open_local_cache
+from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, StagedReference
 from perago.ports.lakefs import CommitRequest
 from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
@@ -43,7 +43,7 @@ class Workshop:
             self.commits,
             concurrency,
             MemoryTransport(objects, concurrency),
-            cache=open_local_cache(place / "cache", "memory"),
+            cache=LocalCache(place / "cache", "memory"),
         )
         self._place = place
         self._attempts = 0
