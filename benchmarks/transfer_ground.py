@@ -19,8 +19,7 @@ from benchmarks.transfer_rows import Case
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.lakefs.object_requests import TransferConfiguration
-from perago.adapters.lakefs.transport import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.lakefs import CommitRequest
@@ -148,7 +147,7 @@ async def _seeded(server: LakefsServer, case: Case, tree: Path, authority: Path 
     ask("POST", f"{server.endpoint}/api/v1/repositories", body=created, basic_auth=auth)
     concurrency = AsyncioConcurrency()
     transport = LakeFSTransport(
-        TransferConfiguration(
+        LakeFSConfiguration(
             endpoint_url=server.endpoint,
             access_key_id=server.access_key_id,
             secret_access_key=server.secret_access_key,
@@ -160,7 +159,7 @@ async def _seeded(server: LakefsServer, case: Case, tree: Path, authority: Path 
             endpoint_url=server.endpoint,
             access_key_id=server.access_key_id,
             secret_access_key=server.secret_access_key,
-            ca_file=authority,
+            http=HttpTerms(ca_file=authority),
         )
     )
     repository = RepositoryId(name)

@@ -10,10 +10,9 @@ from pathlib import Path
 
 from benchmarks.subjects.assignment import Assignment, answered_requests, tell
 from perago.adapters.http import HttpTerms
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
-from perago.adapters.lakefs.transport import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
@@ -36,11 +35,11 @@ class Measured:
                 endpoint_url=told.endpoint,
                 access_key_id=told.access_key_id,
                 secret_access_key=told.secret_access_key,
-                ca_file=ca_file,
+                http=HttpTerms(ca_file=ca_file),
             )
         )
         self._transport = LakeFSTransport(
-            TransferConfiguration(
+            LakeFSConfiguration(
                 endpoint_url=told.endpoint,
                 access_key_id=told.access_key_id,
                 secret_access_key=told.secret_access_key,

@@ -11,8 +11,8 @@ from tests.contract.adapters import Adapter, Factory
 from tests.contract.lakefs_world import LakeFSWorld
 from tests.contract.memory_worlds import open_memory_lakefs
 
-from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
-from perago.adapters.lakefs.transport import LakeFSTransport
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.spark.sized_pipeline import SizedPipeline
@@ -69,7 +69,7 @@ async def _by_http(
     from tests.contract.real_lakefs import connected  # noqa: PLC0415
 
     named = request.getfixturevalue(server)
-    configuration = TransferConfiguration(
+    configuration = LakeFSConfiguration(
         endpoint_url=named.endpoint,
         access_key_id=named.access_key_id,
         secret_access_key=named.secret_access_key,

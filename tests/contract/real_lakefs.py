@@ -4,12 +4,13 @@ Set-up goes through the adapter's own client. Must not know any law.
 """
 
 import asyncio
-import io
 import json
 import secrets
+import tempfile
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
+from pathlib import Path
 from typing import final
 
 import pytest
@@ -17,23 +18,20 @@ from tests.contract.lakefs_world import MAIN, WALK_PAGE, LakeFSWorld
 from tools.servers import LakefsServer
 from tools.servers.http import ask
 
-from perago.adapters.lakefs.branch_protection import covers
-from perago.adapters.lakefs.branches import LakeFSBranches
+from perago.adapters.lakefs.branches import LakeFSBranches, LakeFSTags, covers
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.commits import LakeFSCommits
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.error_mapping import Operation
+from perago.adapters.lakefs.installation import LakeFSRepositories
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.repositories import LakeFSRepositories
-from perago.adapters.lakefs.tags import LakeFSTags
+from perago.adapters.lakefs.retry import RetryTerms
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import RelocationRefused
 from perago.ports.errors import BrokenActionsError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
-from perago.ports.objects import DEFAULT_CONTENT_TYPE
+from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectUpload
 
-SET_UP = Operation("set up", "a contract test", writes=True)
 PROTECTION_LOOKS_MAX = 60
 PROTECTION_PAUSE_SECONDS = 0.5
 UNCHECKED_TRIES_MAX = 10
@@ -109,13 +107,11 @@ class RealLakeFS(LakeFSWorld):
         metadata: Mapping[str, str] = NO_METADATA,
     ) -> None:
         """Upload one object."""
-        headers = {"Content-Type": content_type, "Content-Length": str(len(content))}
-        headers |= {f"x-lakefs-meta-{name}": value for name, value in metadata.items()}
-        place = ("repositories", repository, "branches", branch, "objects")
-        await self._client.ask(
-            SET_UP,
-            lambda sdk: sdk.raw.send(place, {"path": path}, headers, io.BytesIO(content)),
-        )
+        with tempfile.NamedTemporaryFile() as source:
+            source.write(content)
+            source.flush()
+            upload = ObjectUpload(path, Path(source.name), content_type, metadata)
+            await self._objects.upload(repository, branch, upload)
 
     async def commit_files(
         self,
@@ -203,6 +199,7 @@ async def connected(
             access_key_id=server.access_key_id,
             secret_access_key=server.secret_access_key,
             answer_seconds=answer_seconds,
+            retry=RetryTerms(seconds_max=1.0),
         )
     )
     try:

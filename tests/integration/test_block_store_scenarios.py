@@ -13,7 +13,7 @@ from tests.integration.transfer_scene import answers, md5_of, transfer_bench
 
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
-from perago.adapters.lakefs.object_requests import RouteChoice
+from perago.adapters.lakefs.configuration import RouteChoice
 from perago.ports.errors import LocalDiskError, RequestRefusedError
 
 PRESIGNED = b"x" * (5 * 1024 * 1024)

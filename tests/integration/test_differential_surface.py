@@ -24,7 +24,7 @@ ENOUGH = 40
 DRIVER = Path(__file__).with_name("surface_driver.py")
 # The workspace takes both spellings of its reference type; every workspace task differs in that.
 BOTH_SPELLINGS = "workspace"
-HEAVY = "lakefs_sdk pyspark opentelemetry dependency_injector aiohttp"
+HEAVY = "pyspark opentelemetry dependency_injector aiohttp"
 MAKING_THE_PEER_SECONDS = 600
 
 Answers = dict[str, dict[str, Any]]

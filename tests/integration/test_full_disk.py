@@ -11,9 +11,9 @@ from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.integration.small_disk import DISK_BYTES, is_small, small_disk
 from tools.servers import LakefsServer
 
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.object_bytes import SPLIT_BYTES_MIN
-from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
-from perago.adapters.lakefs.transport import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import CommitId, RepositoryId
@@ -57,7 +57,7 @@ async def host(request: pytest.FixtureRequest, lakefs_server: LakefsServer) -> A
     files: dict[str, bytes] = request.param
     concurrency = AsyncioConcurrency()
     transport = LakeFSTransport(
-        TransferConfiguration(
+        LakeFSConfiguration(
             endpoint_url=lakefs_server.endpoint,
             access_key_id=lakefs_server.access_key_id,
             secret_access_key=lakefs_server.secret_access_key,

@@ -11,10 +11,9 @@ import pytest
 
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
-from perago.adapters.lakefs.transport import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import MissingError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
@@ -113,7 +112,7 @@ async def test_no_object_is_sent_to_a_name_that_nothing_can_have(
 ) -> None:
     address, requests = asked
     (tmp_path / "a").write_bytes(b"a")
-    configuration = TransferConfiguration(
+    configuration = LakeFSConfiguration(
         endpoint_url=address, access_key_id="a", secret_access_key="b", route=RouteChoice.API
     )
     transport = LakeFSTransport(configuration)

@@ -15,9 +15,8 @@ from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer, ToxiproxyServer
 from tools.servers.toxiproxy import Proxy
 
-from perago.adapters.lakefs.address import LakeFSAddressError
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.configuration import LakeFSAddressError, LakeFSConfiguration
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import Merged, NoAnswer, Relocated
 from perago.domain.paths import FENCE_PATH

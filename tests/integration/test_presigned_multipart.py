@@ -11,8 +11,8 @@ from tests.contract.real_lakefs import connected
 from tools.servers import LakefsServer
 
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
-from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
-from perago.adapters.lakefs.transport import LakeFSTransport
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.domain.logical_execution import RepositoryId
 from perago.ports.objects import FetchOrder, ObjectEntry, ObjectUpload
 
@@ -25,14 +25,14 @@ SIZE = MULTIPART_BYTES_MIN + PART_BYTES // 2
 class Store:
     """A repository on a block store that signs, and a large file."""
 
-    configuration: TransferConfiguration
+    configuration: LakeFSConfiguration
     repository: RepositoryId
     file: Path
 
 
 @pytest.fixture
 async def store(lakefs_s3_server: LakefsServer, tmp_path: Path) -> AsyncIterator[Store]:
-    configuration = TransferConfiguration(
+    configuration = LakeFSConfiguration(
         endpoint_url=lakefs_s3_server.endpoint,
         access_key_id=lakefs_s3_server.access_key_id,
         secret_access_key=lakefs_s3_server.secret_access_key,

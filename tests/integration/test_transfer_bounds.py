@@ -12,8 +12,8 @@ from typing import ClassVar
 
 import pytest
 
-from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
-from perago.adapters.lakefs.transport import LakeFSTransport
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.domain.logical_execution import RepositoryId
 from perago.ports.objects import FetchOrder, ObjectEntry
 
@@ -65,7 +65,7 @@ def transport_to_zeros() -> Generator[LakeFSTransport]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Zeros) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        configuration = TransferConfiguration(
+        configuration = LakeFSConfiguration(
             endpoint_url=f"http://127.0.0.1:{server.server_port}",
             access_key_id="id",
             secret_access_key="secret",

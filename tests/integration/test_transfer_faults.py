@@ -12,9 +12,9 @@ from tests.contract.lakefs_world import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer, Proxy, ToxiproxyServer
 
-from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.adapters.lakefs.retry import RetryTerms
-from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
@@ -56,12 +56,12 @@ async def line(
     concurrency = AsyncioConcurrency()
     with toxiproxy.proxied(lakefs_server.endpoint) as proxy:
         transport = LakeFSTransport(
-            TransferConfiguration(
+            LakeFSConfiguration(
                 endpoint_url=proxy.endpoint,
                 access_key_id=lakefs_server.access_key_id,
                 secret_access_key=lakefs_server.secret_access_key,
                 route=RouteChoice.API,
-                silence_seconds=3.0,
+                answer_seconds=3.0,
                 retry=RetryTerms(first_pause_seconds=0.05, seconds_max=10),
             ),
         )

@@ -18,9 +18,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tests.integration.http_scene import Arrived, ScriptedServer, scripted
 
 from perago.adapters.http import HttpTerms
-from perago.adapters.lakefs.object_requests import RouteChoice, TransferConfiguration
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.adapters.lakefs.retry import RetryTerms
-from perago.adapters.lakefs.transport import LakeFSTransport
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.objects import Fetched, FetchOrder, ObjectEntry, ObjectUpload
 
@@ -248,14 +248,14 @@ async def transfer_bench(
         ):
             lakefs.store_url = store.url
             opened = LakeFSTransport(
-                TransferConfiguration(
+                LakeFSConfiguration(
                     endpoint_url=endpoint_url or server.url,
                     access_key_id="id",
                     secret_access_key="secret",
                     http=terms or HttpTerms(ca_file=tls, connect_seconds=2.0),
                     route=route,
                     requests_concurrent_max=at_once,
-                    silence_seconds=silence_seconds,
+                    answer_seconds=silence_seconds,
                     retry=retry,
                 )
             )

@@ -1,8 +1,8 @@
 """Everything that a plain `pip install perago` brings is under a permissive licence.
 
 The licence is read from the metadata of what the gate has installed. So a pin that moves to a
-release under another licence fails here, as lakefs-sdk 1.87 would: from that release on it is
-BUSL-1.1, which restricts what a team may do with the product it is part of.
+release under another licence fails here, as lakefs-sdk would have: from 1.87 on it is BUSL-1.1,
+which restricts what a team may do with the product it is part of.
 """
 
 import re
@@ -52,7 +52,7 @@ def default_requirements() -> set[str]:
 
 def test_every_default_dependency_is_under_a_permissive_licence() -> None:
     declared = {name: declared_licences(name) for name in default_requirements()}
-    assert "lakefs-sdk" in declared
+    assert {"aiohttp", "multidict"} <= declared.keys()
     restrictive = {
         name: licences
         for name, licences in declared.items()
@@ -61,6 +61,6 @@ def test_every_default_dependency_is_under_a_permissive_licence() -> None:
     assert restrictive == {}
 
 
-def test_the_licence_of_lakefs_sdk_1_87_would_be_refused() -> None:
+def test_a_licence_that_restricts_would_be_refused() -> None:
     refused = ("BUSL-1.1", "Business Source License 1.1", "none", "GPL-3.0-only", "AGPL")
     assert [licence for licence in refused if is_permissive(licence)] == []

@@ -90,18 +90,9 @@ def _memory_conductor(connection: ConductorConnection) -> ConductorInstallation:
 
 def _real_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
     from perago.adapters.lakefs import installation  # noqa: PLC0415 - lazy
-    from perago.adapters.lakefs.configuration import LakeFSConfiguration  # noqa: PLC0415 - lazy
+    from perago.app.pipeline_parts import lakefs_configuration  # noqa: PLC0415 - lazy
 
-    return installation.open_lakefs(
-        LakeFSConfiguration(
-            endpoint_url=connection.url,
-            access_key_id=connection.access_key_id,
-            secret_access_key=connection.secret_access_key,
-            ca_file=connection.ca_file,
-            verify_tls=connection.verify_tls,
-            proxy=connection.proxies(connection.url) or "",  # the settings have read the variables
-        )
-    )
+    return installation.open_lakefs(lakefs_configuration(connection))
 
 
 def _real_conductor(connection: ConductorConnection) -> ConductorInstallation:

@@ -4,6 +4,7 @@ Builds the transport of a real server, says which route is in force, and shows h
 Only the question for the route asks a service.
 """
 
+import asyncio
 import gc
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -29,7 +30,7 @@ from perago.ports.system import Concurrency
 from perago.ports.workspace import Progress, WorkspacePipeline
 
 if TYPE_CHECKING:
-    from perago.adapters.lakefs.object_requests import TransferConfiguration
+    from perago.adapters.lakefs.configuration import LakeFSConfiguration
 
 _QUESTION_SECONDS = 3.0
 
@@ -38,9 +39,9 @@ def open_transport(connection: LakeFSConnection, terms: TransferTerms) -> Object
     """Transfer of its own for a real server; any other lakeFS is moved by its objects port."""
     if urlsplit(connection.url).scheme not in {"http", "https"}:
         return None
-    from perago.adapters.lakefs.transport import LakeFSTransport  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.objects import LakeFSTransport  # noqa: PLC0415 - lazy
 
-    return LakeFSTransport(_configuration(connection, terms))
+    return LakeFSTransport(lakefs_configuration(connection, terms))
 
 
 def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
@@ -52,11 +53,11 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
         return "objects port", connection.url
     if terms.route != "auto":
         return terms.route, origin
-    from perago.adapters.lakefs.transport import LakeFSTransport  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.objects import LakeFSTransport  # noqa: PLC0415 - lazy
 
-    transport = LakeFSTransport(_configuration(connection, terms, seconds=_QUESTION_SECONDS))
+    transport = LakeFSTransport(_for_one_question(lakefs_configuration(connection, terms)))
     try:
-        return transport.ask_for_route()
+        return asyncio.run(transport.ask_for_route())
     except WorldError as error:
         return "auto", f"lakeFS was asked and did not say: {error}"
     finally:
@@ -75,35 +76,40 @@ def transfer_bar() -> Generator[Progress]:
         bar.close()
 
 
-def _configuration(
-    connection: LakeFSConnection, terms: TransferTerms, *, seconds: float | None = None
-) -> "TransferConfiguration":
-    """The terms of a transport; `seconds` is all the time that a single question may take."""
+def lakefs_configuration(
+    connection: LakeFSConnection, terms: TransferTerms | None = None
+) -> "LakeFSConfiguration":
+    """What the adapter has to be told of a connection."""
     from perago.adapters.http import HttpTerms  # noqa: PLC0415 - lazy
-    from perago.adapters.lakefs.object_requests import (  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.configuration import (  # noqa: PLC0415 - lazy
         REQUESTS_CONCURRENT_MAX,
+        LakeFSConfiguration,
         RouteChoice,
-        TransferConfiguration,
     )
-    from perago.adapters.lakefs.retry import RetryTerms  # noqa: PLC0415 - lazy
 
-    http = HttpTerms(
-        ca_file=connection.ca_file, verify_tls=connection.verify_tls, proxy_of=connection.proxies
-    )
-    configuration = TransferConfiguration(
+    terms = terms or TransferTerms()
+    return LakeFSConfiguration(
         endpoint_url=connection.url,
         access_key_id=connection.access_key_id,
         secret_access_key=connection.secret_access_key,
-        http=http,
+        http=HttpTerms(
+            ca_file=connection.ca_file,
+            verify_tls=connection.verify_tls,
+            proxy_of=connection.proxies,
+        ),
         route=RouteChoice(terms.route),
         requests_concurrent_max=terms.requests_max or REQUESTS_CONCURRENT_MAX,
     )
-    if seconds is None:
-        return configuration
+
+
+def _for_one_question(configuration: "LakeFSConfiguration") -> "LakeFSConfiguration":
+    """The same with all the time that a single question may take."""
+    from perago.adapters.lakefs.retry import RetryTerms  # noqa: PLC0415 - lazy
+
     return replace(
         configuration,
-        http=replace(http, connect_seconds=seconds),
-        silence_seconds=seconds,
+        http=replace(configuration.http, connect_seconds=_QUESTION_SECONDS),
+        answer_seconds=_QUESTION_SECONDS,
         retry=RetryTerms(seconds_max=0.0),
     )
 

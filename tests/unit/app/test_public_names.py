@@ -71,7 +71,7 @@ OF_0_6_1 = [
     "workspace_upload_files",
     "write_taskdef",
 ]
-HEAVY = "lakefs_sdk pyspark opentelemetry pydantic dependency_injector aiohttp asyncio"
+HEAVY = "pyspark opentelemetry pydantic dependency_injector aiohttp asyncio"
 
 
 @pytest.mark.parametrize("name", OF_0_6_1)

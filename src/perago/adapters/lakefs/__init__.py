@@ -1,1 +1,1 @@
-"""lakeFS over lakefs-sdk."""
+"""lakeFS, over our own HTTP client."""

@@ -8,22 +8,24 @@ Each body carries its Content-MD5 instead, and the store refuses other bytes.
 import asyncio
 import base64
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias, final
+from typing import Any, TypeAlias, final
 
 from perago.adapters.http import Reply
-from perago.adapters.lakefs.error_mapping import Operation
-from perago.adapters.lakefs.exchange import Lost, NotSent, Refused
-from perago.adapters.lakefs.object_entries import object_entry
-from perago.adapters.lakefs.object_files import DIGEST_BYTES, LeavingFile
-from perago.adapters.lakefs.object_requests import (
+from perago.adapters.lakefs.answers import stored_object, text_of
+from perago.adapters.lakefs.client import (
     JSON_BYTES_MAX,
+    ApiRequest,
     FailedRequestError,
-    ObjectRequests,
-    Place,
+    FileBody,
+    LakeFSClient,
 )
+from perago.adapters.lakefs.errors import Lost, NotSent, Operation, Refused
+from perago.adapters.lakefs.object_files import LeavingFile
 from perago.ports.errors import OutcomeUnknownError
 from perago.ports.objects import ObjectEntry, ObjectUpload
 
@@ -38,14 +40,6 @@ ABORT_SECONDS = 2.0
 _DAMAGED_ON_ITS_WAY = ("BadDigest", "Md5Mismatch")
 
 
-class Digest(Protocol):
-    """What hashlib makes; it has no public name there."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take more bytes."""
-        ...
-
-
 # Asks for the address of one part.
 PartUrl: TypeAlias = Callable[[int], Awaitable[str]]
 
@@ -58,71 +52,68 @@ class BlockStoreUnusableError(Exception):
 class BlockStore:
     """The block store of one lakeFS, by signed addresses."""
 
-    def __init__(self, requests: ObjectRequests, terms: Mapping[str, object]) -> None:
-        self._requests = requests
+    def __init__(self, client: LakeFSClient, terms: Mapping[str, object]) -> None:
+        self._client = client
         self._in_parts = bool(terms.get("pre_sign_multipart_upload"))
         # Azure takes a PUT only with the kind of blob in it.
         is_azure = terms.get("blockstore_type") == "azure"
         self._extra = {"x-ms-blob-type": "BlockBlob"} if is_azure else {}
 
-    async def address(self, place: Place, path: str) -> str:
-        """Ask for the address to read one object from."""
-        query = {"path": path, "presign": "true"}
-        stats = await self._requests.ask("GET", f"{place.objects('refs')}/stat", query)
-        return str(stats["physical_address"])
-
     @asynccontextmanager
-    async def read(self, url: str, headers: Mapping[str, str]) -> AsyncGenerator[Reply]:
-        """Read from a signed address."""
+    async def read(self, request: ApiRequest, headers: Mapping[str, str]) -> AsyncGenerator[Reply]:
+        """Ask for the address of what the request would bring, and read from there."""
+        query = {**request.query, "presign": "true"}
+        stat = replace(request, path=(*request.path, "stat"), query=query)
+        url = await self._client.send(stat, text_of("physical_address"))
         with _usable():
-            async with self._requests.stored("GET", url, headers) as reply:
+            async with self._client.stored("GET", url, headers) as reply:
                 yield reply
 
     async def store(
-        self, operation: Operation, place: Place, upload: ObjectUpload, file: LeavingFile
+        self, operation: Operation, branch: tuple[str, ...], upload: ObjectUpload, file: LeavingFile
     ) -> ObjectEntry:
         """Write one object: an address, the bytes, and the link that makes it visible."""
         if self._in_parts and file.size >= MULTIPART_BYTES_MIN:
-            return await self._store_parts(operation, place, upload, file)
-        backing, query = f"{_staging(place)}/backing", {"path": upload.path}
+            return await self._store_parts(operation, branch, upload, file)
+        backing, query = (*branch, "staging", "backing"), {"path": upload.path}
         digest = hashlib.md5(usedforsecurity=False)
-        await self._requests.by_hand(_digest, file, 0, file.size, digest)
+        await self._client.by_hand(file.digest, 0, file.size, digest)
+        ask = ApiRequest("GET", backing, {**query, "presign": "true"})
 
         async def attempt() -> dict[str, Any]:
-            staging = await self._requests.ask("GET", backing, {**query, "presign": "true"})
-            await self._put(str(staging["presigned_url"]), file, 0, file.size, digest.digest())
+            staging, url = await self._client.send(ask, _staging)
+            await self._put(url, file, 0, file.size, digest.digest())
             return staging
 
         linked = {
-            "staging": await self._requests.repeat(operation, attempt),
+            "staging": await self._client.repeat(operation, attempt),
             "checksum": digest.hexdigest(),
             "size_bytes": file.size,
             **_description(upload),
         }
-        link = partial(self._requests.ask, "PUT", backing, query, linked)
-        return object_entry(await self._requests.repeat(operation, link))
+        link = partial(self._client.send, ApiRequest("PUT", backing, query, linked), stored_object)
+        return await self._client.repeat(operation, link)
 
     async def _store_parts(
-        self, operation: Operation, place: Place, upload: ObjectUpload, file: LeavingFile
+        self, operation: Operation, branch: tuple[str, ...], upload: ObjectUpload, file: LeavingFile
     ) -> ObjectEntry:
-        base, query = f"{_staging(place)}/pmpu", {"path": upload.path}
-        begin = partial(self._requests.ask, "POST", base, query)
-        opened = await self._requests.repeat(operation, begin)
-        path = f"{base}/{opened['upload_id']}"
-        address = {"physical_address": opened["physical_address"]}
+        request = ApiRequest("POST", (*branch, "staging", "pmpu"), {"path": upload.path})
+        begin = partial(self._client.send, request, _opened)
+        upload_id, address = await self._client.repeat(operation, begin)
+        request = replace(request, path=(*request.path, upload_id), content=address)
 
         async def part_url(number: int) -> str:
-            part = f"{path}/parts/{number}"
-            return str((await self._requests.ask("PUT", part, query, address))["presigned_url"])
+            path = (*request.path, "parts", str(number))
+            part = replace(request, method="PUT", path=path)
+            return await self._client.send(part, text_of("presigned_url"))
 
         try:
             parts, md5 = await self._send_parts(operation, file, part_url)
             content = {**address, "parts": parts, **_description(upload)}
             # Not repeated when its answer is lost: the second time there is nothing to complete.
+            complete = replace(request, method="PUT", content=content, seconds=COMPLETE_SECONDS)
             try:
-                stats = await self._requests.ask(
-                    "PUT", path, query, content, seconds=COMPLETE_SECONDS
-                )
+                entry = await self._client.send(complete, stored_object)
             except FailedRequestError as error:
                 text = f"{operation.name} {operation.subject}: its parts were not joined: {error}"
                 raise OutcomeUnknownError(text) from error
@@ -130,10 +121,10 @@ class BlockStore:
             # Parts that are not joined would stay in the block store, and be paid for.
             with suppress(FailedRequestError, TimeoutError):
                 async with asyncio.timeout(ABORT_SECONDS):
-                    await self._requests.ask("DELETE", path, query, address)
+                    await self._client.send(replace(request, method="DELETE"), bytes)
             raise
         # What the store calls it is no MD5; the caller compares what was sent with what it meant.
-        return object_entry(stats)._replace(checksum=md5)
+        return entry._replace(checksum=md5)
 
     async def _send_parts(
         self, operation: Operation, file: LeavingFile, part_url: PartUrl
@@ -152,7 +143,7 @@ class BlockStore:
                 return await self._put(await part_url(number), file, start, length, md5)
 
             try:
-                tags[number] = await self._requests.repeat(operation, attempt)
+                tags[number] = await self._client.repeat(operation, attempt)
             finally:
                 window.release()
 
@@ -162,7 +153,7 @@ class BlockStore:
                     await window.acquire()
                     length = min(size, file.size - start)
                     part = hashlib.md5(usedforsecurity=False)
-                    await self._requests.by_hand(_digest, file, start, length, part, whole)
+                    await self._client.by_hand(file.digest, start, length, part, whole)
                     group.create_task(send(number, start, length, part.digest()))
         except BaseExceptionGroup as failed:
             raise failed.exceptions[0] from None
@@ -172,48 +163,39 @@ class BlockStore:
         return parts, whole.hexdigest()
 
     async def _put(self, url: str, file: LeavingFile, start: int, length: int, md5: bytes) -> str:
-        body = self._requests.outgoing(file, start, length)
+        body = FileBody(self._client, file, start, length)
         headers = {**self._extra, "Content-MD5": base64.b64encode(md5).decode()}
-        try:
-            with _usable():
-                async with self._requests.stored("PUT", url, headers, body) as reply:
-                    await reply.read(JSON_BYTES_MAX)
-                    return reply.headers.get("etag", "").strip('"')
-        except FailedRequestError:
-            if body.error is not None:
-                raise body.error from None
-            raise
+        with _usable():
+            async with self._client.stored("PUT", url, headers, body) as reply:
+                await reply.read(JSON_BYTES_MAX)
+                return reply.headers.get("etag", "").strip('"')
 
 
-class _usable:  # noqa: N801 - it reads as a statement
+@contextmanager
+def _usable() -> Generator[None]:
     """Raise BlockStoreUnusableError where lakeFS itself may do what its store did not."""
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, FailedRequestError):
-            return
+    try:
+        yield
+    except FailedRequestError as error:
         match error.failure:
             case Refused(text=text) if any(word in text for word in _DAMAGED_ON_ITS_WAY):
                 raise FailedRequestError(Lost(text, broken=True)) from error  # sent again
-            case Refused() if error.is_final:
-                raise BlockStoreUnusableError(str(error.failure)) from error
             case NotSent():
                 raise BlockStoreUnusableError(str(error.failure)) from error
+            case Refused() if error.is_final:
+                raise BlockStoreUnusableError(str(error.failure)) from error
             case _:
-                return
+                raise
 
 
-def _digest(file: LeavingFile, start: int, length: int, *digests: Digest) -> None:
-    for offset in range(start, start + length, DIGEST_BYTES):
-        piece = file.read(offset, min(DIGEST_BYTES, start + length - offset))
-        for digest in digests:
-            digest.update(piece)
+def _staging(body: bytes) -> tuple[dict[str, Any], str]:
+    staging = json.loads(body)
+    return staging, str(staging["presigned_url"])
 
 
-def _staging(place: Place) -> str:
-    return f"{place.objects('branches').removesuffix('/objects')}/staging"
+def _opened(body: bytes) -> tuple[str, dict[str, str]]:
+    opened = json.loads(body)
+    return str(opened["upload_id"]), {"physical_address": str(opened["physical_address"])}
 
 
 def _description(upload: ObjectUpload) -> dict[str, object]:

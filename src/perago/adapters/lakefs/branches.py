@@ -1,23 +1,43 @@
-"""Branches over lakefs-sdk.
+"""Branches and tags, and which branches a protection rule covers.
 
-Spells out every option of an effect. What an answer means is `error_mapping`'s.
+Spells out every option of an effect. What an answer means is `errors`'; what a tag decides is
+somebody else's.
 """
 
+import json
+import re
+from fnmatch import fnmatchcase
 from typing import final
 
-from perago.adapters.lakefs.branch_protection import covers
-from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.commit_records import commit_record
-from perago.adapters.lakefs.error_mapping import (
+from perago.adapters.lakefs.answers import commit_page, ref_page
+from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
+from perago.adapters.lakefs.errors import (
+    Lost,
+    NotSent,
     Operation,
+    Refused,
     merge_answer,
     relocation_answer,
 )
-from perago.adapters.lakefs.exchange import Lost, NotSent, Refused
-from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+)
 from perago.domain.outcome import MergeAnswer, Merged, NoAnswer, Relocated, RelocationAnswer
-from perago.ports.errors import BranchExistsError, BranchMissingError
-from perago.ports.lakefs import Branches, BranchPage, MergeRequest
+from perago.ports.errors import (
+    BranchExistsError,
+    BranchMissingError,
+    ReferenceMissingError,
+    TagExistsError,
+)
+from perago.ports.lakefs import Branches, BranchPage, MergeRequest, TagPage, TagRecord, Tags
+
+# Branches have letters, digits, `-` and `_`: an escaped brace or comma would match none of them.
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 @final
@@ -28,78 +48,61 @@ class LakeFSBranches(Branches):
         self._client = client
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
-        operation = Operation(
-            "read the head of", f"{repository}/{branch}", missing=BranchMissingError
-        )
+        what = f"{repository}/{branch}"
+        operation = Operation("read the head of", what, missing=BranchMissingError)
         # The log answers with parents and metadata, the branch itself only with an id. Without
         # the `@` a tag of this name would do, and so would a commit whose id begins like it.
-        page = await self._client.ask(
-            operation, lambda sdk: sdk.refs.log_commits(repository, f"{branch}@", amount=1)
-        )
-        return commit_record(page.results[0])
+        request = ApiRequest("GET", at_ref(repository, f"{branch}@", "commits"), {"amount": "1"})
+        return await self._client.ask(operation, request, lambda body: commit_page(body)[0][0])
 
     async def create(self, repository: RepositoryId, branch: BranchName, source: CommitId) -> None:
-        operation = Operation(
-            "create branch", f"{repository}/{branch}", writes=True, taken=BranchExistsError
-        )
-        await self._client.ask(
-            operation,
-            lambda sdk: sdk.branches.create_branch(
-                repository, sdk.new_branch(name=branch, source=source, force=False, hidden=None)
-            ),
-        )
+        what = f"{repository}/{branch}"
+        operation = Operation("create branch", what, writes=True, taken=BranchExistsError)
+        content = {"name": branch, "source": source, "force": False}
+        request = ApiRequest("POST", ("repositories", repository, "branches"), content=content)
+        await self._client.ask(operation, request, bytes)
 
     async def delete(self, repository: RepositoryId, branch: BranchName) -> None:
-        operation = Operation(
-            "delete branch", f"{repository}/{branch}", writes=True, missing=BranchMissingError
-        )
+        what = f"{repository}/{branch}"
+        operation = Operation("delete branch", what, writes=True, missing=BranchMissingError)
+        request = ApiRequest("DELETE", at_branch(repository, branch), {"force": "false"})
         try:
-            await self._client.ask(
-                operation,
-                lambda sdk: sdk.branches.delete_branch(repository, branch, force=False),
-            )
+            await self._client.ask(operation, request, bytes)
         except BranchMissingError:
             return
 
     async def list_page(
         self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
     ) -> BranchPage:
-        page = await self._client.ask(
-            Operation("list branches of", repository),
-            lambda sdk: sdk.branches.list_branches(
-                repository, prefix=prefix, after=after, amount=amount
-            ),
-        )
+        path = ("repositories", repository, "branches")
+        refs, more = await _list_refs(self._client, path, prefix, after, amount)
         return BranchPage(
-            names=tuple(BranchName(ref.id) for ref in page.results),
-            heads=tuple(CommitId(ref.commit_id) for ref in page.results),
-            more=page.pagination.has_more,
+            names=tuple(BranchName(name) for name, _ in refs),
+            heads=tuple(CommitId(commit) for _, commit in refs),
+            more=more,
         )
 
     async def merge(self, request: MergeRequest) -> MergeAnswer:
         target = f"{request.source} into {request.repository}/{request.target}"
         operation = Operation("merge", target, writes=True)
         answer = await self._client.attempt(
-            lambda sdk: sdk.refs.merge_into_branch(
-                request.repository,
-                request.source,
-                request.target,
-                sdk.new_merge(
-                    message=request.message,
-                    metadata=dict(request.metadata),
-                    strategy=None,
-                    squash_merge=True,
-                    allow_empty=request.allow_empty,
-                    force=False,
-                ),
-                _request_timeout=self._client.timeout(request.timeout_seconds),
-            )
+            ApiRequest(
+                "POST",
+                at_ref(request.repository, request.source, "merge", request.target),
+                content={
+                    "message": request.message,
+                    "metadata": dict(request.metadata),
+                    "squash_merge": True,
+                    "allow_empty": request.allow_empty,
+                    "force": False,
+                },
+                seconds=request.timeout_seconds,
+            ),
+            lambda body: str(json.loads(body)["reference"]),
         )
         if isinstance(answer, Refused | Lost | NotSent):
             return merge_answer(operation, answer)
-        if not answer.reference:
-            return NoAnswer("status 200 without a commit")
-        return Merged(CommitId(answer.reference))
+        return Merged(CommitId(answer)) if answer else NoAnswer("status 200 without a commit")
 
     async def relocate(
         self,
@@ -110,14 +113,10 @@ class LakeFSBranches(Branches):
         timeout_seconds: float = 60.0,
     ) -> RelocationAnswer:
         operation = Operation("relocate", f"{repository}/{branch} to {to}", writes=True)
+        path = at_branch(repository, branch, "hard_reset")
+        query = {"ref": to, "force": "false"}
         answer = await self._client.attempt(
-            lambda sdk: sdk.experimental.hard_reset_branch(
-                repository,
-                branch,
-                to,
-                force=False,
-                _request_timeout=self._client.timeout(timeout_seconds),
-            )
+            ApiRequest("PUT", path, query, seconds=timeout_seconds), bytes
         )
         if isinstance(answer, Refused | Lost | NotSent):
             return relocation_answer(operation, answer)
@@ -126,6 +125,70 @@ class LakeFSBranches(Branches):
     async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
         rules = await self._client.ask(
             Operation("read branch protection of", repository),
-            lambda sdk: sdk.repositories.get_branch_protection_rules(repository),
+            ApiRequest("GET", ("repositories", repository, "settings", "branch_protection")),
+            lambda body: [str(rule["pattern"]) for rule in json.loads(body)],
         )
-        return any(covers(rule.pattern, branch) for rule in rules)
+        return any(covers(pattern, branch) for pattern in rules)
+
+
+@final
+class LakeFSTags(Tags):
+    """Tags of one lakeFS installation."""
+
+    def __init__(self, client: LakeFSClient) -> None:
+        self._client = client
+
+    async def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:
+        what = f"{repository}/{tag}"
+        operation = Operation("create tag", what, writes=True, taken=TagExistsError)
+        content = {"id": tag, "ref": commit, "force": False}
+        request = ApiRequest("POST", ("repositories", repository, "tags"), content=content)
+        await self._client.ask(operation, request, bytes)
+
+    async def read(self, repository: RepositoryId, tag: TagName) -> CommitId | None:
+        try:
+            return await self._client.ask(
+                Operation("read tag", f"{repository}/{tag}"),
+                ApiRequest("GET", ("repositories", repository, "tags", tag)),
+                lambda body: CommitId(json.loads(body)["commit_id"]),
+            )
+        except ReferenceMissingError:
+            return None
+
+    async def list_page(
+        self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
+    ) -> TagPage:
+        path = ("repositories", repository, "tags")
+        refs, more = await _list_refs(self._client, path, prefix, after, amount)
+        tags = tuple(TagRecord(TagName(name), CommitId(commit)) for name, commit in refs)
+        return TagPage(tags, more=more)
+
+    async def delete(self, repository: RepositoryId, tag: TagName) -> None:
+        operation = Operation("delete tag", f"{repository}/{tag}", writes=True)
+        path = ("repositories", repository, "tags", tag)
+        try:
+            await self._client.ask(operation, ApiRequest("DELETE", path, {"force": "false"}), bytes)
+        except ReferenceMissingError:
+            return
+
+
+async def _list_refs(
+    client: LakeFSClient, path: tuple[str, ...], prefix: str, after: str, amount: int
+) -> tuple[list[tuple[str, str]], bool]:
+    """Read one page of names and their commits, and whether more follow."""
+    query = {"prefix": prefix, "after": after, "amount": str(amount)}
+    _, repository, kind = path
+    operation = Operation(f"list {kind} of", repository)
+    return await client.ask(operation, ApiRequest("GET", path, query), ref_page)
+
+
+def covers(pattern: str, branch: str) -> bool:
+    """Whether a protection pattern with `*`, `?`, `[a-z]`, `[!a]` and `{a,b}` matches a whole name.
+
+    The server's globs, read as it reads them.
+    """
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        return fnmatchcase(branch, _ESCAPED.sub(r"[\1]", pattern))
+    before, behind = pattern[: braces.start()], pattern[braces.end() :]
+    return any(covers(f"{before}{choice}{behind}", branch) for choice in braces[1].split(","))

@@ -1,18 +1,14 @@
-"""Commits over lakefs-sdk.
+"""Commits, the walk down first parents, and differences between trees.
 
 Spells out every option. Must not know policies, nor what a walk is good for.
 """
 
+import json
 from typing import final
 
-from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.commit_records import (
-    PAGE_COMMITS_MAX,
-    commit_record,
-    walk_first_parents,
-)
-from perago.adapters.lakefs.error_mapping import Operation
-from perago.adapters.lakefs.object_entries import change_page
+from perago.adapters.lakefs.answers import change_page, commit_page, commit_record
+from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
+from perago.adapters.lakefs.errors import Operation
 from perago.domain.logical_execution import (
     BranchName,
     CommitId,
@@ -22,6 +18,8 @@ from perago.domain.logical_execution import (
 )
 from perago.ports.errors import BranchMissingError
 from perago.ports.lakefs import ChangePage, CommitRequest, Commits
+
+PAGE_COMMITS_MAX = 1000
 
 
 @final
@@ -33,51 +31,51 @@ class LakeFSCommits(Commits):
         self._walk_page = walk_page
 
     async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
-        commit = await self._client.ask(
+        return await self._client.ask(
             Operation("read commit", f"{repository}/{ref}"),
-            lambda sdk: sdk.commits.get_commit(repository, ref),
+            ApiRequest("GET", ("repositories", repository, "commits", ref)),
+            commit_record,
         )
-        return commit_record(commit)
 
     async def first_parents(
         self, repository: RepositoryId, start: str, stop_at: CommitId, *, commits_max: int
     ) -> FirstParentWalk:
         operation = Operation("walk first parents", f"{repository}/{start} down to {stop_at}")
-        return await self._client.ask(
-            operation,
-            lambda sdk: walk_first_parents(
-                sdk,
-                repository,
-                start,
-                stop_at,
-                commits_max=commits_max,
-                page_commits=self._walk_page,
-            ),
-        )
+        query = {"first_parent": "true", "stop_at": stop_at}
+        records: list[CommitRecord] = []
+        while True:
+            query["amount"] = str(min(self._walk_page, commits_max - len(records)))
+            request = ApiRequest("GET", at_ref(repository, start, "commits"), query)
+            page, more = await self._client.ask(operation, request, commit_page)
+            records.extend(page)
+            if records[-1].commit == stop_at:
+                return FirstParentWalk(tuple(records), reached=True)
+            if not more or not page:
+                return FirstParentWalk(tuple(records), reached=False)
+            if len(records) >= commits_max:
+                return FirstParentWalk(tuple(records), reached=False, truncated=True)
+            # From the last commit, not from the branch: that may point elsewhere by now, and the
+            # server would walk down the pages already read once more.
+            start = query["after"] = records[-1].commit
 
     async def commit(self, request: CommitRequest) -> CommitId:
-        operation = Operation(
-            "commit on",
-            f"{request.repository}/{request.branch}",
-            writes=True,
-            missing=BranchMissingError,
-        )
-        commit = await self._client.ask(
-            operation,
-            lambda sdk: sdk.commits.commit(
-                request.repository,
-                request.branch,
-                sdk.new_commit(
-                    message=request.message,
-                    metadata=dict(request.metadata),
-                    date=None,
-                    allow_empty=request.allow_empty,
-                    force=False,
-                ),
-                source_metarange=request.source_metarange,
+        what = f"{request.repository}/{request.branch}"
+        metarange = request.source_metarange
+        return await self._client.ask(
+            Operation("commit on", what, writes=True, missing=BranchMissingError),
+            ApiRequest(
+                "POST",
+                at_branch(request.repository, request.branch, "commits"),
+                {} if metarange is None else {"source_metarange": metarange},
+                {
+                    "message": request.message,
+                    "metadata": dict(request.metadata),
+                    "allow_empty": request.allow_empty,
+                    "force": False,
+                },
             ),
+            lambda body: CommitId(json.loads(body)["id"]),
         )
-        return CommitId(commit.id)
 
     async def diff_page(
         self,
@@ -97,12 +95,11 @@ class LakeFSCommits(Commits):
             "after": after,
             "amount": str(amount),
         }
-        place = ("repositories", repository, "refs", left, "diff", right)
-        body = await self._client.ask(
+        return await self._client.ask(
             Operation("compare", f"{repository}/{left} with {right}"),
-            lambda sdk: sdk.raw.fetch(place, query),
+            ApiRequest("GET", at_ref(repository, left, "diff", right), query),
+            change_page,
         )
-        return change_page(body)
 
     async def uncommitted_page(
         self,
@@ -113,10 +110,10 @@ class LakeFSCommits(Commits):
         after: str = "",
         amount: int = 1000,
     ) -> ChangePage:
-        operation = Operation(
-            "list uncommitted objects of", f"{repository}/{branch}", missing=BranchMissingError
-        )
-        place = ("repositories", repository, "branches", branch, "diff")
+        what = f"{repository}/{branch}"
         query = {"prefix": prefix, "after": after, "amount": str(amount)}
-        body = await self._client.ask(operation, lambda sdk: sdk.raw.fetch(place, query))
-        return change_page(body)
+        return await self._client.ask(
+            Operation("list uncommitted objects of", what, missing=BranchMissingError),
+            ApiRequest("GET", at_branch(repository, branch, "diff"), query),
+            change_page,
+        )

@@ -1,29 +1,91 @@
-"""What the lakeFS adapter has to be told, and what it makes of it.
+"""Where lakeFS is and how to talk to it: one spelling of its address, its keys, its terms.
 
-Knows sizes and time-outs. Reads no environment: settings are somebody else's.
+Decides what is repaired in silence and what is refused. Reads no environment, opens no connection.
 """
 
+import re
 from dataclasses import dataclass, field
-from pathlib import Path
+from enum import StrEnum
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from perago.adapters.http import HttpTerms
+from perago.adapters.lakefs.retry import RetryTerms
+from perago.ports.errors import UnavailableError
+
+API_PATH = "/api/v1"
+REQUESTS_CONCURRENT_MAX = 48
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class RouteChoice(StrEnum):
+    """Which way object bytes take; `auto` asks the server what it can do."""
+
+    AUTO = "auto"
+    API = "api"
+    PRESIGNED = "presigned"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFSConfiguration:
     """One lakeFS installation and how to talk to it.
 
-    `calls_concurrent` bounds short requests, `transfers_concurrent` those that move objects: a
-    merge never waits behind uploads. `proxy` None means what the usual variables say, the
-    empty text none at all.
+    `requests_concurrent_max` bounds all attempts of this process together. `answer_seconds` is the
+    time of a short request; where bytes move it bounds each wait without progress.
     """
 
     endpoint_url: str
     access_key_id: str
     secret_access_key: str = field(repr=False)
-    ca_file: Path | None = None
-    verify_tls: bool = True
-    proxy: str | None = field(default=None, repr=False)
-    calls_concurrent: int = 32
-    transfers_concurrent: int = 32
-    connect_seconds: float = 10.0
+    http: HttpTerms = field(default_factory=HttpTerms)
+    route: RouteChoice = RouteChoice.AUTO
+    # A signed address costs a request of its own, so it pays for larger objects only.
+    presigned_bytes_min: int = 4 * 1024 * 1024
+    requests_concurrent_max: int = REQUESTS_CONCURRENT_MAX
     answer_seconds: float = 60.0
-    stalled_transfer_seconds: float = 60.0
+    retry: RetryTerms = field(default_factory=RetryTerms)
+
+
+class LakeFSAddressError(UnavailableError):
+    """The address does not lead to a lakeFS API; nothing was asked of it."""
+
+    def __init__(self, address: str, found: str) -> None:
+        self.address = address
+        self.found = found
+        super().__init__(
+            f"{address!r} is not the address of a lakeFS API: {found}; expected "
+            f"http(s)://HOST:PORT, or http(s)://HOST:PORT/PATH{API_PATH} behind a proxy "
+            "that adds a path (LAKECTL_SERVER_ENDPOINT_URL)"
+        )
+
+
+def api_address(address: str) -> str:
+    """The address of the API: `/api/v1` added, trailing slashes removed."""
+    spelled = address.strip()
+    if not _SCHEME.match(spelled):
+        # Added here, it would be http, and keys would travel in clear without a word.
+        raise LakeFSAddressError(address.rpartition("@")[2], "it has no scheme")
+    parts = _split(address, spelled)
+    path = parts.path.rstrip("/")
+    if not path or path == "/api":
+        path = API_PATH
+    if not path.endswith(API_PATH):
+        raise LakeFSAddressError(address, f"its path {parts.path!r} does not end with {API_PATH}")
+    return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+
+
+def _split(address: str, spelled: str) -> SplitResult:
+    try:
+        parts = urlsplit(spelled)
+        port = parts.port
+    except ValueError as error:
+        raise LakeFSAddressError(address, str(error)) from error
+    if parts.scheme not in {"http", "https"}:
+        raise LakeFSAddressError(address, f"its scheme is {parts.scheme!r}")
+    if not parts.hostname or port == 0:
+        raise LakeFSAddressError(address, "it names no host")
+    if parts.username is not None or parts.password is not None:
+        # The secret must not come back in an error or a log line.
+        raise LakeFSAddressError(parts.hostname, "it carries credentials")
+    if parts.query or parts.fragment:
+        raise LakeFSAddressError(address, "it carries a query or a fragment")
+    return parts

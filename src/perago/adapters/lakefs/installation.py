@@ -1,20 +1,49 @@
-"""One lakeFS as the container takes it: five ports over one client.
+"""One lakeFS as the container takes it: its ports over one client; a repository is only read.
 
-Decides nothing else. `check` is for start: it names a wrong address before any task runs.
+Decides nothing.
 """
 
-from perago.adapters.lakefs.branches import LakeFSBranches
-from perago.adapters.lakefs.client import LakeFSClient
+import json
+from typing import final
+
+from perago.adapters.lakefs.branches import LakeFSBranches, LakeFSTags
+from perago.adapters.lakefs.client import ApiRequest, LakeFSClient
 from perago.adapters.lakefs.commits import LakeFSCommits
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.errors import Operation
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.repositories import LakeFSRepositories
-from perago.adapters.lakefs.tags import LakeFSTags
+from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.ports.errors import RepositoryMissingError
 from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import Repositories, RepositoryFacts, RepositoryPage
 
 
-def lakefs_installation(client: LakeFSClient) -> LakeFSInstallation:
-    """The ports of the lakeFS that this client asks."""
+@final
+class LakeFSRepositories(Repositories):
+    """Repositories of one lakeFS installation."""
+
+    def __init__(self, client: LakeFSClient) -> None:
+        self._client = client
+
+    async def read(self, repository: RepositoryId) -> RepositoryFacts:
+        return await self._client.ask(
+            Operation("read repository", repository, missing=RepositoryMissingError),
+            ApiRequest("GET", ("repositories", repository)),
+            _facts,
+        )
+
+    async def list_page(self, after: str = "", amount: int = 1000) -> RepositoryPage:
+        query = {"after": after, "amount": str(amount)}
+        return await self._client.ask(
+            Operation("list repositories", ""),
+            ApiRequest("GET", ("repositories",), query),
+            _repository_page,
+        )
+
+
+def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
+    """The ports of one lakeFS; nothing is asked of it yet."""
+    client = LakeFSClient(configuration)
 
     async def close() -> None:
         client.close()
@@ -29,6 +58,17 @@ def lakefs_installation(client: LakeFSClient) -> LakeFSInstallation:
     )
 
 
-def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
-    """The ports of one lakeFS; nothing is asked of it yet."""
-    return lakefs_installation(LakeFSClient(configuration))
+def _facts(body: bytes) -> RepositoryFacts:
+    found = json.loads(body)
+    return RepositoryFacts(
+        repository=RepositoryId(found["id"]),
+        default_branch=BranchName(found["default_branch"]),
+        storage_namespace=found["storage_namespace"],
+        read_only=bool(found.get("read_only")),
+    )
+
+
+def _repository_page(body: bytes) -> RepositoryPage:
+    page = json.loads(body)
+    names = tuple(RepositoryId(each["id"]) for each in page["results"])
+    return RepositoryPage(names, more=page["pagination"]["has_more"])

@@ -1,32 +1,32 @@
-"""Objects over lakefs-sdk, their bodies as streams.
+"""Objects as two ports: one object or one page at a time, and many objects at once.
 
-Knows one object or one page at a time; what is moved, and in which order, is decided elsewhere.
+What is moved, and in which order, is decided elsewhere; how bytes move is `object_bytes`'.
 """
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, final
+from typing import Any, final
 
-from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.error_mapping import Operation, port_error
-from perago.adapters.lakefs.exchange import Refused
-from perago.adapters.lakefs.local_file import FileSource, open_source, write_new
-from perago.adapters.lakefs.object_entries import object_entry, object_page
+from perago.adapters.lakefs.answers import object_page, stored_object
+from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.errors import Operation, Refused, port_error
+from perago.adapters.lakefs.object_bytes import ObjectBytes, Place
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.errors import BranchMissingError, ObjectMissingError
 from perago.ports.objects import (
     LIST_AMOUNT_MAX,
+    Fetched,
+    FetchOrder,
+    Moved,
     ObjectEntry,
     ObjectPage,
     Objects,
+    ObjectTransport,
     ObjectUpload,
+    nobody_counts,
 )
-
-if TYPE_CHECKING:
-    from perago.adapters.lakefs.sdk import LakeFSSdk
-
-METADATA_HEADER_PREFIX = "x-lakefs-meta-"
 
 
 @final
@@ -35,6 +35,7 @@ class LakeFSObjects(Objects):
 
     def __init__(self, client: LakeFSClient) -> None:
         self._client = client
+        self._bytes = ObjectBytes(client)
 
     async def list_page(
         self,
@@ -46,65 +47,44 @@ class LakeFSObjects(Objects):
         amount: int = LIST_AMOUNT_MAX,
     ) -> ObjectPage:
         query = {"prefix": prefix, "after": after, "amount": str(amount), "user_metadata": "true"}
-        place = (*_object_path(repository, "refs", ref), "ls")
-        body = await self._client.ask(
+        return await self._client.ask(
             Operation("list objects of", f"{repository}/{ref}/{prefix}"),
-            lambda sdk: sdk.raw.fetch(place, query),
+            ApiRequest("GET", at_ref(repository, ref, "objects", "ls"), query),
+            object_page,
         )
-        return object_page(body)
 
     async def read(self, repository: RepositoryId, ref: str, path: str) -> bytes:
         return await self._client.ask(
             Operation("read object", f"{repository}/{ref}/{path}", missing=ObjectMissingError),
-            lambda sdk: sdk.raw.fetch(_object_path(repository, "refs", ref), {"path": path}),
+            ApiRequest("GET", at_ref(repository, ref, "objects"), {"path": path}),
+            bytes,
         )
 
     async def download(self, repository: RepositoryId, ref: str, path: str, target: Path) -> None:
-        def send(sdk: "LakeFSSdk") -> None:
-            place = _object_path(repository, "refs", ref)
-            with sdk.raw.receive(place, {"path": path}) as pieces:
-                write_new(target, pieces)
-
-        await self._client.transfer(
-            Operation("download", f"{repository}/{ref}/{path}", missing=ObjectMissingError), send
+        entry = await self._client.ask(
+            Operation("download", f"{repository}/{ref}/{path}", missing=ObjectMissingError),
+            ApiRequest("GET", at_ref(repository, ref, "objects", "stat"), {"path": path}),
+            stored_object,
         )
+        order = FetchOrder(entry, target)
+        place = Place(repository, ref)
+        await self._client.run(self._bytes.fetch_all(place, [order], nobody_counts))
 
     async def upload(
         self, repository: RepositoryId, branch: BranchName, upload: ObjectUpload
     ) -> ObjectEntry:
-        def send(sdk: "LakeFSSdk") -> ObjectEntry:
-            with open_source(upload.source) as file:
-                source = FileSource(upload.source, file)
-                answer = sdk.raw.send(
-                    _object_path(repository, "branches", branch),
-                    {"path": upload.path},
-                    _upload_headers(upload, source.size),
-                    source,
-                )
-            return object_entry(json.loads(answer))
-
-        operation = Operation(
-            "upload",
-            f"{repository}/{branch}/{upload.path}",
-            writes=True,
-            missing=BranchMissingError,
-        )
-        return await self._client.transfer(operation, send)
+        place = Place(repository, branch)
+        (entry,) = await self._client.run(self._bytes.store_all(place, [upload], nobody_counts))
+        return entry
 
     async def delete_many(
         self, repository: RepositoryId, branch: BranchName, paths: Sequence[str]
     ) -> None:
-        operation = Operation(
-            "delete objects of", f"{repository}/{branch}", writes=True, missing=BranchMissingError
-        )
-        answer = await self._client.ask(
-            operation,
-            lambda sdk: sdk.objects.delete_objects(
-                repository, branch, sdk.new_paths(paths=list(paths)), force=False
-            ),
-        )
-        for error in answer.errors:
-            refused = Refused(error.status_code, f"{error.path}: {error.message}")
+        what = f"{repository}/{branch}"
+        operation = Operation("delete objects of", what, writes=True, missing=BranchMissingError)
+        path = at_branch(repository, branch, "objects", "delete")
+        request = ApiRequest("POST", path, {"force": "false"}, {"paths": list(paths)})
+        for refused in await self._client.ask(operation, request, _refusals):
             raise port_error(operation, refused)
 
     async def copy(
@@ -116,30 +96,73 @@ class LakeFSObjects(Objects):
         source_path: str,
         target_path: str,
     ) -> ObjectEntry:
-        operation = Operation(
-            "copy",
-            f"{repository}/{source_ref}/{source_path} to {branch}/{target_path}",
-            writes=True,
-            missing=ObjectMissingError,
+        what = f"{repository}/{source_ref}/{source_path} to {branch}/{target_path}"
+        path = at_branch(repository, branch, "objects", "copy")
+        source = {"src_ref": source_ref, "src_path": source_path, "force": False}
+        return await self._client.ask(
+            Operation("copy", what, writes=True, missing=ObjectMissingError),
+            ApiRequest("POST", path, {"dest_path": target_path}, source),
+            stored_object,
         )
-        stats = await self._client.ask(
-            operation,
-            lambda sdk: sdk.objects.copy_object(
-                repository,
-                branch,
-                target_path,
-                sdk.new_copy(src_ref=source_ref, src_path=source_path, force=False, shallow=None),
-            ),
-        )
-        return object_entry(stats.dict())
 
 
-def _object_path(repository: str, kind: str, name: str) -> tuple[str, ...]:
-    return ("repositories", repository, kind, name, "objects")
+@final
+class LakeFSTransport(ObjectTransport):
+    """Many objects of one installation at once; one instance per process."""
+
+    def __init__(self, configuration: LakeFSConfiguration) -> None:
+        self._configuration = configuration
+        self._client = LakeFSClient(configuration)
+        self._bytes = ObjectBytes(self._client)
+
+    @property
+    def route(self) -> str:
+        signs = self._bytes.server_signs
+        if self._configuration.route is not RouteChoice.AUTO or signs is None:
+            return f"{self._configuration.route} (not asked for yet)"
+        return self._route_text(signs=signs)
+
+    async def fetch(
+        self,
+        repository: RepositoryId,
+        ref: str,
+        orders: Sequence[FetchOrder],
+        moved: Moved = nobody_counts,
+    ) -> Sequence[Fetched]:
+        if not orders:
+            return []
+        work = self._bytes.fetch_all(Place(repository, ref), orders, moved)
+        return await self._client.run(work)
+
+    async def store(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        uploads: Sequence[ObjectUpload],
+        moved: Moved = nobody_counts,
+    ) -> Sequence[ObjectEntry]:
+        if not uploads:
+            return []
+        work = self._bytes.store_all(Place(repository, branch), uploads, moved)
+        return await self._client.run(work)
+
+    async def ask_for_route(self) -> tuple[str, str]:
+        """The route that `auto` means for this server, and why; asks the server."""
+        if await self._client.run(self._bytes.ask_whether_signed()):
+            return self._route_text(signs=True), "the block store of this lakeFS signs"
+        return "api", "the block store of this lakeFS does not sign"
+
+    def close(self) -> None:
+        """Close the connections and let the threads go; what is under way is lost."""
+        self._client.close()
+
+    def _route_text(self, *, signs: bool) -> str:
+        """The routes of small and large objects, for people."""
+        mebibytes = self._configuration.presigned_bytes_min // (1024 * 1024)
+        return f"presigned from {mebibytes} MiB, else api" if signs else "api"
 
 
-def _upload_headers(upload: ObjectUpload, size: int) -> dict[str, str]:
-    headers = {"Content-Type": upload.content_type, "Content-Length": str(size)}
-    return headers | {
-        f"{METADATA_HEADER_PREFIX}{name}": value for name, value in upload.metadata.items()
-    }
+def _refusals(body: bytes) -> list[Refused]:
+    """Read which objects were not deleted, and why."""
+    errors: list[dict[str, Any]] = json.loads(body)["errors"] or []
+    return [Refused(one["status_code"], f"{one.get('path')}: {one['message']}") for one in errors]

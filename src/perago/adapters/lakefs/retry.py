@@ -7,8 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-from perago.adapters.lakefs.error_mapping import FIRST_REFUSAL, is_no_answer
-from perago.adapters.lakefs.exchange import Failure, Lost, NotSent, Refused
+from perago.adapters.lakefs.errors import (
+    FIRST_REFUSAL,
+    Failure,
+    Lost,
+    NotSent,
+    Refused,
+    is_no_answer,
+)
 
 _SERVER_ASKS_TO_WAIT = frozenset({423, 425, 429})
 

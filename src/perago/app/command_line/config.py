@@ -120,7 +120,7 @@ def _list(*, as_json: bool) -> None:
         say(f"{row.code}  {row.cause}")
 
 
-_PACKAGES = ("aiohttp", "lakefs-sdk", "pydantic", "pyspark", "opentelemetry-sdk")
+_PACKAGES = ("aiohttp", "pydantic", "pyspark", "opentelemetry-sdk")
 
 
 @reports_errors

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.adapters.lakefs.exchange import Failure, Lost, NotSent, Refused
+from perago.adapters.lakefs.errors import Failure, Lost, NotSent, Refused
 from perago.adapters.lakefs.retry import (
     RetryTerms,
     asked_for_seconds,

@@ -26,6 +26,7 @@ def proxy(tmp_path: Path, url: str, env: dict[str, str]) -> str | None:
     [
         ({}, None, None),
         (BOTH, "http://p:1", "http://p:2"),
+        ({"HTTP_PROXY": ""}, None, None),
         ({"http_proxy": "http://p:3"}, "http://p:3", None),
         (BOTH | {"https_proxy": "http://p:3"}, "http://p:1", "http://p:3"),
         ({"ALL_PROXY": "http://p:4"}, "http://p:4", "http://p:4"),

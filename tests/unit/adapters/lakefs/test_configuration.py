@@ -1,14 +1,12 @@
 """Addresses as people write them, what is repaired and what is refused."""
 
-from pathlib import Path
-
 import pytest
 
-from perago.adapters.lakefs.address import (
+from perago.adapters.http import HttpTerms
+from perago.adapters.lakefs.configuration import (
     LakeFSAddressError,
+    LakeFSConfiguration,
     api_address,
-    certificate_authority,
-    proxy_address,
 )
 
 
@@ -59,34 +57,12 @@ def test_credentials_in_an_address_are_refused_and_not_repeated() -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("environment", "proxy"),
-    [
-        ({}, None),
-        ({"HTTP_PROXY": "http://p:1"}, "http://p:1"),
-        ({"http_proxy": "http://p:2", "HTTP_PROXY": "http://p:1"}, "http://p:2"),
-        ({"HTTPS_PROXY": "http://p:1"}, None),
-        ({"ALL_PROXY": "http://p:3"}, "http://p:3"),
-        ({"HTTP_PROXY": "http://p:1", "NO_PROXY": "lakefs.test"}, None),
-        ({"HTTP_PROXY": "http://p:1", "NO_PROXY": ".test,other"}, None),
-        ({"HTTP_PROXY": "http://p:1", "NO_PROXY": "*"}, None),
-        ({"HTTP_PROXY": "http://p:1", "NO_PROXY": "elsewhere"}, "http://p:1"),
-        ({"HTTP_PROXY": ""}, None),
-    ],
-    ids=str,
-)
-def test_the_usual_variables_name_the_proxy(environment: dict[str, str], proxy: str | None) -> None:
-    assert proxy_address("http://lakefs.test:8000/api/v1", environment) == proxy
+def test_a_configuration_prints_no_secret() -> None:
+    configuration = LakeFSConfiguration(
+        endpoint_url="http://lakefs.test:8000",
+        access_key_id="key",
+        secret_access_key="hidden",
+        http=HttpTerms(proxy_of=lambda _: "http://u:hidden@p"),
+    )
 
-
-def test_a_certificate_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LakeFSAddressError, match="does not exist"):
-        certificate_authority("https://lakefs.test/api/v1", tmp_path / "ca.pem")
-
-
-def test_a_certificate_file_is_handed_on(tmp_path: Path) -> None:
-    file = tmp_path / "ca.pem"
-    file.write_text("certificate")
-
-    assert certificate_authority("https://lakefs.test/api/v1", file) == str(file)
-    assert certificate_authority("https://lakefs.test/api/v1", None) is None
+    assert "hidden" not in repr(configuration)

@@ -2,7 +2,7 @@
 
 import json
 
-from perago.adapters.lakefs.object_entries import change_page, object_page
+from perago.adapters.lakefs.answers import change_page, object_page
 from perago.ports.lakefs import Change, ChangeKind
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
 

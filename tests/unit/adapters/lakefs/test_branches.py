@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.adapters.lakefs.branch_protection import covers
+from perago.adapters.lakefs.branches import covers
 
 
 @pytest.mark.parametrize(
