@@ -1,6 +1,7 @@
 """Write the reference pages from the code they describe; a test keeps them equal."""
 
 import inspect
+import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -21,12 +22,13 @@ from perago.app.command_line.program import COMMANDS, find_command, program
 from perago.app.settings.inherited_settings import DEFAULT_ROOT
 from perago.app.settings.layers import DEFAULT
 from perago.app.settings.settings import Settings
-from perago.domain.error_codes import ERROR_CODES
+from perago.domain.error_codes import error_codes
 from tools.attempt_reference import attempt_rows, attempt_section
 from tools.kit_reference import kit_page
 from tools.workspace_reference import workspace_section
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 EXIT_CODES = (
     ("0", "done"),
     ("1", "failed; of `check`, `extract` and `start` any failure, as in 0.6.1"),
@@ -46,18 +48,31 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     )
 
 
+ERRORS = """# Error codes
+
+Every error has a stable code. `perago explain CODE` prints what this page says of it, and
+`perago explain` lists all codes. The letter of a code is its family.
+
+Severity says what you have to do. `info`: nothing. `warning`: nothing yet, a retry may succeed
+without any change. `error`: change something. `critical`: look at the branch before its data is
+used.
+
+Retried says whether Perago lets Conductor retry the attempt; how often that happens is in the
+TaskDef. `no`: the attempt ends with `FAILED_WITH_TERMINAL_ERROR`, because a retry would meet the
+same. `not under settled`: it ends so only under policy settled. `does not apply`: no attempt ends
+with this code.
+"""
+
+
 def errors_page() -> str:
-    """Return every code with cause, remedy and long form."""
+    """Return every code with all that is known of it."""
     rows = "\n".join(
-        f"\n## {row.code}\n\n{row.cause}\n\n{row.text}\n\nRemedy: {row.remedy}"
-        for row in ERROR_CODES.values()
+        f"\n## {row.code}\n\n{row.cause}\n\n{row.text}\n\nRemedy: {row.remedy}\n\n"
+        f"Family {row.family}, severity {row.severity}, retried: {row.retried}. More: "
+        f"[{row.page}]({os.path.relpath(ROOT / row.page, DOCS)})"
+        for row in error_codes().values()
     )
-    return (
-        "# Error codes\n\n"
-        "Every error has a stable code. `perago explain CODE` prints what stands here;"
-        " `perago explain` lists them all.\n"
-        f"{rows}\n"
-    )
+    return f"{ERRORS}{rows}\n"
 
 
 def configuration_page() -> str:

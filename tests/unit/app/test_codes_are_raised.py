@@ -33,7 +33,7 @@ from perago.app.authoring.envelope import (
     read_workspace_input,
     validate_result,
 )
-from perago.app.authoring.failure import error_code
+from perago.app.authoring.failure import error_code, error_is_terminal
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import parse_address
@@ -42,7 +42,7 @@ from perago.app.container import open_conductor
 from perago.app.settings.settings import load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_services
 from perago.app.worker.processes import executor_user_of
-from perago.domain.error_codes import ERROR_CODES, UnknownCodeError
+from perago.domain.error_codes import Retried, UnknownCodeError, error_codes
 
 PLACE = {"repository": "r", "branch": "b", "refType": "commit", "ref": "c"}
 BUDGET = dict.fromkeys(
@@ -233,6 +233,9 @@ def test_a_mistake_is_answered_with_its_code(code: str, tmp_path: Path) -> None:
     with pytest.raises(Exception) as caught:  # noqa: PT011  # each row has its own class
         MISTAKES[code](tmp_path)
     assert error_code(caught.value) == code
+    retried = error_codes()[code].retried
+    if retried is not Retried.DOES_NOT_APPLY:
+        assert error_is_terminal(caught.value) == (retried is Retried.NO)
 
 
 # Raised by the steps of an attempt and by workers; their own tests name them.
@@ -250,5 +253,5 @@ ELSEWHERE = {
 
 def test_every_code_of_these_families_has_its_mistake() -> None:
     families = tuple(f"PRG-{letter}" for letter in "TCIRBG")
-    ours = {code for code in ERROR_CODES if code.startswith(families)}
+    ours = {code for code in error_codes() if code.startswith(families)}
     assert ours - set(MISTAKES) - ELSEWHERE == set()

@@ -6,6 +6,7 @@ open.
 
 import platform
 from collections.abc import Iterable
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Annotated
@@ -25,7 +26,7 @@ from perago.app.pipeline_parts import route_in_force
 from perago.app.settings.layers import ShownSetting
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings, settings_as_found
-from perago.domain.error_codes import ERROR_CODES, UnknownCodeError, find_code
+from perago.domain.error_codes import UnknownCodeError, error_codes, find_code
 from perago.domain.errors import RuntimeConfigError
 
 app = typer.Typer(
@@ -105,18 +106,22 @@ def explain(
     if row is None:
         raise UnknownCodeError(code)
     if as_json:
-        facts = {"code": row.code, "cause": row.cause, "remedy": row.remedy, "text": row.text}
-        say_json("explain/1", facts)
+        say_json("explain/1", asdict(row))
         return
-    say_lines(f"{row.code}: {row.cause}\n\n{row.text}\n\nRemedy: {row.remedy}")
+    say_lines(
+        f"{row.code}: {row.cause}\n"
+        f"Family {row.family}, severity {row.severity}, retried: {row.retried}.\n\n"
+        f"{row.text}\n\nRemedy: {row.remedy}\nMore: {row.page}"
+    )
 
 
 def _list(*, as_json: bool) -> None:
+    rows = error_codes().values()
     if as_json:
-        codes = [{"code": row.code, "cause": row.cause} for row in ERROR_CODES.values()]
+        codes = [{"code": row.code, "cause": row.cause} for row in rows]
         say_json("explain-list/1", {"codes": codes})
         return
-    for row in ERROR_CODES.values():
+    for row in rows:
         say(f"{row.code}  {row.cause}")
 
 

@@ -24,9 +24,9 @@ from perago.adapters.memory.planned_faults import (
     Refuse,
     When,
 )
-from perago.app.authoring.failure import error_code, failure_reason
+from perago.app.authoring.failure import error_code, error_is_terminal, failure_reason
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.error_codes import ERROR_CODES
+from perago.domain.error_codes import Retried, error_codes
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import MergeConflict, MergeRefused, NoChanges
 from perago.domain.paths import ACTIONS_PREFIX, FENCE_PATH
@@ -70,7 +70,14 @@ async def told(world: FaultWorld, faults: Sequence[Fault] = ()) -> str:
     reason = failure_reason(report.error)
     if report.update is not None:
         assert str(report.update.reason) == reason
-    assert error_code(report.error) in reason
+    code = error_code(report.error)
+    assert code in reason
+    retried = error_codes()[code].retried
+    if retried is not Retried.DOES_NOT_APPLY:
+        ends = retried is Retried.NO or (
+            retried is Retried.NOT_UNDER_SETTLED and world.policy is SETTLED
+        )
+        assert error_is_terminal(report.error) == ends
     return reason
 
 
@@ -342,5 +349,5 @@ async def test_what_somebody_did_is_told_with_its_code(code: str, tmp_path: Path
 
 def test_every_code_of_these_families_has_its_mistake() -> None:
     families = ("PRG-F", "PRG-L", "PRG-U")
-    ours = {code for code in ERROR_CODES if code.startswith(families)}
+    ours = {code for code in error_codes() if code.startswith(families)}
     assert ours - UNTOLD == set(MISTAKES)

@@ -85,7 +85,7 @@ def test_a_module_that_does_not_exist_is_looked_for_and_its_neighbour_named(
         "error: feature cannot be imported: ModuleNotFoundError: No module named 'feature'"
     )
     assert looked == f"  looked in the current directory, {project}; did you mean features"
-    assert remedy.startswith("  PRG-T020: Run the command in the directory that holds it")
+    assert remedy.startswith("  PRG-T020: Run the command in the directory that holds the module")
 
 
 @pytest.mark.parametrize("name", ["package.absent", "absent.package.module"])

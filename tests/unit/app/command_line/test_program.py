@@ -100,7 +100,7 @@ def test_a_different_taskdef_is_refused_at_start_when_told_to(
         "error: Conductor TaskDef 'strict.task' differs from the code:"
         " timeoutSeconds: registered 0, code 9"
     )
-    assert remedy.startswith("  PRG-T019: Run perago register MODULE")
+    assert remedy.startswith("  PRG-T019: `perago register MODULE` writes it")
 
 
 @pytest.mark.parametrize(
