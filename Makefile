@@ -13,7 +13,7 @@ SIDE_BY_SIDE = --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-
 UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 .DEFAULT_GOAL := help
-.PHONY: browser chromium docs help demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak simulate simulate-planted matrix mutate bench-start bench-kit bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser chromium docs help house demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak simulate simulate-planted matrix mutate bench-start bench-kit bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ lint-mypy:
 	$(BIN)/mypy
 lint-pyright:
 	$(BIN)/pyright
+
+house: .venv/.gate  ## Measures the layout of the source, beside trio and pyiceberg, and counts retired words.
+	@$(BIN)/python -m tools.house
 
 check: lint  ## Runs everything that needs no server: lint, unit, contracts on memory, scale cases.
 	@$(MAKE) $(SIDE_BY_SIDE) check-unit check-programs

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tools.house import GLOSSARY, SOURCE, retired_names, retired_words
 
 pytestmark = pytest.mark.scale  # every file of the repository is parsed
 
@@ -20,6 +21,8 @@ ROOT = Path(__file__).parents[2]
 LINES_MAX = 450
 TEST_LINES_MAX = 450
 FUNCTION_LINES_MAX = 50
+# Names from before the glossary; a name is taken out here when it is renamed.
+RETIRED_NAMES = Path(__file__).with_name("retired_names.txt")
 SAYS_NOTHING = frozenset(
     {"utils", "helpers", "common", "manager", "service", "base", "core", "misc", "handler"}
 )
@@ -193,6 +196,15 @@ def test_every_domain_module_has_its_unit_tests() -> None:
     modules = (ROOT / "src/perago/domain").glob("[!_]*.py")
     expected = {f"tests/unit/domain/test_{path.stem}.py" for path in modules}
     assert expected - {source.name for source in _sources()} == set()
+
+
+def test_no_name_has_a_retired_word() -> None:
+    """docs/glossary.md says what to write instead; the list of today's names may only shrink."""
+    words = retired_words(GLOSSARY.read_text(encoding="utf-8"))
+    found = {name for names in retired_names(SOURCE, words).values() for name in names}
+    left = set(RETIRED_NAMES.read_text(encoding="utf-8").split())
+    assert found - left == set(), "new names with a retired word"
+    assert left - found == set(), f"gone: take them out of {RETIRED_NAMES.name}"
 
 
 def test_what_a_clone_runs_names_no_address() -> None:
