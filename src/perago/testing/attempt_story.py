@@ -50,7 +50,7 @@ class AttemptStory:
     @property
     def accepted(self) -> bool:
         """Whether Conductor counted its completion."""
-        return self.status == "COMPLETED" and self.recorded in {"recorded", "accepted"}
+        return self.status == "COMPLETED" and self.recorded in {"recorded", "acknowledged"}
 
     def phases(self) -> tuple[str, ...]:
         """The names of the phases it went through."""

@@ -183,7 +183,7 @@ async def test_a_failed_workflow_is_told_with_its_attempts(perago_env: PeragoEnv
         await perago_env.assert_completed(run)
     text = str(failure.value)
     assert text.startswith("workflow failing: expected COMPLETED, found FAILED: ")
-    assert "failing attempt 1 (worker-1): FAILED_WITH_TERMINAL_ERROR accepted" in text
+    assert "failing attempt 1 (worker-1): FAILED_WITH_TERMINAL_ERROR acknowledged" in text
     assert "reason: " in text
 
 

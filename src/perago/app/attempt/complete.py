@@ -145,18 +145,18 @@ UNREAD_SECONDS_MAX = 1.0
 class Recorded(StrEnum):
     """What a read after the update said: Conductor answers 200 to everything stale.
 
-    `accepted` is such a 200 to a short attempt without a workspace, which is not read back.
+    `acknowledged` is such a 200 to a short attempt without a workspace, which is not read back.
     """
 
     RECORDED = "recorded"
-    ACCEPTED = "accepted"
+    ACKNOWLEDGED = "acknowledged"
     SUPERSEDED = "superseded"
     UNKNOWN = "unknown"
 
     @property
     def speaks_against_it(self) -> bool:
         """Whether the end of the attempt did not count, or may not have."""
-        return self not in {Recorded.RECORDED, Recorded.ACCEPTED}
+        return self not in {Recorded.RECORDED, Recorded.ACKNOWLEDGED}
 
 
 async def complete(
@@ -191,7 +191,7 @@ async def complete(
                 if update.status is AttemptStatus.COMPLETED:
                     raise
                 break  # there is nothing smaller to send than a reason: the row will time out
-            if recorded is Recorded.ACCEPTED and (attempt.task.has_workspace or not is_short):
+            if recorded is Recorded.ACKNOWLEDGED and (attempt.task.has_workspace or not is_short):
                 recorded = await _look(ports, update)
         else:  # an earlier try may have ended the row, with an answer that was lost
             recorded = await _look(ports, update) if sent else Recorded.UNKNOWN
@@ -255,7 +255,7 @@ async def _send(ports: AttemptPorts, update: TerminalUpdate, seconds: float) -> 
         if recorded is Recorded.UNKNOWN and isinstance(error, RequestRefusedError):
             raise CompletionRefusedError(str(error)) from error
         return recorded
-    return Recorded.ACCEPTED
+    return Recorded.ACKNOWLEDGED
 
 
 async def _look(ports: AttemptPorts, update: TerminalUpdate) -> Recorded:

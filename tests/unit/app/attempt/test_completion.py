@@ -261,11 +261,11 @@ def free(params: Params) -> Params:
 @pytest.mark.parametrize(
     ("seconds", "faults", "recorded", "reads"),
     [
-        (0.0, [], Recorded.ACCEPTED, 0),
-        (0.9, [], Recorded.ACCEPTED, 0),
+        (0.0, [], Recorded.ACKNOWLEDGED, 0),
+        (0.9, [], Recorded.ACKNOWLEDGED, 0),
         (1.0, [], Recorded.RECORDED, 1),
         (0.0, [LoseAnswer(COMPLETE)], Recorded.RECORDED, 1),
-        (0.0, [LoseRequest(COMPLETE)], Recorded.ACCEPTED, 1),
+        (0.0, [LoseRequest(COMPLETE)], Recorded.ACKNOWLEDGED, 1),
     ],
     ids=["short", "a moment less", "a second", "answer lost", "request lost"],
 )
