@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import final
 
+from tests.simulation.old_version import run_old_attempt
 from tests.simulation.scene import REPOSITORY, TASKS, Scene
 from tests.simulation.steering import (
     SteeredClock,
@@ -63,6 +64,8 @@ class Actor:
     last_call: int = 0
     heard: int = 0
     judged: tuple[str, ...] = ()
+    old: bool = False
+    """It is of the release before, and promises less."""
 
     @property
     def holds_a_row(self) -> bool:
@@ -127,7 +130,8 @@ class ProvenCanary(Canary):
 
 def new_attempt(scene: Scene, number: int, task_type: str, seen: set[str]) -> Actor:
     """A worker process that polls one row and runs it."""
-    actor = Actor(f"w{number}", SteeredHandle())
+    old = scene.mix.old_workers and number % 2 == 0
+    actor = Actor(f"w{number}", SteeredHandle(), old=old)
     actor.coroutine = _attempt(scene, actor, number, task_type, seen)
     return actor
 
@@ -137,18 +141,23 @@ async def _attempt(scene: Scene, actor: Actor, number: int, task_type: str, seen
     request = PollRequest(task_type, actor.name)
     records = await world.queue.poll(request)
     if not records:
-        return
+        return None
     actor.record = records[0]
     actor.began = scene.clock.monotonic()
+    execution_id = world.identities.new_execution_id()
+    if actor.old:
+        seen.add("a worker of the release before took a row")
+        return await run_old_attempt(world, actor.record, actor.name, execution_id)
     dispatch = Attempt(
         task=TASKS[task_type],
         record=actor.record,
-        execution_id=world.identities.new_execution_id(),
+        execution_id=execution_id,
         settings=AttemptSettings(
             actor.name, publication=_policy(scene, number), failure_reason_max_length=5_000
         ),
     )
     actor.report = await run_attempt(world, dispatch, Beats(scene.clock))
+    return None
 
 
 def _policy(scene: Scene, number: int) -> PolicySetting:

@@ -85,6 +85,8 @@ class Mix:
     attempts_max: int = 5
     other_policy: PolicySetting | None = None
     """Every second worker has this setting: a deploy in between."""
+    old_workers: bool = False
+    """Every second worker is of release 0.6.1: the same, while not all are replaced."""
     canary: bool = False
     """Every process proves the fence itself, as a fresh worker does."""
     without_fates: frozenset[str] = field(default_factory=frozenset[str])
@@ -102,6 +104,11 @@ _A_DECISION_LANDS_AFTER_ITS_RESET = frozenset({14})
 # 16: an unanswered merge is sent again, word for word and without another look at the attempt.
 _LINEAGE_DOES_NOT_PROMISE = frozenset({3, 4, 15, 16})
 _HEAD_PARENT_DOES_NOT_PROMISE = frozenset({3, 4, 12, 15})
+
+# 0.6.1 merges without naming a head, however stale; what its own attempts publish late is visible.
+# It resets an unprotected branch over whatever single commit stands on its input.
+_BESIDE_MERGES = frozenset({3, 4})
+_BESIDE_RESETS = frozenset({1, 3, 4})
 
 _EVERYTHING = (Kind.VERB, Kind.GC, Kind.WEEK, Kind.FOREIGN, Kind.ANEW, Kind.REQUEUE)
 _CORE = {Kind.FAULT: 3, Kind.STAND: 2, Kind.EXPIRE: 2}
@@ -234,6 +241,31 @@ MIXES: Mapping[str, Mix] = {
             {**_CORE},
             other_policy=PolicySetting.LINEAGE,
             without=_LINEAGE_DOES_NOT_PROMISE,
+        ),
+        Mix(
+            "upgrade",
+            "every second worker is 0.6.1, no fence; nothing else writes, no request is late",
+            {Kind.FAULT: 3},
+            policy=PolicySetting.HEAD_PARENT,
+            fenced=False,
+            old_workers=True,
+            without_fates=frozenset({"lands late"}),
+            without=_HEAD_PARENT_DOES_NOT_PROMISE,
+        ),
+        Mix(
+            "upgrade-protected",
+            "0.6.1 workers that were not stopped, beside the fence, on a protected branch",
+            {**_CORE},
+            old_workers=True,
+            protected=True,
+            without=_BESIDE_MERGES,
+        ),
+        Mix(
+            "upgrade-unprotected",
+            "the same where the branch is not protected: 0.6.1 resets it",
+            {**_CORE},
+            old_workers=True,
+            without=_BESIDE_RESETS,
         ),
         Mix(
             "chain-verbs",

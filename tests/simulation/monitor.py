@@ -6,6 +6,7 @@ Sees what the servers hold and who did what; it never acts, and asks nothing thr
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.simulation import old_version
 from tests.simulation.actors import Actor
 from tests.simulation.facts import Dispatched, Facts, Run, input_ref, knob_of
 from tests.simulation.invariants import broken
@@ -33,6 +34,7 @@ from perago.ports.errors import WorldError
 from perago.testing.definitions import as_object
 
 STEPS_MAX = 3000
+PREFIX_OF_OLD_WORKERS = old_version.PREFIX  # their commits do not say it
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Monitor:
         assert actor.record is not None, "only attempts run functions"
         given = actor.record.input_data
         execution = self.facts.execution_of(actor.record)
-        if actor.decided_before:
+        if actor.decided_before and not actor.old:
             self._broken(15, f"{actor.name} runs it, execution {execution} is decided")
         self._gave_up = self._gave_up or end.terminal
         self.facts.runs[end.run] = Run(execution, knob_of(given), input_ref(given), end.writes)
@@ -104,7 +106,7 @@ class Monitor:
         match call.operation:
             case "branches.merge" if isinstance(result, Merged) and result.commit == head:
                 self._moved(actor, call)
-                self._published()
+                self._published(actor)
             case "branches.relocate" if isinstance(result, Relocated):
                 self.seen.add("a branch was relocated")
                 self._moved(actor, call)
@@ -177,14 +179,15 @@ class Monitor:
         """The target moved: its mover was not stale when it last asked anything."""
         if actor.stale_since is not None:
             self.seen.add("a stale attempt moved the target in its last step")
-            if call.after > actor.stale_since:
+            if call.after > actor.stale_since and not actor.old:
                 self._broken(16, f"{actor.name} is stale since before it last asked")
 
-    def _published(self) -> None:
+    def _published(self, actor: Actor) -> None:
         record = self.scene.repository.head(MAIN)
         commit = record.commit
         self.publications.append(record)
-        if self.scene.mix.fenced and record.parents != (record.metadata.get(EXPECTED_HEAD),):
+        fenced = self.scene.mix.fenced and not actor.old
+        if fenced and record.parents != (record.metadata.get(EXPECTED_HEAD),):
             self._broken(12, f"{commit[:8]} stands on {record.parents}")
         if record.metadata.get(POLICY) == "settled":
             self._check_settled(record)
@@ -226,7 +229,7 @@ class Monitor:
 
     def _check_prefix(self, record: CommitRecord) -> None:
         state = self.scene.lakefs.repository(self.scene.repository.id)
-        prefix = f"{record.metadata.get(PREFIX, '')}/"
+        prefix = f"{record.metadata.get(PREFIX, PREFIX_OF_OLD_WORKERS)}/"
         now, before = (
             dict(state.commit_of(ref).tree.items()) for ref in (record.commit, record.parents[0])
         )
@@ -298,7 +301,7 @@ class Monitor:
         if (row.poll_count, row.scheduled_time) == (sent.poll_count, sent.scheduled_time):
             return
         young = call.asked - actor.began < 1.0
-        if not young and call.after > self.facts.handed_over.get(row.task_id, 0):
+        if not (young or actor.old) and call.after > self.facts.handed_over.get(row.task_id, 0):
             self._broken(13, f"{actor.name} sent {row.status} for a row that was handed on")
         self.seen.add("an end met a row that changed hands after the last look")
         self._unclosable.add((row.task_id, row.scheduled_time))

@@ -57,6 +57,7 @@ SOMETIMES: Sequence[str] = (
     "an end met a row that changed hands after the last look",
     # What Conductor did.
     "a row was handed out twice",
+    "a worker of the release before took a row",
     "a retry was polled",
     "a lease expired while its process lived",
     "a beat was read and written later",

@@ -110,6 +110,13 @@ is on its way while an operator reruns the very row that it belongs to ends the 
 completes with the earlier output, and what the new run publishes in that moment stays on the
 branch. So rerun a terminated row when its worker is done with it, a request's time-out later.
 
+The table speaks of workers of this version. Workers of 0.6.1 that still run beside them know no fence
+and no metadata. On a branch that lakeFS protects they take nothing away, for it refuses their
+resets; but an attempt of theirs that is stale may still merge, after a no-op was accepted, or on
+top of a publication that changed other files. On a branch that is not protected a 0.6.1 worker
+resets the branch over whatever single commit stands on its input, also over an accepted publication
+of `settled`. So [stop them first](upgrade.md); where some cannot be stopped, protect the branch.
+
 Garbage collection takes none of this back. What a decision or a living attempt needs stays, and a
 question that was not answered keeps what it was asked for; [operations.md](operations.md) has the
 ages. The data of a decision that is not published yet lives on its staging branch: do not delete
