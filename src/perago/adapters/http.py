@@ -126,6 +126,7 @@ class Outgoing:
     length: int
 
 
+@dataclass(eq=False, slots=True)
 class _SentOnce:
     """Lets a request leave once, and remembers whether it did.
 
@@ -135,10 +136,7 @@ class _SentOnce:
     is then read as "unknown", which is the side on which no publication is lost.
     """
 
-    __slots__ = ("left",)
-
-    def __init__(self) -> None:
-        self.left = False
+    left: bool = False
 
     async def __call__(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
@@ -272,7 +270,8 @@ class HttpClient:
             else:
                 outgoing = body
             proxy, headers, tunnel_headers = self._way(url, headers)
-            return await self._session(loop).request(
+            session = self._sessions.get(loop) or self._open_session(loop)
+            return await session.request(
                 method,
                 URL(url, encoded=True),  # a signed address must arrive letter by letter
                 headers=headers,
@@ -305,26 +304,24 @@ class HttpClient:
             return proxy, headers, user
         return proxy, {**headers, **user}, None  # aiohttp sends the other ones with CONNECT only
 
-    def _session(self, loop: asyncio.AbstractEventLoop) -> aiohttp.ClientSession:
-        session = self._sessions.get(loop)
-        if session is None:
-            trace = aiohttp.TraceConfig()
-            trace.on_request_headers_sent.append(_mark_sent)
-            session = self._sessions[loop] = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,  # the callers bound themselves, by what their server can take
-                    keepalive_timeout=IDLE_SECONDS_MAX,
-                    happy_eyeballs_delay=SECOND_ADDRESS_SECONDS,
-                ),
-                auto_decompress=False,  # the bytes of an object are what was stored
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=False,  # proxies and keys come from the settings, by one rule
-                read_bufsize=PIECE_BYTES,
-                # A signed address may not carry a type that nobody signed.
-                skip_auto_headers=("Accept-Encoding", "Content-Type"),
-                headers={"User-Agent": "perago"},
-                trace_configs=[trace],
-            )
+    def _open_session(self, loop: asyncio.AbstractEventLoop) -> aiohttp.ClientSession:
+        trace = aiohttp.TraceConfig()
+        trace.on_request_headers_sent.append(_mark_sent)
+        session = self._sessions[loop] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=0,  # the callers bound themselves, by what their server can take
+                keepalive_timeout=IDLE_SECONDS_MAX,
+                happy_eyeballs_delay=SECOND_ADDRESS_SECONDS,
+            ),
+            auto_decompress=False,  # the bytes of an object are what was stored
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=False,  # proxies and keys come from the settings, by one rule
+            read_bufsize=PIECE_BYTES,
+            # A signed address may not carry a type that nobody signed.
+            skip_auto_headers=("Accept-Encoding", "Content-Type"),
+            headers={"User-Agent": "perago"},
+            trace_configs=[trace],
+        )
         return session
 
     def _context(self) -> ssl.SSLContext:

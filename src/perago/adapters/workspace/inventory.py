@@ -245,7 +245,8 @@ def business_entries(
         if not path.startswith(outer) or is_reserved_object(path):
             continue
         relative = path[len(outer) :]
-        if not is_directory_marker(relative, entry.size):
+        # The size first: nearly every object has one, and there are hundreds of thousands.
+        if entry.size or not is_directory_marker(relative, entry.size):
             yield relative, entry
 
 
