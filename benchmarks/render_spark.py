@@ -21,6 +21,24 @@ PIPELINE_COLUMNS = (
     "rounds",
 )
 
+EXPLAINED = """\
+## Spark
+
+Rendered by `make bench-spark`. What is compared, on one real lakeFS, in one Spark session a part:
+
+- **Writing partitions**: one write of a data frame, to local disk, through S3A with the committers
+  that Hadoop has, and in a Perago task. Seconds are the median of as many rounds as the row says.
+- **Pipeline**: the steps of an attempt on a large workspace, once in the worker itself and once as
+  Spark jobs. `times local` above 1 says what Spark costs where one machine is enough.
+- **Driver**: what a driver keeps in memory for a workspace of so many objects.
+
+Where it is fair: every subject writes the same rows to the same server, in turns, and requests are
+counted by the server. Where it is not: Spark has no second machine here, and the {cpus} CPUs
+({machine}) are shared with the server, so these figures say what a way costs and not how it grows
+with a cluster. Local disk has no branch, no commit and no other writer to be kept apart from. The
+whole run took {all_seconds} s.
+"""
+
 
 def spark_section() -> list[str]:
     """Lines of Markdown; none before the first run."""
@@ -29,12 +47,9 @@ def spark_section() -> list[str]:
     report = json.loads(RESULT.read_text(encoding="utf-8"))
     rows, taken = report["rows"], report["taken"]
     lines = [
-        "## Spark",
-        "",
-        "Rendered by `make bench-spark`. Each of its two parts has one session and one real lakeFS",
-        "for every subject in turn; seconds are the median of as many rounds as the row says.",
-        f"{taken['cpus']} CPUs ({taken['machine']}) shared with the server; the run took",
-        f"{taken['seconds'] + taken.get('pipeline_seconds', 0)} s.",
+        *EXPLAINED.format(
+            **taken, all_seconds=taken["seconds"] + taken.get("pipeline_seconds", 0)
+        ).splitlines(),
         "",
     ]
     memory = [row for row in rows if row["case"].startswith(MEMORY)]

@@ -15,6 +15,60 @@ _WIDTH, _BAR, _LABEL = 860, 16, 330
 _COLOURS = {"perago": "#1f6f54", "perago 0.6.1": "#b5523b"}
 _GREY = "#8a94a0"
 
+EXPLAINED = """\
+# Benchmarks
+
+The tables below are rendered by `make bench-transfer`, `make bench-worker` and `make
+bench-spark`; do not edit them. The table of publications is in [protocol](protocol.md).
+
+## Transfers
+
+What is compared: the time from the first request to the last byte on disk, or in lakeFS, for each
+client in turn, on the same real lakeFS, in one run. The machine had {cpus} CPUs ({machine}) and
+Python {python}; the run took {seconds} s.
+
+- **Round trip**: 0 ms is the server itself, 20 ms is the same server behind a proxy that holds
+  every packet back. A round trip is what a request costs beside its bytes, so small objects show
+  it.
+- **TLS**: lakeFS speaks TLS itself, with a certificate of its own that the clients trust.
+- **Cold start**: every object of a workspace is fetched into an empty directory.
+- **Warm start**: the same after a change of 1 %, with the cache of the cold start; `cp -r` of the
+  same files is the least that it can cost.
+- **Staging**: the body has changed 1 % of the files; they are found, uploaded to a new branch,
+  checked and committed.
+- **Many repositories**: each holds 10 files of 64 KiB and gets one whole attempt: download, a
+  body that changes one file, stage, publish. Perago works under `settled`. The first attempt
+  proves the fence of the server; the last one shows what an attempt costs after that.
+- **On s3**: the same objects by addresses that the block store has signed (`presigned`), and
+  through lakeFS (`api`).
+- **CPU** is processor time of the client: of the step for Perago, 0.6.1 and obstore, of the whole
+  process for the programs. **Requests** are counted by lakeFS's API; requests to its S3 gateway
+  are not among them.
+- A figure marked ~ was extrapolated: its client was stopped after {peer_seconds_max} s.
+
+Where it is fair: all read the same objects from the same server and write to the same file
+system, one after the other. With four CPUs or more, the server has one half of them and the
+client the other. Clients that leave it to their user get 16 requests side by side at 0 ms and 48
+at 20 ms.
+
+Where it is not:
+
+- Perago compares the MD5 of every object that arrives, and so does `obstore, MD5`. lakectl, s5cmd
+  and 0.6.1 compare nothing, rclone compares the gateway's ETag. `s5cmd, md5sum` is s5cmd and then
+  the MD5 of every file, two at once.
+- Perago, lakectl and 0.6.1 use lakeFS's API; s5cmd, rclone and obstore read through its S3
+  gateway, which lists and serves objects by other code of the server.
+- s5cmd does not check the certificate, because it can be given no authority.
+- lakectl, s5cmd and rclone are started anew, which costs each some hundredths of a second.
+  Perago, 0.6.1 and obstore are measured without their imports, and Perago has frozen what it
+  imported: its worker does that once, too.
+- lakectl, s5cmd and rclone only download, so they are missing where something is staged.
+- With fewer than four CPUs, client and server share them: a client that needs little CPU then has
+  a faster server. Local files lie in memory where the machine has such a place, so that the disk,
+  which would be everybody's limit, is in no figure.
+- Each figure is one round, so small differences are noise.
+"""
+
 
 def render(result: Path) -> None:
     """Write the page and the plot."""
@@ -26,22 +80,10 @@ def render(result: Path) -> None:
 
 def _page(taken: dict[str, Any], rows: Sequence[dict[str, Any]]) -> str:
     lines = [
-        "# Benchmarks",
+        *EXPLAINED.format(**taken).splitlines(),
         "",
-        "Rendered by `make bench-transfer`; do not edit. All subjects ran on the same real lakeFS",
-        "in one run, one after the other; local files lie in memory where the machine has such a",
-        "place. Perago's rows run as its worker does, which freezes what it has imported.",
-        f"{taken['cpus']} CPUs ({taken['machine']}), shared with the servers; Python",
-        f"{taken['python']}; the run took {taken['seconds']} s. A figure marked ~ was",
-        f"extrapolated: its subject was stopped after {taken['peer_seconds_max']} s.",
-        "",
-        "Perago compares the MD5 of every object that arrives; so does `obstore, MD5`. lakectl and",
-        "s5cmd do not, rclone takes the gateway's ETag for one; `s5cmd, md5sum` is s5cmd and then",
-        "the MD5 of every file, two at once. CPU is processor time of the client: of the step for",
-        "Perago and obstore, of the whole process for the programs.",
-        *(["", "These are the short cases of `make bench-transfer QUICK=1`."] * taken["quick"]),
-        *(f"Measured again afterwards: {name}." for name in taken.get("again", ())),
-        "",
+        *(["These are the short cases of `make bench-transfer QUICK=1`.", ""] * taken["quick"]),
+        *(f"Measured again afterwards: {name}.\n" for name in taken.get("again", ())),
         f"![Seconds of every row]({PLOT})",
         "",
     ]
@@ -55,6 +97,9 @@ _STEPS = {
     "cold": "cold start",
     "warm": "warm start after a change of 1 %",
     "stage": "staging a change of 1 %",
+    "attempts": "one attempt in each",
+    "attempts: the first": "the first attempt",
+    "attempts: the last": "the last attempt",
 }
 
 

@@ -5,9 +5,9 @@ import itertools
 import os
 import re
 import subprocess
-from collections.abc import Generator, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Generator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
@@ -20,8 +20,10 @@ from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.lakefs.objects import LakeFSTransport
-from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.paths import FENCE_PATH
+from perago.domain.publication import FENCE_FILE
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
 
@@ -34,7 +36,10 @@ _COUNTED = re.compile(r"^api_request_duration_seconds_count\{.*\} (\d+)$", re.MU
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """A repository that holds one case, in two commits that differ by one percent."""
+    """A repository that holds one case, in two commits that differ by one percent.
+
+    Where a case has many repositories, the second commit of each adds the fence.
+    """
 
     case: Case
     server: LakefsServer
@@ -42,6 +47,7 @@ class Seeded:
     commit: str
     next_commit: str
     tree: Path
+    others: Sequence["Seeded"] = ()  # the repositories of a case that has many, this one included
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +138,28 @@ def requests_of(server: LakefsServer) -> int:
 
 def seed(server: LakefsServer, case: Case, place: Path, *, authority: Path | None = None) -> Seeded:
     """Write the files of a case and commit them; then change one file in a hundred."""
+    return asyncio.run(_seeded(server, case, place, authority))
+
+
+async def _seeded(server: LakefsServer, case: Case, place: Path, authority: Path | None) -> Seeded:
     name = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-") + f"-{os.urandom(3).hex()}"
-    return asyncio.run(_seeded(server, case, place / name, authority))
+    async with _clients(server, authority) as (lakefs, transport):
+        if case.repositories == 1:
+            return await _one_seeded(server, case, place / name, lakefs, transport)
+        several = [
+            await _one_seeded(server, case, place / f"{name}-{number}", lakefs, transport)
+            for number in range(case.repositories)
+        ]
+    return replace(several[0], others=several)
 
 
-async def _seeded(server: LakefsServer, case: Case, tree: Path, authority: Path | None) -> Seeded:
+async def _one_seeded(
+    server: LakefsServer,
+    case: Case,
+    tree: Path,
+    lakefs: LakeFSInstallation,
+    transport: LakeFSTransport,
+) -> Seeded:
     name = tree.name
     created = {
         "name": name,
@@ -145,16 +168,29 @@ async def _seeded(server: LakefsServer, case: Case, tree: Path, authority: Path 
     }
     auth = (server.access_key_id, server.secret_access_key)
     ask("POST", f"{server.endpoint}/api/v1/repositories", body=created, basic_auth=auth)
-    concurrency = AsyncioConcurrency()
-    transport = LakeFSTransport(
-        LakeFSConfiguration(
-            endpoint_url=server.endpoint,
-            access_key_id=server.access_key_id,
-            secret_access_key=server.secret_access_key,
-            http=HttpTerms(ca_file=authority),
-        ),
-    )
-    lakefs = open_lakefs(
+    repository = RepositoryId(name)
+    paths = list(_written(case, tree))
+    uploads = [ObjectUpload(f"ws/{path.relative_to(tree)}", path) for path in paths]
+    await transport.store(repository, MAIN, uploads)
+    first = await lakefs.commits.commit(CommitRequest(repository, MAIN, "seed", {}))
+    if case.repositories == 1:
+        for path in paths[::CHANGED_EACH]:
+            path.write_bytes(os.urandom(case.size))
+        uploads = uploads[::CHANGED_EACH]
+    else:
+        fence = tree / "fence"
+        fence.write_bytes(FENCE_FILE)
+        uploads = [ObjectUpload(FENCE_PATH, fence)]
+    await transport.store(repository, MAIN, uploads)
+    second = await lakefs.commits.commit(CommitRequest(repository, MAIN, "seed", {}))
+    return Seeded(case, server, name, first, second, tree)
+
+
+@asynccontextmanager
+async def _clients(
+    server: LakefsServer, authority: Path | None
+) -> AsyncGenerator[tuple[LakeFSInstallation, LakeFSTransport]]:
+    lakefs, transport = lakefs_clients(
         LakeFSConfiguration(
             endpoint_url=server.endpoint,
             access_key_id=server.access_key_id,
@@ -162,20 +198,29 @@ async def _seeded(server: LakefsServer, case: Case, tree: Path, authority: Path 
             http=HttpTerms(ca_file=authority),
         )
     )
-    repository = RepositoryId(name)
-    commits: list[str] = []
-    paths = list(_written(case, tree))
-    for changed in (paths, paths[::CHANGED_EACH]):
-        if changed is not paths:
-            for path in changed:
-                path.write_bytes(os.urandom(case.size))
-        uploads = [ObjectUpload(f"ws/{path.relative_to(tree)}", path) for path in changed]
-        await transport.store(repository, MAIN, uploads)
-        commits.append(await lakefs.commits.commit(CommitRequest(repository, MAIN, "seed", {})))
+    yield lakefs, transport
     transport.close()
-    concurrency.close()
     await lakefs.close()
-    return Seeded(case, server, name, commits[0], commits[1], tree)
+
+
+def lakefs_clients(
+    configuration: LakeFSConfiguration,
+) -> tuple[LakeFSInstallation, LakeFSTransport]:
+    """The two ways to one lakeFS: short requests, and the bytes of objects."""
+    return open_lakefs(configuration), LakeFSTransport(configuration)
+
+
+def branches(seeded: Seeded, name: str, *, fenced: bool) -> dict[str, str]:
+    """Make a branch of that name in every repository; its first commit, by repository."""
+    server = seeded.server
+    auth = (server.access_key_id, server.secret_access_key)
+    inputs: dict[str, str] = {}
+    for one in seeded.others:
+        inputs[one.repository] = one.next_commit if fenced else one.commit
+        url = f"{server.endpoint}/api/v1/repositories/{one.repository}/branches"
+        body = {"name": name, "source": inputs[one.repository]}
+        ask("POST", url, body=body, basic_auth=auth)
+    return inputs
 
 
 def _written(case: Case, tree: Path) -> Iterator[Path]:

@@ -12,26 +12,35 @@ S5CMD, RCLONE, OBSTORE = "s5cmd", "rclone", "obstore, MD5"
 S5CMD_CHECKED = "s5cmd, md5sum"
 COPY = "cp -r"
 RELEASE = "perago 0.6.1"
-READERS = ("perago", "lakectl", S5CMD, RCLONE, OBSTORE)
+READERS = ("perago", "lakectl", S5CMD, RCLONE, OBSTORE, RELEASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A workspace of equal files, and the steps that are measured on it."""
+    """A workspace of equal files, and the steps that are measured on it.
+
+    With many `repositories`, each of them has such a workspace.
+    """
 
     name: str
     files: int
     size: int
     steps: tuple[str, ...]
     subjects: tuple[str, ...]
-    # The release has no setting for a CA and takes minutes: it is measured over plain HTTP only.
+    # Those that send nothing: over TLS they would be the same.
     plain_subjects: tuple[str, ...] = ()
     store: str = "local"
+    repositories: int = 1
 
     @property
     def bytes(self) -> int:
-        """The size of the whole workspace."""
-        return self.files * self.size
+        """The size of all workspaces."""
+        return self.files * self.size * self.repositories
+
+    @property
+    def pieces(self) -> int:
+        """What a subject counts that runs out of time: files, or repositories."""
+        return self.files if self.repositories == 1 else self.repositories
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +75,24 @@ def middle(rounds: Sequence[Row]) -> Row:
 
 
 BOTH = ("cold", "stage")
+ATTEMPTS = ("attempts",)
 LARGE = (*READERS, S5CMD_CHECKED)
 
 FULL = (
-    Case("1,000 x 64 KiB", 1_000, 64 * KIB, BOTH, READERS, (RELEASE,)),
-    Case("10,000 x 4 KiB", 10_000, 4 * KIB, BOTH, READERS, (RELEASE,)),
+    Case("1,000 x 64 KiB", 1_000, 64 * KIB, BOTH, READERS),
+    Case("10,000 x 4 KiB", 10_000, 4 * KIB, BOTH, READERS),
     Case("200 x 8 MiB", 200, 8 * MIB, ("cold",), LARGE),
     Case("4 x 128 MiB", 4, 128 * MIB, ("cold",), LARGE),
     Case("1 x 1 GiB", 1, 1024 * MIB, ("cold",), LARGE),
     Case("100,000 x 1 KiB", 100_000, KIB, ("cold", "warm"), ("perago",), (COPY,)),
+    Case("200 repositories", 10, 64 * KIB, ATTEMPTS, ("perago", RELEASE), repositories=200),
     Case("16 x 16 MiB on s3", 16, 16 * MIB, ("cold",), ("presigned", "api"), store="s3"),
 )
 QUICK = (
-    Case("1,000 x 64 KiB", 1_000, 64 * KIB, BOTH, READERS, (RELEASE,)),
+    Case("1,000 x 64 KiB", 1_000, 64 * KIB, BOTH, READERS),
     Case("2,000 x 4 KiB", 2_000, 4 * KIB, ("cold", "stage", "warm"), ("perago", "lakectl")),
     Case("4 x 32 MiB", 4, 32 * MIB, ("cold",), LARGE),
     Case("1 x 256 MiB", 1, 256 * MIB, ("cold",), LARGE),
+    Case("20 repositories", 10, 64 * KIB, ATTEMPTS, ("perago", RELEASE), repositories=20),
     Case("8 x 16 MiB on s3", 8, 16 * MIB, ("cold",), ("presigned", "api"), store="s3"),
 )

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import threading
 import time
 import urllib.request
@@ -50,11 +51,17 @@ def answered_requests() -> int:
         return sum(int(count) for count in _COUNTED.findall(answer.read().decode()))
 
 
+def processor_seconds() -> float:
+    """Processor time of this process, all its threads together."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
 def within(
     assignment: Assignment, step: str, work: Callable[[], object], done: Callable[[], int]
 ) -> NoReturn:
     """Do the work until the time runs out, tell how far it came, and end the process."""
-    started = time.perf_counter()
+    used, started = processor_seconds(), time.perf_counter()
     ended = threading.Event()
 
     def run() -> None:
@@ -65,12 +72,12 @@ def within(
     worker.start()
     while worker.is_alive() and time.perf_counter() - started < assignment.seconds_max:
         worker.join(0.05)
-    seconds = time.perf_counter() - started
+    seconds, cpu = time.perf_counter() - started, processor_seconds() - used
     if ended.is_set():
-        tell(step, seconds)
+        tell(step, seconds, cpu=cpu)
         os._exit(0)
     if worker.is_alive():
-        tell(step, seconds, part=max(done(), 1) / assignment.files)
+        tell(step, seconds, part=max(done(), 1) / assignment.files, cpu=cpu)
         os._exit(0)
     os._exit(1)
 

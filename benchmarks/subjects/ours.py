@@ -3,23 +3,43 @@
 import asyncio
 import gc
 import os
-import resource
 import sys
 import time
 from pathlib import Path
 
-from benchmarks.subjects.assignment import Assignment, answered_requests, tell
+from benchmarks.subjects.assignment import (
+    Assignment,
+    answered_requests,
+    processor_seconds,
+    tell,
+)
+from benchmarks.transfer_ground import lakefs_clients
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
-from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
 
 CHANGED_EACH = 100
+
+
+def clients(told: Assignment) -> tuple[LakeFSInstallation, LakeFSTransport]:
+    """The two ways to one lakeFS: short requests, and the bytes of objects."""
+    authority = os.environ.get("SSL_CERT_FILE")
+    ca_file = None if authority is None else Path(authority)
+    return lakefs_clients(
+        LakeFSConfiguration(
+            endpoint_url=told.endpoint,
+            access_key_id=told.access_key_id,
+            secret_access_key=told.secret_access_key,
+            http=HttpTerms(ca_file=ca_file),
+            route=RouteChoice(told.route),
+        )
+    )
 
 
 class Measured:
@@ -28,25 +48,7 @@ class Measured:
     def __init__(self, told: Assignment) -> None:
         self._told = told
         self._concurrency = AsyncioConcurrency()
-        authority = os.environ.get("SSL_CERT_FILE")
-        ca_file = None if authority is None else Path(authority)
-        self._lakefs = open_lakefs(
-            LakeFSConfiguration(
-                endpoint_url=told.endpoint,
-                access_key_id=told.access_key_id,
-                secret_access_key=told.secret_access_key,
-                http=HttpTerms(ca_file=ca_file),
-            )
-        )
-        self._transport = LakeFSTransport(
-            LakeFSConfiguration(
-                endpoint_url=told.endpoint,
-                access_key_id=told.access_key_id,
-                secret_access_key=told.secret_access_key,
-                http=HttpTerms(ca_file=ca_file),
-                route=RouteChoice(told.route),
-            ),
-        )
+        self._lakefs, self._transport = clients(told)
         self._cache = LocalCache(told.directory / "cache", told.endpoint, keeps_aside=True)
         self._pipeline = LocalWorkspacePipeline(
             self._lakefs.objects,
@@ -66,11 +68,11 @@ class Measured:
         directory = self._told.directory / step
         directory.mkdir()
         source = WorkspaceSource(RepositoryId(self._told.repository), CommitId(commit), "ws")
-        before, used = answered_requests(), _processor_seconds()
+        before, used = answered_requests(), processor_seconds()
         started = time.perf_counter()
         materialised = await self._pipeline.materialise(source, directory)
         seconds = time.perf_counter() - started
-        cpu = _processor_seconds() - used
+        cpu = processor_seconds() - used
         tell(step, seconds, requests=answered_requests() - before, cpu=cpu)
         # Contents are kept while a body runs; there is none here.
         if self._cache.thread is not None:
@@ -84,7 +86,7 @@ class Measured:
             path.write_bytes(os.urandom(path.stat().st_size))
         source = materialised.source
         branch = BranchName(self._told.branch)
-        before, used = answered_requests(), _processor_seconds()
+        before, used = answered_requests(), processor_seconds()
         started = time.perf_counter()
         plan = await self._pipeline.plan(materialised)
         await self._lakefs.branches.create(source.repository, branch, source.commit)
@@ -93,7 +95,7 @@ class Measured:
         await self._pipeline.verify(materialised, plan, area)
         await self._lakefs.commits.commit(CommitRequest(source.repository, branch, "try", {}))
         seconds = time.perf_counter() - started
-        cpu = _processor_seconds() - used
+        cpu = processor_seconds() - used
         tell("stage", seconds, requests=answered_requests() - before, cpu=cpu)
 
     async def close(self) -> None:
@@ -101,12 +103,6 @@ class Measured:
         self._transport.close()
         self._concurrency.close()
         await self._lakefs.close()
-
-
-def _processor_seconds() -> float:
-    """Processor time of this process, all its threads together."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 async def main() -> None:
