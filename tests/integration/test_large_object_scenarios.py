@@ -24,7 +24,7 @@ from tests.integration.transfer_scene import (
     transfer_bench,
 )
 
-from perago.adapters.lakefs.object_bytes import RANGE_BYTES, SPLIT_BYTES_MIN
+from perago.adapters.lakefs.object_bytes import LARGE_STREAMS_ENOUGH, RANGE_BYTES, SPLIT_BYTES_MIN
 from perago.ports.errors import LocalDiskError
 from perago.ports.objects import FetchOrder, ObjectEntry, ObjectUpload
 
@@ -203,6 +203,33 @@ async def test_a_full_disk_ends_a_download_and_leaves_no_part(tmp_path: Path, si
             assert bench.left() == []
             bench.lakefs.objects["small"] = b"fits"
             assert await bench.fetch(bench.order("small")) == [b"fits"]
+
+
+@pytest.mark.parametrize("objects", [1, 2, 3])
+async def test_large_objects_share_a_few_streams_and_leave_slots_for_others(
+    disk: Path, objects: int
+) -> None:
+    """Ranges that arrive side by side arrive together, and MD5 waits for the first of them."""
+    size = 20 * RANGE_BYTES
+    begun: list[int] = []
+
+    async def gives(arrived: Arrived) -> bool:
+        begun.append(int(arrived.headers["range"].removeprefix("bytes=").partition("-")[0]))
+        return await give_stretch(arrived, path, size)
+
+    path, md5 = await asyncio.to_thread(marked, disk, size)
+    async with transfer_bench(disk, at_once=48) as bench:
+        bench.lakefs.downloading = gives
+        orders = [
+            FetchOrder(ObjectEntry(f"x{number}", md5, size), bench.place / f"t-{number}")
+            for number in range(objects)
+        ]
+        fetched = await bench.transport.fetch(REPOSITORY, BRANCH, orders)
+        assert {one.md5 for one in fetched} == {md5}
+        assert bench.lakefs.most_at_once <= LARGE_STREAMS_ENOUGH + objects - 1
+    assert len(begun) == 20 * objects
+    ahead = [start - sorted(begun)[number] for number, start in enumerate(begun)]
+    assert max(ahead) <= LARGE_STREAMS_ENOUGH * RANGE_BYTES, "the oldest ranges go first"
 
 
 async def test_a_range_that_stalls_never_answers_another_request(tmp_path: Path) -> None:

@@ -47,7 +47,10 @@ WHOLE_BYTES_MAX = 1024 * 1024
 # One connection rarely fills a line, so large objects come in ranges side by side, unless there are
 # enough of them to fill it.
 SPLIT_BYTES_MIN = 32 * 1024 * 1024
-RANGE_BYTES = 16 * 1024 * 1024
+# MD5 goes through an object in order, so it waits for the oldest range, and ranges that arrive side
+# by side arrive together. With 48 of 16 MiB in flight it began when 256 MiB were all there. Smaller
+# ranges cost the server more requests, and fewer streams do not fill a line with a long way.
+RANGE_BYTES = 8 * 1024 * 1024
 LARGE_STREAMS_ENOUGH = 8
 # Each object would otherwise wait for a connection to a store that is out of reach.
 STORE_AVOIDED_SECONDS = 300.0
@@ -91,7 +94,8 @@ class ObjectBytes:
     ) -> list[Fetched]:
         """Bring all objects down; the first failure ends the others and raises."""
         large = sum(order.entry.size >= SPLIT_BYTES_MIN for order in orders)
-        fetch = partial(self._fetch, place, moved, may_split=large < LARGE_STREAMS_ENOUGH)
+        streams = -(-LARGE_STREAMS_ENOUGH // max(large, 1))
+        fetch = partial(self._fetch, place, moved, streams=streams)
         return await side_by_side(orders, fetch, self._configuration.requests_concurrent_max)
 
     async def store_all(
@@ -139,7 +143,7 @@ class ObjectBytes:
         )
 
     async def _fetch(
-        self, place: Place, moved: Moved, order: FetchOrder, *, may_split: bool
+        self, place: Place, moved: Moved, order: FetchOrder, *, streams: int
     ) -> Fetched:
         path, size = order.entry.path, order.entry.size
         request = ApiRequest("GET", at_ref(place.repository, place.ref, "objects"), {"path": path})
@@ -148,7 +152,7 @@ class ObjectBytes:
             request,
             order,
             partial(self._client.exchange, request),
-            in_ranges=may_split and size >= SPLIT_BYTES_MIN,
+            streams=streams if size >= SPLIT_BYTES_MIN else 1,
         )
         fetched = None
         store = await self._store_for(size)
@@ -221,7 +225,7 @@ class _Download:
     request: ApiRequest
     order: FetchOrder
     read: Read
-    in_ranges: bool
+    streams: int  # as many ranges at once; with one the object comes in one piece
 
     async def run(self) -> Fetched:
         """Bring the object; what is imported may be accepted with another MD5 than was listed."""
@@ -238,7 +242,7 @@ class _Download:
             return await self._take(operation, damage.md5)
 
     async def _take(self, operation: Operation, accepted: str | None) -> Fetched:
-        if self.in_ranges:
+        if self.streams > 1:
             try:
                 return await self._ranges(operation, accepted)
             except _RangeIgnoredError:
@@ -286,9 +290,8 @@ class _Download:
                 end = min(start + RANGE_BYTES, self.order.entry.size)
                 await self.client.by_hand(arriving.digest_to, end)
 
-        at_once = self.client.configuration.requests_concurrent_max
         try:
-            await all_of([digest(), side_by_side(starts, bring, at_once)])
+            await all_of([digest(), side_by_side(starts, bring, self.streams)])
             return await self.client.by_hand(arriving.finish, accepted)
         finally:
             arriving.close()
