@@ -7,10 +7,10 @@ its calls, is the engine's.
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import final
+from typing import Protocol, final
 
+from tests.simulation.mixes import Mix
 from tests.simulation.old_version import run_old_attempt
-from tests.simulation.scene import REPOSITORY, TASKS, Scene
 from tests.simulation.steering import (
     SteeredClock,
     SteeredConcurrency,
@@ -22,13 +22,12 @@ from tests.simulation.workspace import (
     Disk,
     SimulatedBody,
     SimulatedDirectories,
-    SimulatedPipeline,
 )
 
-from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
 from perago.app.attempt.reset_task import ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
+from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
 from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.domain.attempt import AttemptRecord
@@ -36,11 +35,55 @@ from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.publication import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.conductor import PollRequest
+from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.task_body import Lease
-from perago.ports.workspace import Phase, Progress
+from perago.ports.workspace import Phase, Progress, WorkspacePipeline
 
+GC = "gc"
+RESET = "reset-task"
 DEFAULT_AGES = RetentionTimes()
 AGES_OF_ZERO = RetentionTimes(*(timedelta(0) for _ in range(5)))
+
+
+class Stage(Protocol):
+    """The servers that processes run on; every call through what it hands out is a stop."""
+
+    @property
+    def mix(self) -> Mix:
+        """What the workflow looks like, and the policy of its workers."""
+        ...
+
+    @property
+    def clock(self) -> SteeredClock:
+        """The clock of all processes."""
+        ...
+
+    @property
+    def repository_id(self) -> RepositoryId:
+        """The one repository."""
+        ...
+
+    @property
+    def workflow(self) -> str:
+        """The id of the one workflow."""
+        ...
+
+    @property
+    def tasks(self) -> Mapping[str, TaskDefinition]:
+        """The tasks by the names that Conductor knows."""
+        ...
+
+    def lakefs_for(self, handle: SteeredHandle) -> LakeFSInstallation:
+        """The ports of lakeFS of one process."""
+        ...
+
+    def conductor_for(self, handle: SteeredHandle) -> ConductorInstallation:
+        """The ports of Conductor of one process."""
+        ...
+
+    def pipeline_for(self, handle: SteeredHandle, disk: Disk) -> WorkspacePipeline:
+        """The transfers of one process; each is one request."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -49,6 +92,8 @@ class Actor:
 
     name: str
     handle: SteeredHandle
+    purpose: str
+    """The task that it polls, or what else it is."""
     coroutine: Coroutine[Stop, object, None] | None = None
     stop: Stop = None
     steps: int = 0
@@ -128,50 +173,50 @@ class ProvenCanary(Canary):
         return True
 
 
-def new_attempt(scene: Scene, number: int, task_type: str, seen: set[str]) -> Actor:
+def new_attempt(stage: Stage, number: int, task_type: str, seen: set[str]) -> Actor:
     """A worker process that polls one row and runs it."""
-    old = scene.mix.old_workers and number % 2 == 0
-    actor = Actor(f"w{number}", SteeredHandle(), old=old)
-    actor.coroutine = _attempt(scene, actor, number, task_type, seen)
+    old = stage.mix.old_workers and number % 2 == 0
+    actor = Actor(f"w{number}", SteeredHandle(), task_type, old=old)
+    actor.coroutine = _attempt(stage, actor, number, task_type, seen)
     return actor
 
 
-async def _attempt(scene: Scene, actor: Actor, number: int, task_type: str, seen: set[str]) -> None:
-    world = _world(scene, actor.handle, number, seen)
+async def _attempt(stage: Stage, actor: Actor, number: int, task_type: str, seen: set[str]) -> None:
+    world = _world(stage, actor.handle, number, seen)
     request = PollRequest(task_type, actor.name)
     records = await world.queue.poll(request)
     if not records:
         return None
     actor.record = records[0]
-    actor.began = scene.clock.monotonic()
+    actor.began = stage.clock.monotonic()
     execution_id = world.identities.new_execution_id()
     if actor.old:
         seen.add("a worker of the release before took a row")
         return await run_old_attempt(world, actor.record, actor.name, execution_id)
     dispatch = Attempt(
-        task=TASKS[task_type],
+        task=stage.tasks[task_type],
         record=actor.record,
         execution_id=execution_id,
         settings=AttemptSettings(
-            actor.name, publication=_policy(scene, number), failure_reason_max_length=5_000
+            actor.name, publication=_policy(stage, number), failure_reason_max_length=5_000
         ),
     )
-    actor.report = await run_attempt(world, dispatch, Beats(scene.clock))
+    actor.report = await run_attempt(world, dispatch, Beats(stage.clock))
     return None
 
 
-def _policy(scene: Scene, number: int) -> PolicySetting:
-    other = scene.mix.other_policy
-    return scene.mix.policy if other is None or number % 2 else other
+def _policy(stage: Stage, number: int) -> PolicySetting:
+    other = stage.mix.other_policy
+    return stage.mix.policy if other is None or number % 2 else other
 
 
-def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> AttemptPorts:
-    lakefs = lakefs_installation(scene.lakefs, handle)
-    conductor = conductor_installation(scene.conductor, handle)
+def _world(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -> AttemptPorts:
+    lakefs = stage.lakefs_for(handle)
+    conductor = stage.conductor_for(handle)
     concurrency = SteeredConcurrency()
-    identities = SteeredIdentities(scene.clock, number)
+    identities = SteeredIdentities(stage.clock, number)
     disk = Disk({})
-    kind = Canary if scene.mix.canary else ProvenCanary
+    kind = Canary if stage.mix.canary else ProvenCanary
     canary = kind(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
     return AttemptPorts(
         lakefs=LakeFS(
@@ -180,50 +225,50 @@ def _world(scene: Scene, handle: SteeredHandle, number: int, seen: set[str]) -> 
             tags=lakefs.tags,
             objects=lakefs.objects,
             repositories=lakefs.repositories,
-            pipeline=SimulatedPipeline(scene.lakefs, handle, disk),
+            pipeline=stage.pipeline_for(handle, disk),
             trust=FenceTrust(
                 objects=lakefs.objects,
                 canary=canary,
                 concurrency=concurrency,
-                clock=scene.clock,
+                clock=stage.clock,
             ),
             places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor.queue,
         body=SimulatedBody(disk),
         directories=SimulatedDirectories(disk),
-        clock=scene.clock,
+        clock=stage.clock,
         identities=identities,
         concurrency=concurrency,
         progress=Heard(seen),
     )
 
 
-def new_pass(scene: Scene, number: int) -> Actor:
+def new_pass(stage: Stage, number: int) -> Actor:
     """One pass of `perago gc` over the repository."""
-    actor = Actor(f"gc{number}", SteeredHandle())
-    actor.coroutine = _pass(scene, actor)
+    actor = Actor(f"gc{number}", SteeredHandle(), GC)
+    actor.coroutine = _pass(stage, actor)
     return actor
 
 
-async def _pass(scene: Scene, actor: Actor) -> None:
-    lakefs = lakefs_installation(scene.lakefs, actor.handle)
-    queue = conductor_installation(scene.conductor, actor.handle).queue
-    tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, scene.clock)
-    times = AGES_OF_ZERO if scene.mix.gc_age_zero else DEFAULT_AGES
-    judged = await RemotePass(tools, RepositoryId(REPOSITORY), times).run()
+async def _pass(stage: Stage, actor: Actor) -> None:
+    lakefs = stage.lakefs_for(actor.handle)
+    queue = stage.conductor_for(actor.handle).queue
+    tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, stage.clock)
+    times = AGES_OF_ZERO if stage.mix.gc_age_zero else DEFAULT_AGES
+    judged = await RemotePass(tools, stage.repository_id, times).run()
     actor.judged = tuple(f"{each.kind}: {each.reason}" for each in judged)
 
 
-def new_reset(scene: Scene, number: int, reference: str) -> Actor:
+def new_reset(stage: Stage, number: int, reference: str) -> Actor:
     """An operator's `perago reset-task`."""
-    actor = Actor(f"reset{number}", SteeredHandle())
-    actor.coroutine = _reset(scene, actor, reference)
+    actor = Actor(f"reset{number}", SteeredHandle(), RESET)
+    actor.coroutine = _reset(stage, actor, reference)
     return actor
 
 
-async def _reset(scene: Scene, actor: Actor, reference: str) -> None:
-    lakefs = lakefs_installation(scene.lakefs, actor.handle)
-    workflows = conductor_installation(scene.conductor, actor.handle).workflows
-    tools = ResetTools(lakefs.branches, lakefs.commits, lakefs.tags, workflows, scene.clock)
-    await reset_task(tools, RepositoryId(REPOSITORY), scene.workflow, reference)
+async def _reset(stage: Stage, actor: Actor, reference: str) -> None:
+    lakefs = stage.lakefs_for(actor.handle)
+    workflows = stage.conductor_for(actor.handle).workflows
+    tools = ResetTools(lakefs.branches, lakefs.commits, lakefs.tags, workflows, stage.clock)
+    await reset_task(tools, stage.repository_id, stage.workflow, reference)

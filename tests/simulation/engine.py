@@ -91,8 +91,12 @@ class Engine:
     monitor: Monitor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.scene = open_scene(self.mix)
+        self.scene = self.open()
         self.monitor = monitor_of(self.scene, self.seen, self.actors)
+
+    def open(self) -> Scene:
+        """The servers of this schedule."""
+        return open_scene(self.mix)
 
     def run(self) -> Ran:
         """Until nothing is left to do, or until an invariant is broken."""
@@ -118,6 +122,9 @@ class Engine:
         if self.tells:
             seconds = self.scene.clock.monotonic()
             self.lines.append(Line(seconds, who, what, str(more), quiet=quiet))
+
+    def from_outside(self, what: str, about: str = "", answer: object = None) -> None:
+        """An operator or another tool did something; kept by whoever records the schedule."""
 
     def see(self, situation: str) -> None:
         """Count a situation for `sometimes`."""
@@ -220,12 +227,7 @@ class Engine:
             self.kill(actor)
             return
         run = f"{actor.name}.{actor.steps}"
-        end = BodyEnd(
-            run,
-            writes=fate is None,
-            raises=fate in {"raises", "raises terminally"},
-            terminal=fate == "raises terminally",
-        )
+        end = body_end(run, fate)
         self.monitor.body_ran(actor, end)
         self.tell(actor.name, "its function", fate or f"writes {run}")
         self._send(actor, end)
@@ -235,6 +237,10 @@ class Engine:
         if fate is not None:
             self.tell(actor.name, call.operation, fate.upper())
             self.see(f"{call.operation}: {fate}")
+        self._become(actor, call, fate)
+
+    def _become(self, actor: Actor, call: PortCall, fate: str | None) -> None:
+        """What becomes of a call, and what its sender hears of it."""
         text = f"{call.operation}: {fate}"
         match fate:
             case "crash before":
@@ -385,6 +391,16 @@ class Engine:
         for actor in self.actors:
             if actor.coroutine is not None:
                 self.kill(actor)
+
+
+def body_end(run: str, fate: str | None) -> BodyEnd:
+    """How a function ends."""
+    return BodyEnd(
+        run,
+        writes=fate is None,
+        raises=fate in {"raises", "raises terminally"},
+        terminal=fate == "raises terminally",
+    )
 
 
 def answer_as_number(answer: object) -> int:

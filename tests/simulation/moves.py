@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from tests.simulation.actors import Actor, new_pass, new_reset
 from tests.simulation.choices import Weighted
 from tests.simulation.mixes import Foreign, Kind, Verb
+from tests.simulation.scene import Scene
 
+from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.domain.attempt import AttemptStatus
 from perago.domain.logical_execution import CommitId
 from perago.ports.errors import RequestRefusedError
@@ -36,6 +38,9 @@ GC = "gc begins"
 RESET = "reset-task begins"
 WEEK = "eight days pass"
 NEW_HEAD = "inputs resolve to the current head"
+FIRST_TASK = "t"
+OPERATORS_REASON = "operator"
+OTHER_PARAMS = {"knob": 7}
 NEW_KNOB = "inputs resolve to other params"
 
 
@@ -185,6 +190,7 @@ def _requeue(engine: "Engine", _: str) -> None:
     engine.tell("operator", REQUEUES)
     for row in {run.spec["name"]: run for run in _rows(engine)}:
         engine.scene.conductor.requeue(str(row))
+    engine.from_outside(REQUEUES)
 
 
 def _gc(engine: "Engine", _: str) -> None:
@@ -199,7 +205,7 @@ def _reset(engine: "Engine", _: str) -> None:
     engine.passes += 1
     engine.see("reset-task ran")
     engine.monitor.was_reset()
-    engine.start(new_reset(engine.scene, engine.passes, "t"))
+    engine.start(new_reset(engine.scene, engine.passes, FIRST_TASK))
 
 
 def _week(engine: "Engine", _: str) -> None:
@@ -231,55 +237,79 @@ def _verb(engine: "Engine", name: str) -> None:
     engine.spent[Kind.VERB] += 1
     verb = Verb(name)
     scene = engine.scene
-    conductor, workflow = scene.conductor, scene.workflow
     engine.tell("operator", name)
     engine.see(f"{OPERATOR}{name}")
-    with suppress(RequestRefusedError):  # the workflow is not in a state for it: as for a person
+    task_id = _newest_row(engine)
+    done = operate(scene, verb, task_id)
+    if done and verb in {Verb.RERUN, Verb.RERUN_OTHER}:
+        engine.monitor.facts.was_rerun(task_id)
+    engine.from_outside(f"{OPERATOR}{name}", answer=done)
+    engine.monitor.rows_may_have_changed(engine.steps)
+
+
+def _newest_row(engine: "Engine") -> str:
+    return [row for row in _rows(engine) if row.reference_name == FIRST_TASK][-1].task_id
+
+
+def operate(scene: Scene, verb: Verb, task_id: str) -> bool:
+    """What an operator does; False where the workflow is not in a state for it.
+
+    A rerun starts from the newest row of the first task, which the caller names.
+    """
+    conductor, workflow = scene.conductor, scene.workflow
+    with suppress(RequestRefusedError):
         match verb:
             case Verb.TERMINATE:
-                conductor.terminate(workflow, "operator")
+                conductor.terminate(workflow, OPERATORS_REASON)
             case Verb.RETRY:
                 conductor.retry(workflow)
             case Verb.RERUN:
-                _rerun(engine, None)
+                conductor.rerun(workflow, task_id, None)
             case Verb.RERUN_OTHER:
-                ref = scene.repository.head().commit
-                other: dict[str, object] = {
-                    "workspace": scene.workspace(ref),
-                    "params": {"knob": 7},
-                }
-                _rerun(engine, other)
+                head = scene.workspace(scene.repository.head().commit)
+                conductor.rerun(workflow, task_id, {"workspace": head, "params": OTHER_PARAMS})
             case Verb.RESTART:
                 conductor.restart(workflow)
             case Verb.PAUSE:
                 conductor.pause(workflow)
             case Verb.RESUME:
                 conductor.resume(workflow)
-    engine.monitor.rows_may_have_changed(engine.steps)
-
-
-def _rerun(engine: "Engine", given: dict[str, object] | None) -> None:
-    """From the newest row of the first task."""
-    rows = [row for row in _rows(engine) if row.reference_name == "t"]
-    engine.scene.conductor.rerun(engine.scene.workflow, rows[-1].task_id, given)
-    engine.monitor.facts.was_rerun(rows[-1].task_id)
+        return True
+    return False
 
 
 def _foreign(engine: "Engine", name: str) -> None:
     engine.spent[Kind.FOREIGN] += 1
     kind = Foreign(name)
     count = engine.spent[Kind.FOREIGN]
-    commit = _commit_by_others(engine, kind, count)
+    source = _source_of(engine, kind)
+    commit = commit_by_others(engine.scene.repository, kind, count, source)
+    engine.from_outside(f"{COMMITS}{name}", f"{count} {source}", commit)
     if commit is not None:
         engine.tell("others", name, commit[:8])
         engine.see(f"others: {name}")
         engine.monitor.others_committed(commit)
 
 
-def _commit_by_others(engine: "Engine", kind: Foreign, count: int) -> CommitId | None:
-    repository = engine.scene.repository
+def _source_of(engine: "Engine", kind: Foreign) -> str:
+    """What they work on, where there is a choice; nothing where there is none."""
     publications = engine.monitor.publications
-    staged = sorted(name for name in repository.branch_names() if name.startswith("perago-staging"))
+    names = engine.scene.repository.branch_names()
+    match kind:
+        case Foreign.REVERT:
+            return engine.scene.repository.head().commit
+        case Foreign.CHERRY_PICK:
+            return publications[-1].commit if publications else ""
+        case Foreign.HAND_MERGE:
+            return min((name for name in names if name.startswith("perago-staging")), default="")
+        case _:
+            return ""
+
+
+def commit_by_others(
+    repository: RepositoryBuilder, kind: Foreign, count: int, source: str
+) -> CommitId | None:
+    """What something else does to the target branch; None where it is refused or has no source."""
     made: CommitId | None = None
     with suppress(RequestRefusedError):  # a conflict, or a protected branch: nothing happens
         match kind:
@@ -294,11 +324,11 @@ def _commit_by_others(engine: "Engine", kind: Foreign, count: int) -> CommitId |
                 repository.commit({f"elsewhere/{count}.txt": b"human"}, branch)
                 made = repository.merge(branch)
             case Foreign.REVERT:
-                made = repository.revert(repository.head().commit)
-            case Foreign.CHERRY_PICK if publications:
-                made = repository.cherry_pick(publications[-1].commit)
-            case Foreign.HAND_MERGE if staged:
-                made = repository.merge(staged[0])
+                made = repository.revert(source)
+            case Foreign.CHERRY_PICK if source:
+                made = repository.cherry_pick(source)
+            case Foreign.HAND_MERGE if source:
+                made = repository.merge(source)
             case _:
                 pass
     return made
@@ -336,6 +366,7 @@ def idle(engine: "Engine") -> bool:
     if engine.is_paused:
         engine.scene.conductor.resume(engine.scene.workflow)
         engine.tell("operator", "resume")
+        engine.from_outside(f"{OPERATOR}{Verb.RESUME.value}", answer=True)
         engine.monitor.rows_may_have_changed(engine.steps)
         return True
     if engine.attempts < engine.mix.attempts_max and _next_attempt(engine):

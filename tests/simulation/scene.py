@@ -6,31 +6,39 @@ definitions, the texts of the fence) is made once.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from tests.simulation.mixes import Mix, Shape
-from tests.simulation.steering import SteeredClock
-from tests.simulation.workspace import task_on
+from tests.simulation.steering import MICROSECONDS, SteeredClock, SteeredHandle
+from tests.simulation.workspace import Disk, SimulatedPipeline, task_on
 
 from perago.adapters.memory.conductor_server import MemoryConductor, Race
+from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.publication import FENCE_FILE
+from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.testing.definitions import as_object
 
 REPOSITORY = "repo"
+OWNER = "data@example.com"
 MAIN = BranchName("main")
 RESPONSE_SECONDS = 60
 RETRIES_MAX = 10
 
-TASKS: Mapping[str, TaskDefinition] = {
-    "edit": task_on("edit", prefix="data"),
-    "left": task_on("left", prefix="left", isolation="prefix"),
-    "right": task_on("right", prefix="right", isolation="prefix"),
-    "look": task_on("look", prefix="data", read_only=True),
+SPECS: Mapping[str, Mapping[str, object]] = {
+    "edit": {"prefix": "data"},
+    "left": {"prefix": "left", "isolation": "prefix"},
+    "right": {"prefix": "right", "isolation": "prefix"},
+    "look": {"prefix": "data", "read_only": True},
 }
+TASKS: Mapping[str, TaskDefinition] = {name: task_on(name, **SPECS[name]) for name in SPECS}
+FOLDERS = ("data", "left", "right", "elsewhere")
+OLD_INPUT_SECONDS = 1  # the input is older than anything that is made from it
 FROM_INPUT = "${workflow.input.workspace}"
 FROM_FIRST = "${t.output.workspace}"
 
@@ -62,9 +70,31 @@ class Scene:
         """The workflow's status now."""
         return self.conductor.state.runs[self.workflow].status
 
+    @property
+    def repository_id(self) -> RepositoryId:
+        """The one repository."""
+        return self.repository.id
+
+    @property
+    def tasks(self) -> Mapping[str, TaskDefinition]:
+        """The tasks by name."""
+        return TASKS
+
+    def lakefs_for(self, handle: SteeredHandle) -> LakeFSInstallation:
+        """The ports of lakeFS of one process."""
+        return lakefs_installation(self.lakefs, handle)
+
+    def conductor_for(self, handle: SteeredHandle) -> ConductorInstallation:
+        """The ports of Conductor of one process."""
+        return conductor_installation(self.conductor, handle)
+
+    def pipeline_for(self, handle: SteeredHandle, disk: Disk) -> SimulatedPipeline:
+        """The transfers of one process."""
+        return SimulatedPipeline(self.lakefs, handle, disk)
+
     def workspace(self, ref: CommitId) -> dict[str, object]:
         """A task's workspace input at a commit."""
-        return {"repository": REPOSITORY, "branch": MAIN, "refType": "commit", "ref": ref}
+        return workspace_at(self.repository_id, ref)
 
 
 def open_scene(mix: Mix) -> Scene:
@@ -73,35 +103,59 @@ def open_scene(mix: Mix) -> Scene:
     lakefs = MemoryLakeFS(now=clock.seconds_since_epoch)
     conductor = MemoryConductor(clock, race=Race.AFTER_DECISION if mix.racy else Race.NEVER)
     repository = RepositoryBuilder(lakefs, REPOSITORY)
-    files: dict[str, bytes | None] = {
-        f"{folder}/kept.txt": b"kept" for folder in ("data", "left", "right", "elsewhere")
-    }
-    if mix.fenced:
-        files[FENCE_PATH] = FENCE_FILE
-    given = repository.commit(files)
+    given = repository.commit(files_of(mix))
     if mix.protected:
         repository.protect(MAIN)
-    clock.move_to(1_000_000)  # the input is older than anything that is made from it
+    clock.move_to(OLD_INPUT_SECONDS * MICROSECONDS)
     for name in TASKS:
-        conductor.put_task_definition(
-            {
-                "name": name,
-                "ownerEmail": "data@example.com",
-                "retryCount": RETRIES_MAX,
-                "retryDelaySeconds": 0,
-                "responseTimeoutSeconds": RESPONSE_SECONDS,
-                "timeoutSeconds": 0,
-            }
-        )
-    conductor.put_workflow_definition(_definition(mix))
+        conductor.put_task_definition(task_definition(name, RESPONSE_SECONDS))
+    conductor.put_workflow_definition(workflow_definition(mix, "flow"))
     scene = Scene(mix, clock, lakefs, conductor, repository, given, "")
     started: dict[str, object] = {"workspace": scene.workspace(given), "knob": 0}
     scene.workflow = conductor.start("flow", started, task_to_domain={})
     return scene
 
 
-def _definition(mix: Mix) -> dict[str, object]:
-    return {"name": "flow", "version": 1, "schemaVersion": 2, "tasks": _TASKS_OF[mix.shape]}
+def workspace_at(repository: RepositoryId, ref: CommitId) -> dict[str, object]:
+    """A task's workspace input at a commit."""
+    return {"repository": repository, "branch": MAIN, "refType": "commit", "ref": ref}
+
+
+def files_of(mix: Mix) -> dict[str, bytes | None]:
+    """The content of the input commit."""
+    files: dict[str, bytes | None] = {f"{folder}/kept.txt": b"kept" for folder in FOLDERS}
+    if mix.fenced:
+        files[FENCE_PATH] = FENCE_FILE
+    return files
+
+
+def task_definition(name: str, response_seconds: int) -> dict[str, object]:
+    """A task that is retried at once."""
+    return {
+        "name": name,
+        "ownerEmail": OWNER,
+        "retryCount": RETRIES_MAX,
+        "retryDelaySeconds": 0,
+        "responseTimeoutSeconds": response_seconds,
+        "timeoutSeconds": 0,
+    }
+
+
+def workflow_definition(mix: Mix, name: str, ending: str = "") -> dict[str, object]:
+    """The workflow of a mix; an ending makes the names of its tasks its own."""
+    tasks = _with_ending(list(_TASKS_OF[mix.shape]), ending)
+    flow = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": OWNER}
+    return {**flow, "tasks": tasks}
+
+
+def _with_ending(value: object, ending: str) -> object:
+    if isinstance(value, list):
+        return [_with_ending(each, ending) for each in cast("list[object]", value)]
+    row = as_object(value)
+    named = {**row, "name": f"{row['name']}{ending}"} if row.get("type") == "SIMPLE" else row
+    if "forkTasks" in named:
+        named = {**named, "forkTasks": _with_ending(named["forkTasks"], ending)}
+    return named
 
 
 def _simple(reference: str, name: str, workspace: str) -> dict[str, object]:

@@ -28,7 +28,7 @@ class PortCall:
     """One request that is about to leave; `effect` is what the server would do.
 
     `after` is the step of its sender's last answer, `asked` the moment: what the sender could
-    know when it asked.
+    know when it asked. `about` is what it was given, where somebody compares that.
     """
 
     operation: str
@@ -37,6 +37,7 @@ class PortCall:
     after: int = 0
     asked: float = 0.0
     late: bool = False
+    about: object = None
 
 
 @dataclass(slots=True, eq=False)
@@ -73,13 +74,14 @@ class SteeredHandle(WorkerHandle):
 
     async def ask(self, operation: str, question: Callable[[], Result]) -> Result:
         """Stop at a read."""
-        return cast("Result", await self._stop(PortCall(operation, question, reads=True)))
+        return cast("Result", await self.stop(PortCall(operation, question, reads=True)))
 
     async def perform(self, operation: str, effect: Callable[[], Result]) -> Result:
         """Stop at a write."""
-        return cast("Result", await self._stop(PortCall(operation, effect)))
+        return cast("Result", await self.stop(PortCall(operation, effect)))
 
-    async def _stop(self, call: PortCall) -> object:
+    async def stop(self, call: PortCall) -> object:
+        """Wait until the engine says what becomes of a call."""
         # A killed process tidies nothing up: what its `finally` blocks ask for never leaves.
         if self.dead:
             raise WorkerDied

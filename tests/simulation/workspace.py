@@ -114,8 +114,8 @@ class SimulatedPipeline(WorkspacePipeline):
 
     async def plan(self, materialised: Materialised) -> SyncPlan:
         """Compare with the input commit, which never changes."""
-        base = _facts(self._under(materialised.source))
-        return plan_sync(base, _facts(self._disk.files[materialised.directory]))
+        base = facts_of(self._under(materialised.source))
+        return plan_sync(base, facts_of(self._disk.files[materialised.directory]))
 
     async def transfer(
         self, materialised: Materialised, plan: SyncPlan, area: StagingArea
@@ -165,7 +165,8 @@ class SimulatedPipeline(WorkspacePipeline):
         return {path[len(start) :]: stored.content for path, stored in tree.under(start)}
 
 
-def _facts(files: Mapping[str, bytes]) -> dict[str, FileFacts]:
+def facts_of(files: Mapping[str, bytes]) -> dict[str, FileFacts]:
+    """What a plan compares of files."""
     return {
         path: FileFacts(path, md5(content, usedforsecurity=False).hexdigest(), len(content))
         for path, content in files.items()

@@ -84,7 +84,8 @@ class TaskQueue(Protocol):
     Q17 retries_end: after the last retry the workflow is FAILED.
     Q18 rerun_reuses_the_row: a rerun from a task hands out the same task id with a new
        scheduled time, retry count and retried id unchanged, poll count counted anew.
-    Q19 restart_forgets_the_rows: after a restart the old ids are unknown.
+    Q19 restart_forgets_the_rows: after a restart the old ids are unknown, and so is when the
+       workflow ended.
     Q20 redelivery_reuses_the_row: an IN_PROGRESS update without lease extension puts the same
        id back on the queue; the next poll counts up.
     Q21 manual_retry_is_a_new_attempt: after a failed workflow's retry a new row continues the
@@ -177,6 +178,8 @@ class Workflows(Protocol):
         open branches are cancelled.
     W20 wait: WAIT lets pass when its duration is over, and not before.
     W21 dynamic_fork: branches come from the input, each with its own; the join has all outputs.
+    W22 rows_of_the_server: a fork, a join and a switch are rows of the types FORK, JOIN and
+        SWITCH, whatever their tasks are called; a join's input names what it waits for.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:

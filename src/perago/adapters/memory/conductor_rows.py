@@ -6,6 +6,7 @@ Holds state and answers questions about it; what changes it is decided elsewhere
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeAlias
 
 from perago.adapters.memory.json_copies import json_copy
@@ -24,6 +25,12 @@ ITERATION_MARK = "__"
 
 PASSING = frozenset(
     {AttemptStatus.COMPLETED, AttemptStatus.COMPLETED_WITH_ERRORS, AttemptStatus.SKIPPED}
+)
+
+
+# The server calls these rows by their kind, and every other row by the name of its task.
+SHOWN_AS: Mapping[str, str] = MappingProxyType(
+    {"FORK_JOIN": "FORK", "FORK_JOIN_DYNAMIC": "FORK", "JOIN": "JOIN", "SWITCH": "SWITCH"}
 )
 
 
@@ -78,7 +85,7 @@ class TaskRow:
             workflow_id=self.workflow_id,
             task_id=self.task_id,
             reference_name=self.reference_name,
-            task_type=self.task_type,
+            task_type=SHOWN_AS.get(str(self.spec.get("type")), self.task_type),
             status=self.status,
             retry_count=self.retry_count,
             seq=self.seq,

@@ -86,6 +86,7 @@ def restart(state: ConductorState, run: WorkflowRun) -> None:
     for row in list(run.rows.values()):
         state.forget(row)
     run.output_data = {}
+    run.ended_at = 0
     _bring_back(state, run)
 
 

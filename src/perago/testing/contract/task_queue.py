@@ -283,6 +283,7 @@ async def test_Q19_restart_forgets_the_rows(conductor_world: ConductorWorld) -> 
     await conductor_world.workflows.terminate(workflow_id, "by hand")
     await conductor_world.workflows.restart(workflow_id)
     assert await conductor_world.queue.read_attempt(workflow_id, first.task_id) is None
+    assert (await snapshot_of(conductor_world, workflow_id)).ended_at == 0
     again = (await poll_one(conductor_world, task_type, workflow_id)).snapshot
     assert again.task_id != first.task_id
     assert (again.retry_count, again.retried_task_id, again.seq) == (0, None, 1)

@@ -280,3 +280,30 @@ async def test_W21_dynamic_fork(conductor_world: ConductorWorld) -> None:
     await finish(conductor_world, first, output={"n": 1})
     behind = await poll_one(conductor_world, one, workflow_id)
     assert behind.input_data == {"joined": {"a": {"n": 1}, "b": {"n": 2}}}
+
+
+async def test_W22_rows_of_the_server(conductor_world: ConductorWorld) -> None:
+    task_type = await define_task(conductor_world)
+    name = await define_workflow(
+        conductor_world,
+        system("FORK_JOIN", "f", forkTasks=[[simple(task_type, "branch")]]),
+        system("JOIN", "j", joinOn=["branch"]),
+        system(
+            "SWITCH",
+            "s",
+            evaluatorType="value-param",
+            expression="case",
+            inputParameters={"case": "one"},
+            decisionCases={"one": [simple(task_type, "behind")]},
+        ),
+    )
+    workflow_id = await conductor_world.workflows.start(name, {})
+    await finish(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
+    await poll_one(conductor_world, task_type, workflow_id)
+    rows = (await workflow_of(conductor_world, workflow_id)).attempts
+    types = {row.snapshot.reference_name: row.snapshot.task_type for row in rows}
+    assert types == {"f": "FORK", "branch": task_type, "j": "JOIN", "s": "SWITCH"} | {
+        "behind": task_type
+    }
+    (join,) = (row for row in rows if row.snapshot.reference_name == "j")
+    assert join.input_data == {"joinOn": ["branch"]}

@@ -7,12 +7,16 @@ from perago.domain.attempt import AttemptStatus
 
 def walk_join(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Wait for the named tasks of the same iteration."""
-    attempts = walk.attempts(spec, iteration)
-    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
-    if row.lets_pass:
-        return True
     named = spec.get("joinOn")
     names = [str(name) for name in named] if isinstance(named, list) and named else walk.forked
+    attempts = walk.attempts(spec, iteration)
+    if not attempts:
+        row = walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
+        row.input_data = {**row.input_data, "joinOn": list(names)}
+        attempts = [row]
+    row = attempts[-1]
+    if row.lets_pass:
+        return True
     suffix = f"{ITERATION_MARK}{iteration}" if iteration else ""
     outputs: dict[str, object] = {}
     for name in names:

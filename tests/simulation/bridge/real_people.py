@@ -1,0 +1,87 @@
+"""What people and other tools do on a real lakeFS, as `commit_by_others` does it in memory."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import final
+
+from tests.contract.real_lakefs import RealLakeFS
+from tests.simulation.bridge.served_time import ServedTime
+from tests.simulation.mixes import Foreign
+from tests.simulation.scene import MAIN
+
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.ports.lakefs import CommitRequest
+from perago.testing.definitions import as_object
+
+
+@final
+class RealPeople:
+    """Somebody with the rights to everything in one repository."""
+
+    def __init__(self, world: RealLakeFS, repository: RepositoryId, times: ServedTime) -> None:
+        self.repository = repository
+        self._world, self._times = world, times
+        self._ports = world.installation()
+
+    async def commit(self, kind: Foreign, count: int, source: str) -> CommitId | None:
+        """What another tool does to the target branch; None where it is refused."""
+        made: CommitId | None = None
+        match kind:
+            case Foreign.OUTSIDE:
+                made = await self.commit_files({"elsewhere/other.txt": str(count).encode()})
+            case Foreign.INSIDE:
+                made = await self.commit_files({"data/other.txt": str(count).encode()})
+            case Foreign.EMPTY:
+                made = await self.commit_files({}, message=f"empty {count}")
+            case Foreign.MERGE:
+                made = await self._merge_of_a_branch(BranchName(f"human-{count}"), count)
+            case Foreign.HAND_MERGE if source:
+                made = await self._told(f"refs/{source}/merge/{MAIN}", {"message": "merge"})
+            case Foreign.REVERT:
+                made = await self._revert(CommitId(source))
+            case _:
+                assert not source, f"{kind}: not done on real servers"
+        return made
+
+    async def _merge_of_a_branch(self, branch: BranchName, count: int) -> CommitId | None:
+        head = (await self._ports.branches.head(self.repository, MAIN)).commit
+        await self._ports.branches.create(self.repository, branch, head)
+        await self.commit_files({f"elsewhere/{count}.txt": b"human"}, branch)
+        return await self._told(f"refs/{branch}/merge/{MAIN}", {"message": "merge"})
+
+    async def _revert(self, commit: CommitId) -> CommitId | None:
+        parents = (await self._ports.commits.read(self.repository, commit)).parents
+        body: dict[str, object] = {"ref": commit, "parent_number": 1 if len(parents) > 1 else 0}
+        body |= {"allow_empty": True, "commit_overrides": {"message": f"revert {commit}"}}
+        done = await self._told(f"branches/{MAIN}/revert", body)
+        if done is None:
+            return None
+        head = (await self._ports.branches.head(self.repository, MAIN)).commit
+        self._times.made(head)
+        return head
+
+    async def commit_files(
+        self, files: Mapping[str, bytes | None], branch: BranchName = MAIN, message: str = "files"
+    ) -> CommitId:
+        """Write files and commit them; without files, an empty commit."""
+        for path, content in files.items():
+            if content is not None:
+                await self._world.write(self.repository, branch, path, content)
+        request = CommitRequest(self.repository, branch, message, {}, allow_empty=not files)
+        made = await self._ports.commits.commit(request)
+        self._times.made(made)
+        return made
+
+    async def _told(self, path: str, body: Mapping[str, object]) -> CommitId | None:
+        """Ask past the ports for what only people do; None where it is refused."""
+        status, answer = await asyncio.to_thread(self._world.ask_past, self.repository, path, body)
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            raise OSError(f"{path}: {status} {answer!r}")
+        if status >= HTTPStatus.BAD_REQUEST:
+            return None
+        told: Mapping[str, object] = as_object(json.loads(answer)) if answer else {}
+        made = CommitId(str(told.get("reference") or ""))
+        self._times.made(made)
+        return made

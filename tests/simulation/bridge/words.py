@@ -1,0 +1,115 @@
+"""Answers of servers in words that two worlds can be compared by.
+
+Ids differ from world to world: each is named by the order in which it came up. What a server says
+in words of its own is left out; what kind of answer it is stays.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from enum import Enum
+from typing import TypeVar, cast
+
+from perago.adapters.memory.conductor_server import OpenWrite
+from perago.domain.attempt import AttemptSnapshot
+from perago.ports.lakefs import BranchPage, TagPage
+from perago.ports.objects import ObjectEntry
+
+Answer = TypeVar("Answer")
+
+# A UUID, or as many hex digits as the shortest ids have that names and texts carry.
+ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}")
+# A row that has timed out says how long its lease was; real ones are shorter.
+LEASE = re.compile(r"responseTimeout: \d+")
+# Texts are the server's own, a wait is that of this machine, and leases differ.
+LEFT_OUT = frozenset({"text", "storage_namespace", "queue_wait_ms", "response_timeout_seconds"})
+
+
+class Words:
+    """The ids of one world by the order in which they came up.
+
+    `own` are names that only this world has, and what they are called.
+    """
+
+    def __init__(self, own: Mapping[str, str] | None = None) -> None:
+        self._own = own or {}
+        self._known: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+
+    def of(self, value: object) -> str:
+        """A value in words; ids that are new get the next numbers."""
+        match value:
+            case str():
+                found = self._text(value)
+            case Enum():
+                found = str(value.value)
+            case Exception():
+                found = type(value).__name__
+            case OpenWrite():  # the in-memory queue hands it on; the real one answers nothing
+                found = "None"
+            case ObjectEntry():
+                found = self._fields(value._replace(modified_at=0), ObjectEntry._fields)
+            case AttemptSnapshot(task_type="JOIN", poll_count=count) if count:
+                found = self.of(replace(value, poll_count=0))  # the server polls it for itself
+            case _:
+                found = self._parts(value)
+        return found
+
+    def _parts(self, value: object) -> str:
+        match value:
+            case Mapping():
+                found = self._mapping(cast("Mapping[object, object]", value))
+            case Sequence() if not isinstance(value, bytes):
+                parts = cast("Sequence[object]", value)
+                found = f"[{', '.join(map(self.of, parts))}]"
+            case _ if is_dataclass(value):
+                found = self._fields(value, [each.name for each in fields(value)])
+            case _:
+                found = repr(value)
+        return found
+
+    def _fields(self, value: object, names: Sequence[str]) -> str:
+        kept = [name for name in names if name not in LEFT_OUT]
+        told = [f"{name}={self.of(getattr(value, name))}" for name in kept]
+        return f"{type(value).__name__}({', '.join(told)})"
+
+    def id_of(self, text: str) -> str:
+        """The text with this world's ids in place of their names."""
+        return re.sub(r"#\d+", lambda found: self._ids[found.group()], text)
+
+    def in_order(self, answer: Answer) -> Answer:
+        """A page of names in the order in which their ids came up.
+
+        Names hold hashes of ids, so each world sorts them in another way, and the process that
+        walks the page would go another way.
+        """
+        match answer:
+            case TagPage():
+                tags = tuple(sorted(answer.tags, key=lambda tag: self.of(tag.name)))
+                return cast("Answer", TagPage(tags, more=answer.more))
+            case BranchPage():
+                pairs = sorted(
+                    zip(answer.names, answer.heads, strict=True), key=lambda pair: self.of(pair[0])
+                )
+                names, heads = (
+                    (tuple(column) for column in zip(*pairs, strict=True)) if pairs else ((), ())
+                )
+                return cast("Answer", BranchPage(names, heads, more=answer.more))
+            case _:
+                return answer
+
+    def _mapping(self, value: Mapping[object, object]) -> str:
+        told = [f"{self.of(key)}: {self.of(value[key])}" for key in sorted(value, key=str)]
+        return f"{{{', '.join(told)}}}"
+
+    def _text(self, text: str) -> str:
+        text = LEASE.sub("responseTimeout: some", text)
+        for name, plain in self._own.items():
+            text = text.replace(name, plain)
+        return ID.sub(lambda found: self._named(found.group()), text)
+
+    def _named(self, found: str) -> str:
+        if found not in self._known:
+            name = f"#{len(self._known) + 1:03}"
+            self._known[found], self._ids[name] = name, found
+        return self._known[found]

@@ -1,0 +1,98 @@
+"""The bridge: what the search explores in memory goes the same way on the real servers."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from tests.contract.real_conductor import settings_of
+from tests.contract.real_lakefs import connected
+from tests.simulation.bridge.by_hand import BY_HAND, HEAD_PARENT, SETTLED
+from tests.simulation.bridge.chosen import from_the_search
+from tests.simulation.bridge.crossing import cross, difference
+from tests.simulation.bridge.held import at_once
+from tests.simulation.bridge.memory_stage import open_memory_stage
+from tests.simulation.bridge.replay import Diverged, Replay
+from tests.simulation.bridge.scripts import played
+from tests.simulation.bridge.steps import Outcome, Transcript
+from tests.simulation.bridge.words import Words
+from tests.simulation.mixes import Mix
+from tests.simulation.sometimes import SOMETIMES
+from tools.servers import ConductorServer, LakefsServer
+
+from perago.adapters.conductor.installation import open_conductor
+from perago.adapters.memory.hook_scripts import has_lua
+from perago.ports.installations import ConductorInstallation
+
+pytestmark = pytest.mark.simulation
+
+TRANSCRIPTS_MIN = 60
+SITUATIONS_MIN = 50
+REFUSED = "others commit inside the prefix before the merge"
+RELOCATED = "head-parent: dies after the merge"
+
+
+@pytest.fixture(scope="module")
+def transcripts() -> list[Transcript]:
+    """All of them, as they run in memory."""
+    return [*map(played, BY_HAND), *from_the_search()]
+
+
+@pytest_asyncio.fixture
+async def conductor(
+    conductor_workers_server: ConductorServer,
+) -> AsyncIterator[ConductorInstallation]:
+    """The real Conductor, one whose JOIN tasks move."""
+    installation = open_conductor(settings_of(conductor_workers_server))
+    yield installation
+    await installation.close()
+
+
+def test_there_are_enough_transcripts(transcripts: list[Transcript]) -> None:
+    names = {transcript.name for transcript in transcripts}
+    seen = frozenset[str]().union(*(transcript.seen for transcript in transcripts))
+    assert len(names) == len(transcripts) >= TRANSCRIPTS_MIN
+    assert len(seen & set(SOMETIMES)) >= SITUATIONS_MIN
+
+
+def test_memory_runs_the_text_of_the_fence_in_lua() -> None:
+    assert has_lua()
+
+
+def test_a_transcript_goes_the_same_way_in_memory_again(transcripts: list[Transcript]) -> None:
+    for transcript in transcripts:
+        assert not difference(transcript, _again(transcript, transcript.mix))
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        pytest.param(
+            REFUSED, replace(SETTLED, fenced=False), id="a server that does not run the fence"
+        ),
+        pytest.param(
+            RELOCATED, replace(HEAD_PARENT, protected=True), id="a server that does not relocate"
+        ),
+    ],
+)
+def test_a_server_that_does_something_else_is_noticed(name: str, other: Mix) -> None:
+    transcript = played(next(script for script in BY_HAND if script.name == name))
+    with pytest.raises(Diverged):
+        _again(transcript, other)
+
+
+@pytest.mark.lakefs
+@pytest.mark.conductor
+@pytest.mark.timeout(900)
+async def test_real_servers_go_the_same_way(
+    transcripts: list[Transcript],
+    lakefs_server: LakefsServer,
+    conductor: ConductorInstallation,
+) -> None:
+    async with connected(lakefs_server) as lakefs:
+        different = await cross(transcripts, lakefs, conductor)
+    assert not different, "\n\n".join(different.values())
+
+
+def _again(transcript: Transcript, mix: Mix) -> Outcome:
+    return at_once(Replay(open_memory_stage(mix), transcript, Words()).run())
