@@ -20,7 +20,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.fence.install import install_fence
 from perago.domain.logical_execution import CommitId, RepositoryId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.workspace import SparkGateway
 

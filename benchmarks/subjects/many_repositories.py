@@ -34,7 +34,7 @@ from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.logical_execution import RepositoryId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 
 TASK = "song"

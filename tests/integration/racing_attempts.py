@@ -26,7 +26,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, FenceWidth
 from perago.domain.logical_execution import CommitId, RepositoryId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody

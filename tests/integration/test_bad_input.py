@@ -10,7 +10,7 @@ from tests.integration.attempt_scene import AttemptScene
 
 from perago.domain.attempt import AttemptStatus
 from perago.domain.logical_execution import BranchName
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.ports.workspace import Phase
 

@@ -15,7 +15,8 @@ from tests.integration.attempt_scene import FILES, AttemptScene
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import ConductorInstallation
 from perago.ports.workspace import Phase
 

@@ -18,7 +18,7 @@ from perago.app.authoring.taskdef import build_taskdef
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.install import install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

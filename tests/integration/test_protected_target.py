@@ -8,7 +8,7 @@ from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 
 from perago.domain.commit_metadata import SUPERSEDES
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.ports.workspace import Phase
 

@@ -12,7 +12,8 @@ from perago.adapters.system.identities import SystemIdentities
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.trust import Canary
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import ConductorInstallation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

@@ -15,7 +15,7 @@ from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.authoring.guardrails import require_glob
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.workspace import SparkWorkspace
 
 pytestmark = pytest.mark.spark

@@ -32,7 +32,7 @@ from perago.app.fence.trust import Canary, FenceTrust
 from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import CommitId, RepositoryId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation

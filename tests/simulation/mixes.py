@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 
 class Shape(Enum):

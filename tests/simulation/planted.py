@@ -72,19 +72,19 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "a decision that was there is taken for one's own",
-        f"{ATTEMPT}.stage:_agree",
+        f"{ATTEMPT}.agree:_put_decision",
         "except TagExistsError:\n            pass",
         "except TagExistsError:\n            return proposal",
     ),
     Plant(
         "an unanswered decision is taken for made",
-        f"{ATTEMPT}.stage:_agree",
+        f"{ATTEMPT}.agree:_put_decision",
         "seen = str(error)\n        except WorldError",
         "return proposal\n        except WorldError",
     ),
     Plant(
         "the winner's branch is deleted instead of one's own",
-        f"{ATTEMPT}.stage:decide",
+        f"{ATTEMPT}.agree:agree",
         "attempt.leftovers.staging = (decision.staged.repository, decision.staged.branch)",
         "await delete_staging(ports, decision.staged.repository, decision.staged.branch)",
     ),
@@ -163,7 +163,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "decisions on other inputs are not looked for",
         f"{ATTEMPT}.resume:find_decision_on_other_input",
-        "if target.level is not Level.SETTLED:",
+        "if not target.level.shape.decides_by_tag:",
         "if True:",
         ("anew",),
     ),

@@ -54,7 +54,7 @@ from perago.app.worker_container import notify_service
 from perago.domain.attempt import FenceWidth
 from perago.domain.errors import RuntimeConfigError
 from perago.domain.logical_execution import RepositoryId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
 from perago.ports.errors import WorldError
 from perago.ports.task_body import TaskBody

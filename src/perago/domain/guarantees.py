@@ -6,7 +6,7 @@ Data and its Markdown; which level is in force is `publication_policy`.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from perago.domain.publication import Level
+from perago.domain.policy import Level
 
 LEVELS: Mapping[Level, str] = {
     Level.HEAD_PARENT: "`head-parent`",

@@ -19,7 +19,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import RepositoryId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities

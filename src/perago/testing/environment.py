@@ -16,7 +16,8 @@ from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH, ROOT_PREFIX
-from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
 from perago.testing.crew import Crew

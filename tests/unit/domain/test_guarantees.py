@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from perago.domain.guarantees import GUARANTEES, LEVELS, guarantee_page, guarantee_table
-from perago.domain.publication import Level
+from perago.domain.policy import Level
 
 PAGE = Path(__file__).parents[3] / "docs" / "guarantees.md"
 

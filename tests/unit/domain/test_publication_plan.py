@@ -11,21 +11,21 @@ from perago.domain import head_parent, lineage, settled
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.commit_metadata import PublicationIdentity
 from perago.domain.errors import PublishFenceError
+from perago.domain.policy import (
+    SHAPES,
+    Level,
+    Policy,
+    WorkspacePublicationPlan,
+    build_workspace_publication_plan,
+)
 from perago.domain.publication import (
     Adopt,
     Keep,
-    Level,
     MergeExactTree,
     MergeStaged,
-    Policy,
     PublicationFacts,
     Refusal,
     Relocate,
-)
-from perago.domain.publication_plan import (
-    POLICIES,
-    WorkspacePublicationPlan,
-    build_workspace_publication_plan,
 )
 
 ATTEMPT = AttemptSnapshot("wf", "t1", "mix", "mix_stems", AttemptStatus.IN_PROGRESS)
@@ -81,7 +81,7 @@ def test_the_level_chooses_the_policy(
     staged = STAGED if changed else None
     plan = build_workspace_publication_plan(level, facts(HEADS[head], staged), identity(level))
     assert (plan.effect, plan.supersedes) == (effect, supersedes)
-    assert (plan.policy, plan.level) == (level.policy, level)
+    assert plan.level == level
     assert (plan.repository, plan.branch, plan.input_ref) == ("songs", "main", INPUT)
     assert plan.base == HEADS[head].head.commit
     assert plan.staged == staged
@@ -157,12 +157,12 @@ def test_each_policy_has_its_own_file() -> None:
         Policy.HEAD_PARENT: head_parent.decide,
         Policy.LINEAGE: lineage.decide,
         Policy.SETTLED: settled.decide,
-    } == POLICIES
+    } == {policy: shape.decide for policy, shape in SHAPES.items()}
 
 
 @given(st.sampled_from(Level), FACTS)
 def test_every_plan_expects_the_head_it_was_made_for(level: Level, facts: PublicationFacts) -> None:
-    decision = POLICIES[level.policy](facts)
+    decision = SHAPES[level.policy].decide(facts)
     if isinstance(decision, Refusal):
         with pytest.raises(PublishFenceError):
             build_workspace_publication_plan(level, facts, identity(level))

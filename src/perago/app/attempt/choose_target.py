@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.authoring.workspace_spec import WorkspaceSpec
-from perago.domain import lineage, settled
 from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide, merge_timeout_seconds
 from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
 from perago.domain.logical_execution import (
@@ -33,16 +32,8 @@ from perago.domain.logical_execution import (
     retry_chain,
 )
 from perago.domain.paths import ACTIONS_PREFIX
-from perago.domain.publication import (
-    FenceState,
-    Isolation,
-    Level,
-    Policy,
-    PolicyRefusal,
-    PolicySetting,
-    PublicationFacts,
-    choose_level,
-)
+from perago.domain.policy import Level, PolicyRefusal, choose_level, may_decide_by_tag
+from perago.domain.publication import FenceState, Isolation, PublicationFacts
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
 from perago.ports.lakefs import TagRecord, Tags
 from perago.ports.system import Clock
@@ -97,8 +88,8 @@ async def choose_target(
         )
     level = _level(attempt, workspace, fence, earlier.decided)
     isolation = Isolation(spec.isolation)
-    if isolation is Isolation.PREFIX and level is not Level.SETTLED:
-        text = f'isolation="prefix" needs policy settled, the level in force is {level}'
+    if isolation not in level.shape.isolations:
+        text = f'isolation="{isolation}" needs policy settled, the level in force is {level}'
         command = f"perago fence install {workspace.repository} {workspace.branch}"
         raise FenceNotTrustedError(f"{text}; run `{command}`", terminal=True)
     ports.progress.phase(Phase.POLICY, _facts(level, fence, earlier.key))
@@ -150,7 +141,7 @@ async def _look_for_decisions(
     row, tags = attempt.row, ports.lakefs.tags
     repository = given.workspace.repository
     first = row.retry_count == 0 and row.poll_count <= 1
-    if first and attempt.publication in {PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE}:
+    if first and not may_decide_by_tag(attempt.publication):
         return Earlier()
     chain = await _find_chain(ports, row, repository, record)
     key = execution_key(row, chain, given)
@@ -287,18 +278,14 @@ async def read_first_walk(ports: AttemptPorts, target: Target) -> FirstParentWal
 
 
 async def read_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk:
-    """One request where the head is the input; `head-parent` never asks for more than the head."""
+    """The target's head and its history down to the input, as far as the policy looks."""
     place = target.workspace
-    policy = target.level.policy
-    if policy is Policy.HEAD_PARENT:
+    commits_read_max = target.level.shape.commits_read_max
+    if commits_read_max == 1:
         head = await ports.lakefs.branches.head(place.repository, place.branch)
         return FirstParentWalk((head,), reached=head.commit == place.ref)
-    bound = {
-        Policy.LINEAGE: lineage.FIRST_PARENT_COMMITS_MAX + 1,
-        Policy.SETTLED: settled.FIRST_PARENT_COMMITS_MAX,
-    }[policy]
     return await ports.lakefs.commits.first_parents(
-        place.repository, place.branch, place.ref, commits_max=bound
+        place.repository, place.branch, place.ref, commits_max=commits_read_max
     )
 
 

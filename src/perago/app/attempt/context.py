@@ -26,7 +26,8 @@ from perago.domain.logical_execution import (
     WorkspaceReference,
     staging_branch_name,
 )
-from perago.domain.publication import Isolation, Level, PolicySetting
+from perago.domain.policy import Level, PolicySetting
+from perago.domain.publication import Isolation
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.conductor import TaskQueue
 from perago.ports.lakefs import Branches, Commits, Repositories, RepositoryFacts, Tags
@@ -234,6 +235,6 @@ class Target:
             staging_branch=attempt.staging_branch,
             policy=self.level.policy.value,
             level=self.level.value,
-            execution_key=self.key if self.level is Level.SETTLED else None,
+            execution_key=self.key if self.level.shape.decides_by_tag else None,
             traceparent=attempt.traceparent,
         )

@@ -29,8 +29,8 @@ from perago.domain.outcome import (
     TooManyTries,
 )
 from perago.domain.paths import ROOT_PREFIX
+from perago.domain.policy import WorkspacePublicationPlan
 from perago.domain.publication import MergeExactTree, MergeStaged, Relocate
-from perago.domain.publication_plan import WorkspacePublicationPlan
 from perago.domain.settled import (
     LOOKS_MAX,
     AfterLook,

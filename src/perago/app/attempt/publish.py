@@ -20,11 +20,11 @@ from perago.domain.logical_execution import (
     StagedReference,
 )
 from perago.domain.outcome import NotPublished, Published
-from perago.domain.publication import Adopt, Isolation, Keep, Policy, Relocate
-from perago.domain.publication_plan import (
+from perago.domain.policy import (
     WorkspacePublicationPlan,
     build_workspace_publication_plan,
 )
+from perago.domain.publication import Adopt, Isolation, Keep, Relocate
 from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
 from perago.ports.errors import UnavailableError, WorldError
 from perago.ports.workspace import Phase
@@ -77,7 +77,7 @@ def _failed(plan: WorkspacePublicationPlan, text: str, code: str) -> FenceNotTru
     """Under `settled` terminal: a retry would find the publication by its key, and hide this."""
     command = f"`perago fence verify {plan.repository} {plan.branch}`"
     text = f"{text}; it stands: look at the branch, and run {command}"
-    return FenceNotTrustedError(text, code=code, terminal=plan.policy is Policy.SETTLED)
+    return FenceNotTrustedError(text, code=code, terminal=plan.level.shape.decides_by_tag)
 
 
 async def _read_surely(
@@ -207,7 +207,7 @@ async def _act(
     """Perform the effect and settle it; an unanswered one keeps the staging branch."""
     after = await perform(ports, attempt, plan, prepared)
     if isinstance(after, Unanswered):
-        if plan.policy is Policy.SETTLED:
+        if plan.level.shape.decides_by_tag:
             # The next round finds it, whoever sent it, or sends the same merge again.
             return Pending(plan, after.reason)
         after = await settle(ports, attempt, target, plan, prepared, after)
@@ -219,7 +219,7 @@ async def _act(
             return after
         case NotPublished(code, reason, is_of_the_commit):
             # Under `settled` a retry sends the decided commit again; else it makes a new one.
-            terminal = is_of_the_commit and plan.policy is Policy.SETTLED
+            terminal = is_of_the_commit and plan.level.shape.decides_by_tag
             more = f"; {start_anew(plan.repository, plan.branch)}" if terminal else ""
             raise PublicationRefusedError(f"{reason}{more}", code=code, terminal=terminal)
         case _:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from perago.app.attempt.agree import SettledDecision, decision_of, read_decision
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.publish import Publication, publish
-from perago.app.attempt.stage import SettledDecision, decision_of, read_decision
 from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
 from perago.app.authoring.failure import result_for_exception
 from perago.app.authoring.workspace_spec import WorkspaceInput
@@ -31,7 +31,7 @@ from perago.domain.logical_execution import (
     decision_key,
     key_on_input,
 )
-from perago.domain.publication import Isolation, Level, PublicationFacts
+from perago.domain.publication import Isolation, PublicationFacts
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import MissingError
 from perago.ports.lakefs import Commits, TagRecord
@@ -92,7 +92,7 @@ async def find_decision_on_other_input(
     of them and of what this attempt will decide is. Under prefix isolation the head may have
     moved below all of them, and two of them could be published.
     """
-    if target.level is not Level.SETTLED:
+    if not target.level.shape.decides_by_tag:
         return None
     anew = settled.start_anew(target.workspace.repository, target.workspace.branch)
     refused: CommitId | None = None

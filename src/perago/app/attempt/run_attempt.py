@@ -7,6 +7,7 @@ turns whatever ended the attempt into a status, one pass cleans, nothing else is
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from perago.app.attempt.agree import SettledDecision, agree
 from perago.app.attempt.choose_target import choose_target, read_first_walk
 from perago.app.attempt.complete import Recorded, check_attempt, clean_up, complete
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
@@ -24,10 +25,9 @@ from perago.app.attempt.resume import (
     resume,
     workspace_output,
 )
-from perago.app.attempt.stage import SettledDecision, decide
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
-from perago.domain.publication import Level
+from perago.domain.policy import Level
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
@@ -143,7 +143,7 @@ async def _produce_publication(
     if target.level is Level.SETTLED:
         mine = SettledDecision(await compared.stage(), noop=not compared.changed, result=ran.result)
         decision, walk = await ports.concurrency.together(
-            decide(ports, attempt, target, mine), read_first_walk(ports, target)
+            agree(ports, attempt, target, mine), read_first_walk(ports, target)
         )
         return await finish_decision(ports, attempt, target, decision, walk)
     staged = await compared.stage() if compared.changed else None

@@ -34,7 +34,6 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.names import is_foreign_write, is_job_litter
 from perago.domain.paths import is_reserved_object, listing_prefix
-from perago.domain.publication import Level
 from perago.ports.lakefs import Change, ChangeKind, ChangePage
 from perago.ports.objects import DELETE_PATHS_MAX
 from perago.ports.workspace import (
@@ -322,7 +321,7 @@ class SparkRan:
             swept = await sweep.committed(commit)
         facts = {"changed": swept.changed, "deleted": swept.removed, "litter": swept.litter}
         ports.progress.phase(Phase.COMPARED, facts)
-        if not swept.has_changes and target.level is not Level.SETTLED:
+        if not swept.has_changes and not target.level.shape.decides_by_tag:
             await delete_staging(ports, workspace.repository, branch)
             self.attempt.leftovers.staging = None
         return SparkCompared(

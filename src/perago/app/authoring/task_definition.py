@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import PublishBudget as PublishBudgetValue
 from perago.domain.errors import TaskDefinitionError
+from perago.domain.policy import PolicyName
 
 
 class MetricSpec(BaseModel):
@@ -127,7 +128,7 @@ class TaskControls(BaseModel):
     timeout: TimeoutPolicy = Field(default_factory=TimeoutPolicy)
     limits: ExecutionLimits = Field(default_factory=ExecutionLimits)
     publish_budget: PublishBudget | None = None
-    publication: Literal["auto", "head-parent", "lineage", "settled"] = "auto"
+    publication: PolicyName = "auto"
     """The publication policy; wins over `PERAGO_PUBLICATION_POLICY` unless it is `auto`."""
     body_seconds: _NotNegative = 0
     """How long the body may run before it is ended; 0 means no limit."""

@@ -28,7 +28,7 @@ from perago.app.connections import Connections
 from perago.app.container import Container
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptRecord, ExecutionId, FenceWidth
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 
 async def run_on_callbacks(

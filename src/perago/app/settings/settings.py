@@ -24,6 +24,7 @@ from perago.app.settings.layers import (
 )
 from perago.app.settings.parsing import Variable, parse_worker_id_prefix, value_text
 from perago.domain.errors import TaskDefinitionError
+from perago.domain.policy import PolicyName, PolicySetting
 
 SPARK_CONF = "PERAGO_SPARK_CONF_"
 # What Spark itself redacts when it shows its configuration.
@@ -35,10 +36,10 @@ class Settings(InheritedSettings):
     """All settings, frozen; `load_settings` makes them from the world."""
 
     publication_policy: Annotated[
-        Literal["auto", "head-parent", "lineage", "settled"],
+        PolicyName,
         Variable(
             "PERAGO_PUBLICATION_POLICY",
-            parsing.one_of("auto", "head-parent", "lineage", "settled"),
+            parsing.one_of(*PolicySetting),
             "Publication policy of tasks that name none",
         ),
     ] = "auto"

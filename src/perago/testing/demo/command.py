@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.text import plain
 from perago.testing.attempt_story import AttemptStory, EventKind
 from perago.testing.definitions import sequence

@@ -12,7 +12,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -27,6 +27,7 @@ from perago.app.command_line.reporting import (
     say_json,
 )
 from perago.domain.errors import PeragoError
+from perago.domain.policy import PolicyName
 from perago.testing.definitions import as_list, as_object
 from perago.testing.dev.live_view import live_view, run_aside, tell
 from perago.testing.dev.page_server import Shown, serve_until_interrupted
@@ -77,7 +78,6 @@ def parse_fault(text: str) -> Fault:
 
 
 SETTLED, HEAD_PARENT = "settled", "head-parent"
-Policy = Literal["settled", "head-parent", "lineage", "auto"]
 
 
 @reports_errors_by_class
@@ -96,7 +96,7 @@ def dev(  # noqa: PLR0913 - one parameter an option
     fault: Annotated[
         list[str] | None, typer.Option(help="A fault, such as crash:before=merge,task=clean.")
     ] = None,
-    policy: Annotated[Policy, typer.Option(help="Publication policy.")] = "settled",
+    policy: Annotated[PolicyName, typer.Option(help="Publication policy.")] = "settled",
     compare: Annotated[
         bool, typer.Option("--compare", help="Show head-parent and settled side by side.")
     ] = False,

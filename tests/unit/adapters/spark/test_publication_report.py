@@ -10,7 +10,7 @@ from perago.adapters.memory.planned_faults import CrashAfter, Fault
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.spark.publication_report import Target, publication_row, was_adopted
 from perago.domain.logical_execution import CommitId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 HEAD_PARENT, LINEAGE, SETTLED = (
     PolicySetting.HEAD_PARENT,

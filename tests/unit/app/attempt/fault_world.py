@@ -32,7 +32,8 @@ from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import CommitId, CommitRecord
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import UnavailableError
 from perago.ports.installations import ConductorInstallation

@@ -8,7 +8,7 @@ from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.domain.attempt import AttemptStatus
 from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 ROWS: list[tuple[str, Callable[[FaultWorld], object], str]] = [
     ("null workspace", lambda _: None, "the upstream output was null"),

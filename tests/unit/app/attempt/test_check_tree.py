@@ -8,8 +8,8 @@ from tests.unit.app.attempt.fault_world import FaultWorld
 from perago.app.attempt.publish import check_tree
 from perago.domain.errors import FenceNotTrustedError
 from perago.domain.logical_execution import NO_METADATA, BranchName
-from perago.domain.publication import Keep, Level, PolicySetting
-from perago.domain.publication_plan import WorkspacePublicationPlan
+from perago.domain.policy import Level, PolicySetting, WorkspacePublicationPlan
+from perago.domain.publication import Keep
 
 
 async def test_a_tree_that_differs_says_in_what(tmp_path: Path) -> None:
@@ -17,7 +17,6 @@ async def test_a_tree_that_differs_says_in_what(tmp_path: Path) -> None:
     world.repository.commit({"data/other.txt": b"other"})
     published, place = world.repository.head(), world.input
     plan = WorkspacePublicationPlan(
-        policy=Level.SETTLED.policy,
         level=Level.SETTLED,
         repository=world.repository.id,
         branch=BranchName("main"),

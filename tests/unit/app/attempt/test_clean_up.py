@@ -13,7 +13,7 @@ from perago.adapters.memory.planned_faults import Fault, LoseAnswer, Meanwhile, 
 from perago.app.attempt.complete import LOCAL_FAILED, STAGING_FAILED
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import AttemptStatus, ExecutionId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.errors import LocalDiskError, RequestRefusedError, UnavailableError
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover, Phase
 

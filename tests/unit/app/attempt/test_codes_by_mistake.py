@@ -30,7 +30,8 @@ from perago.domain.error_codes import Retried, error_codes
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import MergeConflict, MergeRefused, NoChanges
 from perago.domain.paths import ACTIONS_PREFIX, FENCE_PATH
-from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE
 from perago.ports.errors import (
     AccessDeniedError,
     BranchExistsError,

@@ -24,7 +24,7 @@ from perago.app.attempt.context import Attempt
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import PublishBudget, TaskControls
 from perago.domain.attempt import AttemptRecord, AttemptStatus
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import (
     AccessDeniedError,

@@ -18,7 +18,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptStatus, FenceWidth, WorkflowStatus
 from perago.domain.errors import StaleAttemptError, TaskFailed, TaskTerminalError
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest
 from perago.ports.errors import UnavailableError
 

@@ -13,7 +13,7 @@ from perago.adapters.memory.planned_faults import (
     LoseAnswer,
     LoseRequest,
 )
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 pytestmark = pytest.mark.scale
 

@@ -13,7 +13,7 @@ from perago.app.authoring.task_definition import PublishBudget, TaskControls
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import LEVEL, POLICY
 from perago.domain.logical_execution import STAGING_BRANCH_PREFIX
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.workspace import Phase
 
 CREATE = "branches.create"

@@ -17,7 +17,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import TaskFailed, TaskTerminalError
 from perago.domain.outcome import RESULT_BYTES_MAX, RefusedByHook
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.errors import RequestRefusedError, UnavailableError
 
 FAILED = AttemptStatus.FAILED

@@ -11,7 +11,7 @@ from perago.app.fence.install import FenceChange, install_fence, remove_fence
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import BranchName
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.errors import RequestRefusedError
 
 MAIN = BranchName("main")

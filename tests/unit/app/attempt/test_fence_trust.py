@@ -22,7 +22,8 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.outcome import RefusedByHook, TooManyTries
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, FenceState, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE, FenceState
 from perago.ports.errors import UnavailableError
 
 MERGE = "branches.merge"

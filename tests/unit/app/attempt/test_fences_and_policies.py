@@ -16,7 +16,8 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LEVEL, LOGICAL_EXECUTION_KEY, POLICY
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE
 
 OTHER_FENCES: list[tuple[str, bytes]] = [
     ("neutered script", FENCE_FILE.replace(b"error(", b"print(")),

@@ -9,7 +9,7 @@ from perago.adapters.memory.planned_faults import ANY, CrashAfter, Meanwhile, Wh
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import CommitId
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 FENCED = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT]
 

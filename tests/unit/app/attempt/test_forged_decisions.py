@@ -13,7 +13,8 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import STAGING_BRANCH
 from perago.domain.logical_execution import BranchName, CommitRecord
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE
 
 CREATE_TAG = "tags.create"
 OTHER_HOOK = b"""

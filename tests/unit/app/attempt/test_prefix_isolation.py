@@ -23,7 +23,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
 from perago.domain.logical_execution import CommitId
 from perago.domain.outcome import TooManyTries
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 MERGE = "branches.merge"
 CREATE_TAG = "tags.create"

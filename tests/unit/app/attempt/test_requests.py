@@ -10,7 +10,8 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.adapters.memory.planned_faults import ANY, CrashAfter
-from perago.domain.publication import Effect, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import Effect
 from perago.ports.workspace import Phase
 
 ROOT = Path(__file__).parents[4]

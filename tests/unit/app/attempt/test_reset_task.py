@@ -18,7 +18,7 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 MERGE = "branches.merge"
 PUBLISH = 3

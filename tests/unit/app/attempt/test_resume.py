@@ -28,7 +28,7 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import RESULT_PARTS
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.errors import AccessDeniedError, UnavailableError
 
 CREATE_TAG = "tags.create"

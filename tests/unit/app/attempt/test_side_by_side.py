@@ -10,7 +10,7 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted
 
 from perago.adapters.memory.planned_faults import Pause, When
 from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 TURNS_MAX = 2_000
 BESIDE = [

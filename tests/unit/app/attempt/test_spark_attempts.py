@@ -17,7 +17,7 @@ from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import OutsidePrefixError, StaleAttemptError
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import Phase, SparkGateway, SparkPlace, SparkWorkspace
 

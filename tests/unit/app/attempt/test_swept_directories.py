@@ -11,7 +11,7 @@ from tests.unit.app.attempt.test_spark_attempts import spark_task
 
 from perago.app.authoring.failure import error_code
 from perago.app.authoring.task_declaration import task_of
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import (

@@ -16,7 +16,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.errors import DamagedResultError, StoredResultError, TaskFailed, TaskInputError
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
 
 

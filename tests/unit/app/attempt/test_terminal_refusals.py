@@ -20,7 +20,8 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.outcome import BrokenActions, NoChanges, RefusedByHook
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, PolicySetting
+from perago.domain.policy import PolicySetting
+from perago.domain.publication import FENCE_FILE
 
 SETTLED, LINEAGE = PolicySetting.SETTLED, PolicySetting.LINEAGE
 AUTO, HEAD_PARENT = PolicySetting.AUTO, PolicySetting.HEAD_PARENT

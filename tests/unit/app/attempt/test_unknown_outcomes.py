@@ -21,7 +21,7 @@ from perago.adapters.memory.planned_faults import (
 )
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.outcome import TooManyTries
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.settled import LOOKS_MAX, ROUNDS_MAX
 from perago.ports.errors import AccessDeniedError
 

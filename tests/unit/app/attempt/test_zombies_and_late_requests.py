@@ -8,7 +8,7 @@ from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, ass
 
 from perago.adapters.memory.planned_faults import ANY, Hold, Pause, When
 from perago.adapters.memory.worker_handle import WorkerDied
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 pytestmark = pytest.mark.scale
 

@@ -42,7 +42,7 @@ def test_what_is_no_definition_is_refused(run: Run, target: str, text: str, said
         (["--files", "nowhere"], "--files: nowhere is no directory"),
         (["--input", "[1]"], "--input expects a JSON object such as"),
         (["--input", "absent.json"], "--input expects a JSON object such as"),
-        (["--policy", "best"], "'best' is not one of 'settled', 'head-parent', 'lineage', 'auto'"),
+        (["--policy", "best"], "'best' is not one of 'auto', 'head-parent', 'lineage', 'settled'"),
         (["--fault", "zomby"], "no fault is called 'zomby'; expected one of crash"),
     ],
     ids=str,

@@ -31,7 +31,7 @@ from perago.adapters.memory.planned_faults import (
 )
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, STAGING_BRANCH
 from perago.domain.logical_execution import TagName
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import UnavailableError

@@ -9,7 +9,7 @@ from tests.unit.app.gc.gc_scene import DAY, collect, decisions
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.planned_faults import ANY
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 
 pytestmark = pytest.mark.scale

@@ -17,7 +17,7 @@ from perago.adapters.memory.planned_faults import (
     Refuse,
     When,
 )
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.errors import RepositoryMissingError, UnavailableError
 
 DOWN = UnavailableError("down for a moment")

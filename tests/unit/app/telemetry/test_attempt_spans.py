@@ -12,7 +12,7 @@ from perago.app.telemetry.attempt_log import AttemptStory
 from perago.app.telemetry.attempt_spans import AttemptSpans
 from perago.app.telemetry.listeners import Listeners
 from perago.app.telemetry.metrics import AttemptMetrics
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.telemetry import FinishedSpan
 from perago.testing.crew import NoLease

@@ -17,7 +17,7 @@ from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody
 from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 from perago.ports.errors import UnavailableError
 
 GRACE_SECONDS = 0.2

@@ -4,14 +4,8 @@ from itertools import product
 
 import pytest
 
-from perago.domain.publication import (
-    FenceState,
-    Level,
-    Policy,
-    PolicyRefusal,
-    PolicySetting,
-    choose_level,
-)
+from perago.domain.policy import Level, Policy, PolicyRefusal, PolicySetting, choose_level
+from perago.domain.publication import FenceState
 
 REFUSED = "refused"
 TABLE = {

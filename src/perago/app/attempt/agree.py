@@ -1,0 +1,180 @@
+"""Agreeing on one staged commit: the decision of an execution, made once by a tag.
+
+Every attempt of an execution proposes its own staged commit. lakeFS creates a tag only if it is
+absent, so one proposal wins, and whoever comes later finds the decision instead of making one.
+"""
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from perago.app.attempt.complete import delete_staging
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.stage import (
+    STAGED_COMMITS_MAX,
+    refuse_foreign_branch,
+    refuse_foreign_changes,
+    refuse_unless_on_input,
+)
+from perago.app.authoring.envelope import check_stored_result
+from perago.domain.commit_metadata import (
+    INPUT_REF,
+    LOGICAL_EXECUTION_KEY,
+    NOOP,
+    RESULT_PARTS,
+    STAGING_BRANCH,
+)
+from perago.domain.errors import (
+    OUTCOME_UNKNOWN,
+    OutcomeUnknownAtDeadlineError,
+    PublicationRefusedError,
+    PublishFenceError,
+)
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    StagedReference,
+    decision_tag,
+)
+from perago.domain.outcome import join_result
+from perago.domain.settled import LOOKS_MAX
+from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError, WorldError
+from perago.ports.workspace import Phase
+
+
+@dataclass(frozen=True, slots=True)
+class SettledDecision:
+    """The one staged commit of a logical execution, and the result it stands for."""
+
+    staged: StagedReference
+    noop: bool
+    result: Mapping[str, object]
+
+
+async def agree(
+    ports: AttemptPorts, attempt: Attempt, target: Target, mine: SettledDecision
+) -> SettledDecision:
+    """Propose mine; whatever the tag says afterwards is the decision."""
+    attempt.leftovers.staging_may_go = False
+    attempt.leftovers.proposed = mine.staged.commit
+    commit = await _put_decision(ports, attempt, target, mine.staged.commit)
+    attempt.leftovers.decided = True
+    if commit == mine.staged.commit:
+        ports.progress.phase(Phase.DECIDED, {"commit": commit, "mine": True})
+        return mine
+    await delete_staging(ports, mine.staged.repository, mine.staged.branch)
+    attempt.leftovers.staging = attempt.leftovers.proposed = None
+    decision = await read_decision(ports, attempt, target, commit)
+    attempt.leftovers.staging = (decision.staged.repository, decision.staged.branch)
+    attempt.leftovers.proposed = commit
+    ports.progress.phase(Phase.DECIDED, {"commit": commit, "mine": False})
+    return decision
+
+
+async def _put_decision(
+    ports: AttemptPorts, attempt: Attempt, target: Target, proposal: CommitId
+) -> CommitId:
+    """Put the tag if absent; a lost answer is settled by reading it."""
+    repository = target.workspace.repository
+    assert target.key is not None, "settled always has a key"
+    tag = decision_tag(target.key)
+    seen, sent = "the decision tag was not answered", False
+    for look in range(LOOKS_MAX):
+        try:
+            await ports.lakefs.tags.create(repository, tag, proposal)
+        except TagExistsError:
+            pass
+        except (OutcomeUnknownError, UnavailableError) as error:
+            sent = sent or isinstance(error, OutcomeUnknownError)
+            seen = str(error)
+        except WorldError:
+            attempt.leftovers.staging_may_go = not sent  # refused: nothing was decided by this
+            raise
+        else:
+            return proposal
+        try:
+            found = await ports.lakefs.tags.read(repository, tag)
+        except UnavailableError as error:
+            seen, found = str(error), None
+        if found is not None:
+            return found
+        await ports.clock.sleep(0.05 * (look + 1))
+    evidence = {"tag": tag, "staged": proposal, "staging_branch": attempt.staging_branch}
+    told = {"warning": OUTCOME_UNKNOWN, "seen": seen, **evidence}
+    ports.progress.phase(Phase.WARNED, told)
+    raise OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}")
+
+
+async def read_decision(
+    ports: AttemptPorts, attempt: Attempt, target: Target, commit: CommitId
+) -> SettledDecision:
+    """Read a decision back from its staged commit, and believe it on what that commit is.
+
+    Whoever may create tags can put the decision of this key on any commit, with any metadata.
+    """
+    place = target.workspace
+    record = await ports.lakefs.commits.read(place.repository, commit)
+    expected = {LOGICAL_EXECUTION_KEY: target.key or "", INPUT_REF: place.ref}
+    for name, value in expected.items():
+        found = record.metadata.get(name, "nothing")
+        if found != value:
+            text = f"decision {commit} does not belong here: {name} expected {value}, found {found}"
+            raise PublishFenceError(
+                f"{text}; {_remove_command(attempt)}", code="PRG-F006", terminal=True
+            )
+    await _believe(ports, attempt, target, record)
+    return await decision_of(ports, attempt, target, record, input_ref=place.ref)
+
+
+async def _believe(
+    ports: AttemptPorts, attempt: Attempt, target: Target, record: CommitRecord
+) -> None:
+    """Raise, without a retry, unless an attempt of this task may have staged this commit."""
+    place, commit = target.workspace, record.commit
+    branch = record.metadata.get(STAGING_BRANCH, "")
+    try:
+        refuse_foreign_branch(attempt.row, commit, branch)
+        await ports.concurrency.together(
+            refuse_unless_on_input(ports, place, commit),
+            refuse_foreign_changes(ports, place, commit, target.prefix),
+        )
+    except PublicationRefusedError as error:
+        text = f"{error}; {_remove_command(attempt)}"
+        raise PublicationRefusedError(text, code=error.code, terminal=True) from error
+
+
+def _remove_command(attempt: Attempt) -> str:
+    row = attempt.row
+    command = shlex.join(("perago", "reset-task", row.workflow_id, row.reference_name))
+    return f"`{command}` removes the decision"
+
+
+async def decision_of(
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    record: CommitRecord,
+    *,
+    input_ref: CommitId,
+) -> SettledDecision:
+    """The decision a staged commit stands for, its result joined from the commits below.
+
+    The result must still be one of today's model: nobody can complete with another, so it is
+    found before anything is published.
+    """
+    repository = target.workspace.repository
+    below: tuple[CommitRecord, ...] = ()
+    if RESULT_PARTS in record.metadata:
+        walk = await ports.lakefs.commits.first_parents(
+            repository, record.commit, input_ref, commits_max=STAGED_COMMITS_MAX
+        )
+        below = walk.above[1:]
+    branch = BranchName(record.metadata.get(STAGING_BRANCH, ""))
+    result = join_result(record.metadata, [piece.metadata for piece in below])
+    check_stored_result(attempt.task, result)
+    return SettledDecision(
+        staged=StagedReference(repository, branch, record.commit),
+        noop=record.metadata.get(NOOP) == "true",
+        result=result,
+    )

@@ -1,0 +1,257 @@
+"""Which policy is in force, what varies by policy, and its one effect as a plan.
+
+A new policy is a file with its decision table, an enum member and a row of `SHAPES` here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, TypeAlias
+
+from perago.domain import head_parent, lineage, settled
+from perago.domain.commit_metadata import (
+    CONFIRM,
+    PublicationIdentity,
+    commit_message,
+    confirm_metadata,
+)
+from perago.domain.errors import PublishFenceError
+from perago.domain.logical_execution import (
+    NO_METADATA,
+    BranchName,
+    CommitId,
+    RepositoryId,
+    StagedReference,
+)
+from perago.domain.publication import (
+    Decision,
+    Effect,
+    FenceState,
+    Isolation,
+    MergeExactTree,
+    MergeStaged,
+    PublicationFacts,
+    Refusal,
+)
+
+
+class Policy(StrEnum):
+    """The policies: each is its decision table and one row of `SHAPES`."""
+
+    HEAD_PARENT = "head-parent"
+    LINEAGE = "lineage"
+    SETTLED = "settled"
+
+
+class PolicySetting(StrEnum):
+    """What a user may ask for."""
+
+    AUTO = "auto"
+    HEAD_PARENT = "head-parent"
+    LINEAGE = "lineage"
+    SETTLED = "settled"
+
+
+PolicyName: TypeAlias = Literal["auto", "head-parent", "lineage", "settled"]
+"""The same as text, for signatures that users read."""
+
+
+class Level(StrEnum):
+    """A policy together with the strength the fence gives it."""
+
+    HEAD_PARENT = "head-parent"
+    HEAD_PARENT_FENCED = "head-parent+fence"
+    LINEAGE = "lineage"
+    LINEAGE_FENCED = "lineage+fence"
+    SETTLED = "settled"
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decides at this level."""
+        return Policy(self.value.removesuffix("+fence"))
+
+    @property
+    def shape(self) -> "PolicyShape":
+        """What the steps of an attempt need to know of the policy."""
+        return SHAPES[self.policy]
+
+    @property
+    def fenced(self) -> bool:
+        """Whether the server compares the head inside its atomic step."""
+        return self.shape.needs_fence or self.value.endswith("+fence")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyShape:
+    """What varies by policy: no step of an attempt asks which policy runs, only for one of these.
+
+    `decides_by_tag`: the attempts of one execution agree on one staged commit before it is
+    published. So a retry finds the decision, never runs the task function again, and adopts a
+    publication that is already there; and what refuses the decided commit, refuses it for good.
+    """
+
+    decide: Callable[[PublicationFacts], Decision]
+    commits_read_max: int
+    """How far down the target's first parents the table looks; 1 is the head alone."""
+    decides_by_tag: bool = False
+    needs_fence: bool = False
+    isolations: frozenset[Isolation] = frozenset({Isolation.BRANCH})
+    names_superseded: bool = False
+    """Whether the publication's metadata names the commit that it supersedes."""
+
+
+SHAPES: Mapping[Policy, PolicyShape] = {
+    Policy.HEAD_PARENT: PolicyShape(head_parent.decide, commits_read_max=1),
+    Policy.LINEAGE: PolicyShape(
+        lineage.decide,
+        # One more than it accepts, so that a longer history is told from one that just fits.
+        commits_read_max=lineage.FIRST_PARENT_COMMITS_MAX + 1,
+        names_superseded=True,
+    ),
+    Policy.SETTLED: PolicyShape(
+        settled.decide,
+        commits_read_max=settled.FIRST_PARENT_COMMITS_MAX,
+        decides_by_tag=True,
+        needs_fence=True,
+        isolations=frozenset(Isolation),
+    ),
+}
+
+AUTO_FENCED = Policy.SETTLED
+AUTO_UNFENCED = Policy.HEAD_PARENT  # what 0.6.1 does, so that its users need change nothing
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyRefusal:
+    """No policy may run: the fence that the setting relies on does not work.
+
+    The reason names a command with REPO and BRANCH in it, which are not known here.
+    """
+
+    code: str
+    reason: str
+    terminal: bool = False
+    """Whether it lies in the input commit, which every retry has again."""
+
+    def on(self, repository: str, branch: str) -> str:
+        """The reason with a command that works as it stands."""
+        return self.reason.replace("REPO BRANCH", f"{repository} {branch}")
+
+
+PolicyChoice: TypeAlias = Level | PolicyRefusal
+
+
+def may_decide_by_tag(setting: PolicySetting) -> bool:
+    """Whether an attempt under this setting can end under a policy that decides by a tag."""
+    asked = (AUTO_FENCED, AUTO_UNFENCED) if setting is PolicySetting.AUTO else (Policy(setting),)
+    return any(SHAPES[policy].decides_by_tag for policy in asked)
+
+
+_INSTALL = (
+    "run `perago fence install REPO BRANCH` and `perago fence verify REPO BRANCH`,"
+    " then start a new workflow from the head"
+)
+_SWITCH_ON = (
+    "switch hooks on in lakeFS (actions.enabled), then run `perago fence verify REPO BRANCH`;"
+    " workers look again within two minutes"
+)
+_RESTART = "run `perago fence verify REPO BRANCH`, look at the branch, then restart this worker"
+_ALTERED = "the fence file of the input commit is not one of ours"
+_FENCE_FAULT = {
+    FenceState.ABSENT: ("PRG-F020", "the input commit has no publication fence", _INSTALL),
+    FenceState.ALTERED: ("PRG-F021", _ALTERED, _INSTALL),
+    FenceState.DEAD: ("PRG-F022", "the server merged what the fence had to refuse", _SWITCH_ON),
+    FenceState.DISTRUSTED: ("PRG-F023", "the server has published past the fence", _RESTART),
+}
+
+
+def choose_level(
+    setting: PolicySetting, fence: FenceState, *, decision_found: bool
+) -> PolicyChoice:
+    """Choose the level in force.
+
+    fence:                   trusted              absent        altered, dead, distrusted
+    a decision was found     settled              refused       refused
+    auto                     settled              head-parent   refused
+    settled                  settled              refused       refused
+    head-parent              head-parent+fence    head-parent   head-parent
+    lineage                  lineage+fence        lineage       lineage
+    """
+    trusted = fence is FenceState.TRUSTED
+    if decision_found:
+        policy = next(each for each, shape in SHAPES.items() if shape.decides_by_tag)
+    elif setting is PolicySetting.AUTO:
+        policy = AUTO_UNFENCED if fence is FenceState.ABSENT else AUTO_FENCED
+    else:
+        policy = Policy(setting)
+    if SHAPES[policy].needs_fence:
+        return Level(policy) if trusted else _refuse(fence, decision_found=decision_found)
+    return Level(f"{policy}+fence") if trusted else Level(policy)
+
+
+def _refuse(fence: FenceState, *, decision_found: bool) -> PolicyRefusal:
+    code, fault, remedy = _FENCE_FAULT[fence]
+    because = "an earlier attempt decided under settled, but " if decision_found else ""
+    terminal = fence in {FenceState.ABSENT, FenceState.ALTERED}
+    return PolicyRefusal(code, f"{because}{fault}; {remedy}", terminal)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspacePublicationPlan:
+    """One publication, complete: `base` is the head this plan was made for."""
+
+    level: Level
+    repository: RepositoryId
+    branch: BranchName
+    input_ref: CommitId
+    base: CommitId
+    staged: StagedReference | None
+    effect: Effect
+    supersedes: str | None
+    metadata: Mapping[str, str]
+    message: str
+
+
+def build_workspace_publication_plan(
+    level: Level, facts: PublicationFacts, identity: PublicationIdentity
+) -> WorkspacePublicationPlan:
+    """Decide by the level's policy; a refusal is raised as `PublishFenceError`."""
+    shape = level.shape
+    decision = shape.decide(facts)
+    if isinstance(decision, Refusal):
+        # Where a tag decides, the decision stands and its head is gone: no retry can publish it.
+        # The documents' policies compute again, and say FAILED.
+        terminal = shape.decides_by_tag
+        raise PublishFenceError(decision.reason, code=decision.code, terminal=terminal)
+    supersedes = _supersedes(decision) if shape.names_superseded else None
+    return WorkspacePublicationPlan(
+        level=level,
+        repository=facts.workspace.repository,
+        branch=facts.workspace.branch,
+        input_ref=facts.workspace.ref,
+        base=facts.walk.head.commit,
+        staged=facts.staged,
+        effect=decision,
+        supersedes=supersedes,
+        metadata=_metadata(decision, identity, supersedes),
+        message=commit_message(identity.attempt, CONFIRM),
+    )
+
+
+def _supersedes(effect: Effect) -> str:
+    """The commit that this publication supersedes, or the empty string for none."""
+    return effect.expected_head if isinstance(effect, MergeExactTree) else ""
+
+
+def _metadata(
+    effect: Effect, identity: PublicationIdentity, supersedes: str | None
+) -> Mapping[str, str]:
+    """Metadata of the merge that the effect asks for; other effects write no commit."""
+    if not isinstance(effect, MergeStaged | MergeExactTree):
+        return NO_METADATA
+    # A revert has no staged commit: the tree is the input's, the private branch is mine.
+    mine, place = BranchName(identity.staging_branch), identity.workspace
+    staged = effect.staged or StagedReference(place.repository, mine, place.ref)
+    return confirm_metadata(
+        identity, staged=staged, expected_head=effect.expected_head, supersedes=supersedes
+    )
