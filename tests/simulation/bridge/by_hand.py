@@ -17,7 +17,7 @@ from tests.simulation.moves import (
     STANDS_STILL,
 )
 
-from perago.domain.publication import PolicySetting
+from perago.domain.policy import PolicySetting
 
 ANY = 9
 ANYTHING: Mapping[Kind, int] = {kind: ANY for kind in Kind if kind not in {Kind.ANEW, Kind.BEAT}}
