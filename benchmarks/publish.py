@@ -24,8 +24,9 @@ from tools.servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiprox
 from tools.servers.http import ask
 from tools.servers.python_wheel import private_environment
 
+from benchmarks.transfer_ground import lakefs_clients
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.installation import open_lakefs
+from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
@@ -107,14 +108,20 @@ async def _seed(
 
 
 async def _ours(
-    lakefs: LakeFSInstallation, place: Path, server: LakefsServer, subject: str, name: str
+    clients: tuple[LakeFSInstallation, LakeFSTransport],
+    place: Path,
+    server: LakefsServer,
+    subject: str,
+    name: str,
 ) -> tuple[list[float], int, list[str]]:
     policy, fenced = SUBJECTS[subject]
+    lakefs, transport = clients
     repository, head = await _seed(lakefs, server, name, fenced=fenced)
     seconds: list[float] = []
     requests, calls = 0, list[str]()
     plan = StrikePlan()
-    race = Race(struck_installation(lakefs, plan), place, policy)
+    # Bytes move as a worker moves them: the port's own download asks for the entry once more.
+    race = Race(struck_installation(lakefs, plan), place, policy, transport)
     for _ in range(ROUNDS + 1):  # the first runs the canary and warms connections
         records = await race.attempts(repository, head, workflows=1, racers=1)
         timed = Timed()
@@ -165,21 +172,23 @@ async def _measure(place: Path, server: LakefsServer, toxiproxy: ToxiproxyServer
     rows: list[Row] = []
     for rtt_ms in ROUND_TRIPS_MS:
         with toxiproxy.distant(server.endpoint, rtt_ms) as endpoint:
-            lakefs = open_lakefs(
+            clients = lakefs_clients(
                 LakeFSConfiguration(
                     endpoint_url=endpoint,
                     access_key_id=server.access_key_id,
                     secret_access_key=server.secret_access_key,
                 )
             )
+            lakefs, transport = clients
             for number, subject in enumerate(SUBJECTS):
                 name = f"publish-{rtt_ms}-{number}"
-                taken, requests, calls = await _ours(lakefs, place, server, subject, name)
+                taken, requests, calls = await _ours(clients, place, server, subject, name)
                 seconds = round(statistics.median(taken), 4)
                 rows.append(Row("10 files, 1 changed", rtt_ms, subject, seconds, requests, calls))
             taken, requests = await _peer(lakefs, server, endpoint, f"publish-{rtt_ms}-peer")
             seconds = round(statistics.median(taken), 4)
             rows.append(Row("10 files, 1 changed", rtt_ms, PEER, seconds, requests, []))
+            transport.close()
             await lakefs.close()
     return rows
 

@@ -20,6 +20,7 @@ from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptRecord
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.objects import ObjectTransport
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.workspace import SparkGateway
 from perago.testing.crew import NoLease
@@ -34,6 +35,7 @@ class Surroundings:
     concurrency: Concurrency
     root: Path
     spark_gateway: SparkGateway | None = None
+    transport: ObjectTransport | None = None  # without one, bytes move by the port's own calls
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ def attempt_worker(
                 lakefs.objects,
                 lakefs.commits,
                 around.concurrency,
-                MemoryTransport(lakefs.objects, around.concurrency),
+                around.transport or MemoryTransport(lakefs.objects, around.concurrency),
             ),
             trust=trust,
             places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),

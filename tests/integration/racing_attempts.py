@@ -29,6 +29,7 @@ from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.objects import ObjectTransport
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import Progress
 
@@ -83,6 +84,7 @@ class Race:
     lakefs: LakeFSInstallation
     root: Path
     policy: PolicySetting
+    transport: ObjectTransport | None = None
 
     def __post_init__(self) -> None:
         self.conductor = MemoryConductor(VirtualClock())
@@ -138,7 +140,13 @@ class Race:
         return await asyncio.gather(*racers)
 
     def _worker(self, spec: WorkspaceSpec, number: int) -> AttemptWorker:
-        around = Surroundings(SystemClock(), SystemIdentities(), self.concurrency, self.root)
+        around = Surroundings(
+            SystemClock(),
+            SystemIdentities(),
+            self.concurrency,
+            self.root,
+            transport=self.transport,
+        )
         settings = AttemptSettings(
             f"racer-{number}", publication=self.policy, fence_width=FenceWidth.NARROW
         )
