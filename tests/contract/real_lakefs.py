@@ -18,12 +18,16 @@ from tests.contract.lakefs_world import MAIN, WALK_PAGE, LakeFSWorld
 from tools.servers import LakefsServer
 from tools.servers.http import ask
 
-from perago.adapters.lakefs.branches import LakeFSBranches, LakeFSTags, covers
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.commits import LakeFSCommits
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.installation import LakeFSRepositories
 from perago.adapters.lakefs.objects import LakeFSObjects
+from perago.adapters.lakefs.references import (
+    LakeFSBranches,
+    LakeFSCommits,
+    LakeFSRepositories,
+    LakeFSTags,
+    covers,
+)
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import RelocationRefused

@@ -148,7 +148,7 @@ async def test_an_answer_that_lacks_a_field_is_no_answer() -> None:
     async with asking(says(b"{}")) as (client, _):
         failure = await client.attempt(REQUEST, lambda body: str(json.loads(body)["id"]))
 
-        assert failure == Lost("unusable answer: KeyError: 'id'")
+        assert failure == Lost("unusable answer '{}': KeyError: 'id'")
 
 
 async def test_an_answer_with_a_status_is_a_refusal() -> None:
@@ -272,6 +272,6 @@ async def test_a_closed_client_sends_nothing() -> None:
         await client.ask(READ, REQUEST, bytes)
         client.close()
 
-        with pytest.raises(UnavailableError, match="closed, nothing was sent"):
+        with pytest.raises(UnavailableError, match="closed, so nothing was sent"):
             await client.ask(READ, REQUEST, bytes)
         assert len(server.requests) == 1

@@ -16,7 +16,8 @@ from tools.servers import LakefsServer, ToxiproxyServer
 from tools.servers.toxiproxy import Proxy
 
 from perago.adapters.lakefs.client import LakeFSClient
-from perago.adapters.lakefs.configuration import LakeFSAddressError, LakeFSConfiguration
+from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.references import LakeFSRepositories
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import Merged, NoAnswer, Relocated
 from perago.domain.paths import FENCE_PATH
@@ -272,12 +273,12 @@ def client_of(
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/api", "/api/v1", "/api/v1/"])
-async def test_every_spelling_of_the_right_address_passes_the_check(
+async def test_every_spelling_of_the_right_address_is_understood(
     lakefs_server: LakefsServer, suffix: str
 ) -> None:
     client = client_of(lakefs_server, endpoint=lakefs_server.endpoint + suffix)
 
-    await client.check()
+    await LakeFSRepositories(client).list_page()
 
     client.close()
 
@@ -287,8 +288,8 @@ async def test_a_web_page_instead_of_the_api_is_one_clear_error(
 ) -> None:
     client = client_of(lakefs_server, endpoint=f"{lakefs_server.endpoint}/ui/api/v1")
 
-    with pytest.raises(LakeFSAddressError, match="it answers '<!DOCTYPE html>"):
-        await client.check()
+    with pytest.raises(UnavailableError, match="unusable answer '<!DOCTYPE html>"):
+        await LakeFSRepositories(client).list_page()
 
     client.close()
 
@@ -298,22 +299,22 @@ async def test_another_server_is_one_clear_error(
 ) -> None:
     client = client_of(lakefs_server, endpoint=toxiproxy.endpoint)
 
-    with pytest.raises(LakeFSAddressError, match="no lakeFS API"):
-        await client.check()
+    with pytest.raises(UnavailableError, match="no lakeFS API"):
+        await LakeFSRepositories(client).list_page()
 
     client.close()
 
 
-async def test_wrong_credentials_are_refused_by_the_check(lakefs_server: LakefsServer) -> None:
+async def test_wrong_credentials_are_refused(lakefs_server: LakefsServer) -> None:
     client = client_of(lakefs_server, secret="wrong")
 
     with pytest.raises(AccessDeniedError):
-        await client.check()
+        await LakeFSRepositories(client).list_page()
 
     client.close()
 
 
-async def test_nobody_there_is_said_by_the_check(
+async def test_nobody_there_is_said(
     lakefs_server: LakefsServer, toxiproxy: ToxiproxyServer
 ) -> None:
     with toxiproxy.proxied(lakefs_server.endpoint) as proxy:
@@ -321,6 +322,6 @@ async def test_nobody_there_is_said_by_the_check(
         client = client_of(lakefs_server, endpoint=proxy.endpoint)
 
         with pytest.raises(UnavailableError, match="nothing was sent"):
-            await client.check()
+            await LakeFSRepositories(client).list_page()
 
         client.close()

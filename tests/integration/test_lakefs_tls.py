@@ -11,8 +11,10 @@ import pytest
 from tools.servers import LakefsServer
 
 from perago.adapters.http import HttpTerms
-from perago.adapters.lakefs.client import LakeFSClient
+from perago.adapters.lakefs.answers import storage_terms
+from perago.adapters.lakefs.client import ApiRequest, LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.errors import Operation
 from perago.ports.errors import UnavailableError
 
 pytestmark = pytest.mark.lakefs
@@ -58,10 +60,14 @@ def through(proxy: str) -> LakeFSConfiguration:
     return replace(LAKEFS, http=HttpTerms(proxy_of=lambda _: proxy))
 
 
+async def ask_config(client: LakeFSClient) -> None:
+    await client.ask(Operation("ask", "it"), ApiRequest("GET", ("config",)), storage_terms)
+
+
 async def check(configuration: LakeFSConfiguration) -> None:
     client = LakeFSClient(configuration)
     try:
-        await client.check()
+        await ask_config(client)
     finally:
         client.close()
 
@@ -123,4 +129,4 @@ async def test_a_closed_client_sends_nothing() -> None:
     client.close()
 
     with pytest.raises(UnavailableError, match="nothing was sent"):
-        await client.check()
+        await ask_config(client)

@@ -21,7 +21,7 @@ from collections.abc import (
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TypeAlias, TypeVar, final
@@ -80,7 +80,7 @@ class HttpTerms:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that was read whole; header names are in lower case."""
+    """An answer that was read whole; its headers are found in any case."""
 
     status: int
     headers: Headers
@@ -95,7 +95,7 @@ class Reply:
         self._response = response
         self._sent = sent
         self.status = response.status
-        self.headers: Headers = {name.lower(): text for name, text in response.headers.items()}
+        self.headers: Headers = response.headers
 
     async def pieces(self, size: int = PIECE_BYTES) -> AsyncIterator[bytes]:
         """Yield the body as it arrives; a connection that breaks or stalls is NoAnswerError."""
@@ -158,12 +158,7 @@ class _SentOnce:
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RequestFailedError)
 
 
-async def _mark_sent(
-    session: aiohttp.ClientSession,
-    context: SimpleNamespace,
-    params: aiohttp.TraceRequestHeadersSentParams,
-) -> None:
-    del session, params
+async def _mark_sent(_session: object, context: SimpleNamespace, _params: object) -> None:
     context.trace_request_ctx.left = True
 
 
@@ -173,7 +168,6 @@ class HttpClient:
 
     def __init__(self, terms: HttpTerms = HttpTerms()) -> None:
         self._terms = terms
-        self._tls: ssl.SSLContext | None = None
         self._sessions: dict[asyncio.AbstractEventLoop, aiohttp.ClientSession] = {}
 
     async def ask(
@@ -191,7 +185,9 @@ class HttpClient:
         try:
             async with (
                 asyncio.timeout(seconds),
-                self._exchange(sent, method, url, headers, body, seconds) as reply,
+                self.exchange(
+                    method, url, silence_seconds=seconds, headers=headers, body=body, sent=sent
+                ) as reply,
             ):
                 return Answer(reply.status, reply.headers, await reply.read(size_max))
         except TimeoutError as error:
@@ -206,6 +202,7 @@ class HttpClient:
         silence_seconds: float,
         headers: Headers = NO_HEADERS,
         body: bytes | Outgoing | None = None,
+        sent: _SentOnce | None = None,
     ) -> AsyncGenerator[Reply]:
         """Send one request and hand out its answer as it arrives.
 
@@ -213,22 +210,34 @@ class HttpClient:
         answer begins and between its pieces. It does not bound the whole, because a slow, steady
         transfer of a large object is not a failure.
         """
-        sent = _SentOnce()
-        async with self._exchange(sent, method, url, headers, body, silence_seconds) as reply:
-            yield reply
-
-    @asynccontextmanager
-    async def _exchange(
-        self,
-        sent: _SentOnce,
-        method: str,
-        url: str,
-        headers: Headers,
-        body: bytes | Outgoing | None,
-        silence_seconds: float,
-    ) -> AsyncGenerator[Reply]:
+        sent, loop = sent or _SentOnce(), asyncio.get_running_loop()
+        outgoing: object = body
         try:
-            response = await self._send(sent, method, url, headers, body, silence_seconds)
+            # aiohttp limits waiting for an answer, but not sending. A server that stops reading an
+            # upload would hold it for ever, so this limit starts again with every piece.
+            async with asyncio.timeout(None) as silence:
+                if isinstance(body, Outgoing):
+                    headers = {**headers, "Content-Length": str(body.length)}
+                    outgoing = _watched(body.pieces, silence, silence_seconds)
+                proxy, headers, tunnel_headers = self._way(url, headers)
+                session = self._sessions.get(loop) or self._open_session(loop)
+                response = await session.request(
+                    method,
+                    URL(url, encoded=True),  # a signed address must arrive letter by letter
+                    headers=headers,
+                    data=outgoing,
+                    proxy=proxy,
+                    proxy_headers=tunnel_headers,
+                    ssl=self._tls if url.startswith("https:") else True,
+                    allow_redirects=False,  # a redirected POST would become a GET
+                    timeout=aiohttp.ClientTimeout(
+                        connect=self._terms.connect_seconds,
+                        sock_connect=self._terms.connect_seconds,
+                        sock_read=silence_seconds,
+                    ),
+                    trace_request_ctx=sent,
+                    middlewares=(sent,),
+                )
         except _FAILURES as error:
             raise sent.failure(error) from error
         try:
@@ -243,60 +252,11 @@ class HttpClient:
             await session.close()
             await asyncio.sleep(0)  # sockets close in the loop's next turn
 
-    async def _send(
-        self,
-        sent: _SentOnce,
-        method: str,
-        url: str,
-        headers: Headers,
-        body: bytes | Outgoing | None,
-        silence_seconds: float,
-    ) -> aiohttp.ClientResponse:
-        loop = asyncio.get_running_loop()
-        # aiohttp limits waiting for an answer, but not sending. A server that stops reading an
-        # upload would hold it for ever, so this limit starts again with every piece that leaves.
-        async with asyncio.timeout(None) as silence:
-
-            async def watched(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
-                async for piece in pieces:
-                    silence.reschedule(loop.time() + silence_seconds)
-                    yield piece
-                silence.reschedule(loop.time() + silence_seconds)
-
-            outgoing: bytes | AsyncGenerator[bytes] | None
-            if isinstance(body, Outgoing):
-                headers = {**headers, "Content-Length": str(body.length)}
-                outgoing = watched(body.pieces)
-            else:
-                outgoing = body
-            proxy, headers, tunnel_headers = self._way(url, headers)
-            session = self._sessions.get(loop) or self._open_session(loop)
-            return await session.request(
-                method,
-                URL(url, encoded=True),  # a signed address must arrive letter by letter
-                headers=headers,
-                data=outgoing,
-                proxy=proxy,
-                proxy_headers=tunnel_headers,
-                ssl=self._context() if url.startswith("https:") else True,
-                allow_redirects=False,  # a redirected POST would become a GET
-                timeout=aiohttp.ClientTimeout(
-                    total=None,
-                    connect=self._terms.connect_seconds,
-                    sock_connect=self._terms.connect_seconds,
-                    sock_read=silence_seconds,
-                ),
-                trace_request_ctx=sent,
-                middlewares=(sent,),
-            )
-
     def _way(self, url: str, headers: Headers) -> tuple[URL | None, Headers, Headers | None]:
         """Return the proxy, the headers of the request, and those of CONNECT for a tunnel."""
         address = self._terms.proxy_of(url)
-        if address is None:
-            return None, headers, None
-        proxy = URL(address)
-        if proxy.user is None:
+        proxy = None if address is None else URL(address)
+        if proxy is None or proxy.user is None:
             return proxy, headers, None
         user = {"Proxy-Authorization": aiohttp.encode_basic_auth(proxy.user, proxy.password or "")}
         proxy = proxy.with_user(None)
@@ -324,27 +284,34 @@ class HttpClient:
         )
         return session
 
-    def _context(self) -> ssl.SSLContext:
-        if self._tls is None:
-            self._tls = tls_context(self._terms)
-        return self._tls
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        """Trust what the machine trusts, and the CA file besides.
+
+        A private CA for lakeFS must not make a block store with a public certificate unreachable.
+        """
+        terms, context = self._terms, ssl.create_default_context()
+        if terms.ca_file is not None:
+            try:
+                context.load_verify_locations(terms.ca_file)
+            except OSError as error:  # an SSLError is one
+                text = f"{terms.ca_file} cannot be used as a CA file: {error}"
+                raise NotSentError(text) from error
+        if not terms.verify_tls:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
 
 
-def tls_context(terms: HttpTerms) -> ssl.SSLContext:
-    """Trust what the machine trusts, and the CA file besides.
-
-    A private CA for lakeFS must not make a block store with a public certificate unreachable.
-    """
-    context = ssl.create_default_context()
-    if terms.ca_file is not None:
-        try:
-            context.load_verify_locations(terms.ca_file)
-        except OSError as error:  # an SSLError is one
-            raise NotSentError(f"{terms.ca_file} cannot be used as a CA file: {error}") from error
-    if not terms.verify_tls:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+async def _watched(
+    pieces: AsyncIterable[bytes], silence: asyncio.Timeout, seconds: float
+) -> AsyncGenerator[bytes]:
+    """Let the pieces of a body leave; the limit begins anew with each, and with the last."""
+    loop = asyncio.get_running_loop()
+    async for piece in pieces:
+        silence.reschedule(loop.time() + seconds)
+        yield piece
+    silence.reschedule(loop.time() + seconds)
 
 
 @final
@@ -370,11 +337,7 @@ class LoopThread:
         A caller that is cancelled cancels it, and waits a moment for its end, because what it
         leaves behind can be removed only then.
         """
-        try:
-            running = self._running()
-        except NotSentError:
-            work.close()
-            raise
+        running = self._running()
         ended: Future[Value] = Future()
         tasks: list[asyncio.Task[Value]] = []
 
@@ -391,7 +354,8 @@ class LoopThread:
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
             running.call_soon_threadsafe(stop)
-            waiting.add_done_callback(_hear)
+            # Heard, or asyncio logs that its error was never retrieved.
+            waiting.add_done_callback(lambda gone: gone.cancelled() or gone.exception())
             await asyncio.wait([waiting], timeout=ABANDONED_SECONDS_MAX)
             raise
 
@@ -426,9 +390,3 @@ def _hand_over(ended: Future[Value], task: asyncio.Task[Value]) -> None:
         ended.set_exception(error)
     else:
         ended.set_result(task.result())
-
-
-def _hear(abandoned: asyncio.Future[Value]) -> None:
-    """Take the end of work that is given up, or asyncio logs that its error was never retrieved."""
-    if not abandoned.cancelled():
-        abandoned.exception()

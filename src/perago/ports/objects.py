@@ -171,11 +171,6 @@ class ObjectTransport(Protocol):
        of an object that came in parts once.
     """
 
-    @property
-    def route(self) -> str:
-        """The name of the route in force, for people."""
-        ...
-
     async def fetch(
         self,
         repository: RepositoryId,

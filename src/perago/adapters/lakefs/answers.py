@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from perago.domain.logical_execution import CommitId, CommitRecord
-from perago.ports.lakefs import Change, ChangeKind, ChangePage
+from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
+from perago.ports.lakefs import Change, ChangeKind, ChangePage, RepositoryFacts, RepositoryPage
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry, ObjectPage
 
 
@@ -67,6 +67,23 @@ def ref_page(body: bytes) -> tuple[list[tuple[str, str]], bool]:
     """Read one page of branches or tags with their commits, and whether more follow."""
     results, more = _page(body)
     return [(ref["id"], ref["commit_id"]) for ref in results], more
+
+
+def repository_facts(body: bytes) -> RepositoryFacts:
+    """Read one repository."""
+    found = json.loads(body)
+    return RepositoryFacts(
+        repository=RepositoryId(found["id"]),
+        default_branch=BranchName(found["default_branch"]),
+        storage_namespace=found["storage_namespace"],
+        read_only=bool(found.get("read_only")),
+    )
+
+
+def repository_page(body: bytes) -> RepositoryPage:
+    """Read one page of repositories."""
+    results, more = _page(body)
+    return RepositoryPage(tuple(RepositoryId(each["id"]) for each in results), more=more)
 
 
 def _page(body: bytes) -> tuple[list[dict[str, Any]], bool]:

@@ -12,7 +12,6 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias, final
 
 from perago.adapters.http import Reply
@@ -23,6 +22,7 @@ from perago.adapters.lakefs.client import (
     FailedRequestError,
     FileBody,
     LakeFSClient,
+    side_by_side,
 )
 from perago.adapters.lakefs.errors import Lost, NotSent, Operation, Refused
 from perago.adapters.lakefs.object_files import LeavingFile
@@ -66,7 +66,7 @@ class BlockStore:
         stat = replace(request, path=(*request.path, "stat"), query=query)
         url = await self._client.send(stat, text_of("physical_address"))
         with _usable():
-            async with self._client.stored("GET", url, headers) as reply:
+            async with self._client.exchange(ApiRequest("GET", signed_url=url), headers) as reply:
                 yield reply
 
     async def store(
@@ -77,7 +77,7 @@ class BlockStore:
             return await self._store_parts(operation, branch, upload, file)
         backing, query = (*branch, "staging", "backing"), {"path": upload.path}
         digest = hashlib.md5(usedforsecurity=False)
-        await self._client.by_hand(file.digest, 0, file.size, digest)
+        await self._client.by_hand(file.digest, 0, file.size, digest.update)
         ask = ApiRequest("GET", backing, {**query, "presign": "true"})
 
         async def attempt() -> dict[str, Any]:
@@ -91,15 +91,14 @@ class BlockStore:
             "size_bytes": file.size,
             **_description(upload),
         }
-        link = partial(self._client.send, ApiRequest("PUT", backing, query, linked), stored_object)
-        return await self._client.repeat(operation, link)
+        link = ApiRequest("PUT", backing, query, linked)
+        return await self._client.insist(operation, link, stored_object)
 
     async def _store_parts(
         self, operation: Operation, branch: tuple[str, ...], upload: ObjectUpload, file: LeavingFile
     ) -> ObjectEntry:
         request = ApiRequest("POST", (*branch, "staging", "pmpu"), {"path": upload.path})
-        begin = partial(self._client.send, request, _opened)
-        upload_id, address = await self._client.repeat(operation, begin)
+        upload_id, address = await self._client.insist(operation, request, _opened)
         request = replace(request, path=(*request.path, upload_id), content=address)
 
         async def part_url(number: int) -> str:
@@ -135,38 +134,29 @@ class BlockStore:
         """
         size = max(PART_BYTES, -(-file.size // PARTS_MAX))
         whole = hashlib.md5(usedforsecurity=False)
-        window = asyncio.Semaphore(PARTS_AT_ONCE)
-        tags: dict[int, str] = {}
+        in_turn = asyncio.Lock()  # first come, first served, and parts come in order
 
-        async def send(number: int, start: int, length: int, md5: bytes) -> None:
+        async def send(start: int) -> dict[str, object]:
+            number, length = start // size + 1, min(size, file.size - start)
+            part = hashlib.md5(usedforsecurity=False)
+            async with in_turn:
+                await self._client.by_hand(file.digest, start, length, part.update, whole.update)
+
             async def attempt() -> str:
-                return await self._put(await part_url(number), file, start, length, md5)
+                return await self._put(await part_url(number), file, start, length, part.digest())
 
-            try:
-                tags[number] = await self._client.repeat(operation, attempt)
-            finally:
-                window.release()
+            return {"part_number": number, "etag": await self._client.repeat(operation, attempt)}
 
-        try:
-            async with asyncio.TaskGroup() as group:
-                for number, start in enumerate(range(0, file.size, size), start=1):
-                    await window.acquire()
-                    length = min(size, file.size - start)
-                    part = hashlib.md5(usedforsecurity=False)
-                    await self._client.by_hand(file.digest, start, length, part, whole)
-                    group.create_task(send(number, start, length, part.digest()))
-        except BaseExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        parts: list[dict[str, object]] = [
-            {"part_number": number, "etag": tags[number]} for number in sorted(tags)
-        ]
+        parts = await side_by_side(range(0, file.size, size), send, PARTS_AT_ONCE)
         return parts, whole.hexdigest()
 
     async def _put(self, url: str, file: LeavingFile, start: int, length: int, md5: bytes) -> str:
         body = FileBody(self._client, file, start, length)
         headers = {**self._extra, "Content-MD5": base64.b64encode(md5).decode()}
         with _usable():
-            async with self._client.stored("PUT", url, headers, body) as reply:
+            async with self._client.exchange(
+                ApiRequest("PUT", signed_url=url), headers, body
+            ) as reply:
                 await reply.read(JSON_BYTES_MAX)
                 return reply.headers.get("etag", "").strip('"')
 

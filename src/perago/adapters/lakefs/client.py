@@ -17,13 +17,16 @@ from collections.abc import (
     Callable,
     Coroutine,
     Generator,
+    Iterable,
     Mapping,
+    Sequence,
 )
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
-from typing import ParamSpec, TypeVar, final
+from typing import Any, ParamSpec, TypeVar, final
 from urllib.parse import quote, urlencode, urljoin
 
 from perago.adapters.http import (
@@ -38,13 +41,8 @@ from perago.adapters.http import (
     Outgoing,
     Reply,
 )
-from perago.adapters.lakefs.configuration import (
-    LakeFSAddressError,
-    LakeFSConfiguration,
-    api_address,
-)
+from perago.adapters.lakefs.configuration import LakeFSConfiguration, api_address
 from perago.adapters.lakefs.errors import (
-    FIRST_REFUSAL,
     Failure,
     Lost,
     NotSent,
@@ -65,6 +63,7 @@ from perago.ports.errors import LocalDiskError, UnavailableError
 from perago.ports.telemetry import request_sent
 
 Asked = ParamSpec("Asked")
+Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 # MD5 digests 0.6 GB a second and releases the interpreter meanwhile, so more threads than this
@@ -74,21 +73,22 @@ HANDS_MAX = 8
 INLINE_BYTES_MAX = 64 * 1024
 CLOSE_SECONDS = 2.0
 JSON_BYTES_MAX = 16 * 1024 * 1024
-_ERROR_BYTES_MAX = 64 * 1024
+_ERROR_BYTES_MAX = 1024 * 1024
 _SUCCESS = range(200, 300)
 _FOLLOWED = frozenset({301, 302, 307, 308})
-_REDIRECTS_MAX = 3
+_EXCHANGES_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request to the API; the path is kinds and names by turns, unquoted."""
+    """One request; the path in the API is kinds and names by turns, unquoted."""
 
     method: str
-    path: tuple[str, ...]
+    path: tuple[str, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     content: object = None
     seconds: float | None = None
+    signed_url: str = ""  # instead of a path: an address of the block store
 
 
 def at_branch(repository: str, branch: str, *below: str) -> tuple[str, ...]:
@@ -113,48 +113,46 @@ class FailedRequestError(Exception):
         self.is_final = is_final or not is_worth_repeating(failure)
 
 
-@final
+@dataclass(slots=True)
 class FileBody:
     """A stretch of a file, read as it is sent; `error` is what the machine refused meanwhile."""
 
-    def __init__(
-        self, client: "LakeFSClient", file: LeavingFile, start: int, length: int, *around: bytes
-    ) -> None:
-        self._client = client
-        self._file = file
-        self._start = start
-        self._end = start + length
-        self._before, self._behind = around or (b"", b"")
-        self.error: LocalDiskError | UnavailableError | None = None
+    client: "LakeFSClient"
+    file: LeavingFile
+    start: int
+    length: int
+    around: tuple[bytes, bytes] = (b"", b"")
+    error: LocalDiskError | UnavailableError | None = None
 
     def outgoing(self) -> Outgoing:
         """The body of one attempt."""
-        length = len(self._before) + self._end - self._start + len(self._behind)
-        return Outgoing(self._pieces(), length)
+        return Outgoing(self._pieces(), self.length + sum(map(len, self.around)))
 
     async def _pieces(self) -> AsyncIterator[bytes]:
-        if self._before:
-            yield self._before
-        for offset in range(self._start, self._end, PIECE_BYTES):
-            length = min(PIECE_BYTES, self._end - offset)
+        before, behind = self.around
+        if before:
+            yield before
+        end = self.start + self.length
+        for offset in range(self.start, end, PIECE_BYTES):
+            stretch = offset, min(PIECE_BYTES, end - offset)
             try:
-                if self._end - self._start <= INLINE_BYTES_MAX:
-                    piece = self._file.read(offset, length)
+                if self.length <= INLINE_BYTES_MAX:
+                    piece = self.file.read(*stretch)
                 else:
-                    piece = await self._client.by_hand(self._file.read, offset, length)
+                    piece = await self.client.by_hand(self.file.read, *stretch)
             except (LocalDiskError, UnavailableError) as error:
                 self.error = error  # the library would make a lost request of it
                 raise
             yield piece
-        if self._behind:
-            yield self._behind
+        if behind:
+            yield behind
 
 
 @final
 class LakeFSClient:
     """Asks one lakeFS installation; shared by all its ports, closed by whoever made it.
 
-    `ask`, `attempt`, `run` and `check` are for any loop; the rest is for work that `run` was given.
+    `ask`, `attempt` and `run` are for any loop; the rest is for work that `run` was given.
     """
 
     def __init__(self, configuration: LakeFSConfiguration) -> None:
@@ -201,33 +199,10 @@ class LakeFSClient:
         """Do work in the client's loop."""
         try:
             self._open()
-        except UnavailableError:
-            work.close()
-            raise
-        try:
             return await self._loop.run(work)
-        except NotSentError as error:
-            raise UnavailableError(f"nothing was sent: {error}; try again") from error
-
-    async def check(self) -> None:
-        """Ask for the configuration: the address, the certificate and the credentials at once."""
-        found = await self.attempt(ApiRequest("GET", ("config",)), bytes)
-        endpoint = self.configuration.endpoint_url
-        match found:
-            case Lost(text, foreign=True):
-                raise LakeFSAddressError(endpoint, text)
-            case Refused(status) if status < FIRST_REFUSAL:
-                raise LakeFSAddressError(endpoint, "it redirects")
-            case Refused() | Lost() | NotSent():
-                raise port_error(Operation("ask for the configuration of", self.address), found)
-            case bytes():
-                with suppress(ValueError):
-                    if "storage_config" in json.loads(found):
-                        return
-                page = found[:60].decode("utf-8", "replace").strip()
-                raise LakeFSAddressError(
-                    endpoint, f"it answers {page!r} instead of a configuration"
-                )
+        except NotSentError as error:  # it has not begun
+            work.close()
+            raise UnavailableError(f"{error}, so nothing was sent; try again") from error
 
     def close(self) -> None:
         """Close the connections and let the threads go; what is under way is lost."""
@@ -246,8 +221,7 @@ class LakeFSClient:
         """Make what one process needs, when it is first needed; a fork needs its own."""
         with self._lock:
             if self._is_closed:
-                text = f"lakeFS at {self.address}: the client is closed, nothing was sent"
-                raise UnavailableError(text)
+                raise NotSentError(f"lakeFS at {self.address}: the client is closed")
             if self._process == os.getpid():
                 return
             self._process = os.getpid()
@@ -302,6 +276,12 @@ class LakeFSClient:
                     raise port_error(operation, error.failure) from error
             await asyncio.sleep(pause)
 
+    async def insist(
+        self, operation: Operation, request: ApiRequest, read: Callable[[bytes], Result]
+    ) -> Result:
+        """Send one short request until it is answered, as `repeat` does."""
+        return await self.repeat(operation, partial(self.send, request, read))
+
     async def send(self, request: ApiRequest, read: Callable[[bytes], Result]) -> Result:
         """Send one short request once; gives what `read` makes of the answer's body."""
         headers, body = self._credentials, None
@@ -315,7 +295,7 @@ class LakeFSClient:
                 request.method, url, seconds=seconds, headers=headers, body=body
             )
         if answer.status not in _SUCCESS:
-            text = answer.body[:_ERROR_BYTES_MAX].decode("utf-8", "replace")
+            text = answer.body.decode("utf-8", "replace")
             raise FailedRequestError(read_refusal(answer.status, text), answer.headers)
         return read_answer(answer.body, read)
 
@@ -323,46 +303,33 @@ class LakeFSClient:
     async def exchange(
         self, request: ApiRequest, headers: Headers = NO_HEADERS, body: FileBody | None = None
     ) -> AsyncGenerator[Reply]:
-        """Send one request to the API and hand out its successful answer as it arrives."""
-        url = self._url(request)
-        with _told_apart(body):
-            async with self._http.exchange(
-                request.method,
-                url,
-                silence_seconds=self.configuration.answer_seconds,
-                headers={**self._credentials, **headers},
-                body=None if body is None else body.outgoing(),
-            ) as reply:
-                if reply.status not in _SUCCESS:
-                    refusal = read_refusal(reply.status, await _error_text(reply))
-                    raise FailedRequestError(refusal, reply.headers)
-                yield reply
+        """Send one request to the API or the block store; gives its answer as it arrives.
 
-    @asynccontextmanager
-    async def stored(
-        self, method: str, url: str, headers: Headers, body: FileBody | None = None
-    ) -> AsyncGenerator[Reply]:
-        """Send one request to the block store, which may redirect to another region of its own.
-
-        It speaks XML and knows no lakeFS, so a refusal is taken by its status alone.
+        The block store may redirect to another region of its own. It speaks XML and knows no
+        lakeFS, so a refusal is taken by its status alone.
         """
-        for _ in range(_REDIRECTS_MAX):
+        is_ours, url = not request.signed_url, self._url(request)
+        for _ in range(_EXCHANGES_MAX):
             with _told_apart(body):
                 async with self._http.exchange(
-                    method,
+                    request.method,
                     url,
                     silence_seconds=self.configuration.answer_seconds,
-                    headers=headers,
+                    headers={**self._credentials, **headers} if is_ours else headers,
                     body=None if body is None else body.outgoing(),
                 ) as reply:
-                    if reply.status in _FOLLOWED and "location" in reply.headers:
+                    if reply.status in _SUCCESS:
+                        yield reply
+                        return
+                    if not is_ours and reply.status in _FOLLOWED and "location" in reply.headers:
                         url = urljoin(url, reply.headers["location"])
                         continue
-                    if reply.status not in _SUCCESS:
-                        text = f"the block store says {shortened(await _error_text(reply))}"
-                        raise FailedRequestError(Refused(reply.status, text), reply.headers)
-                    yield reply
-                    return
+                    text = (await reply.read(_ERROR_BYTES_MAX)).decode("utf-8", "replace")
+                    failure = read_refusal(reply.status, text)
+                    if not is_ours:
+                        said = f"the block store says {shortened(text) or reply.status}"
+                        failure = Refused(reply.status, said)
+                    raise FailedRequestError(failure, reply.headers)
         raise FailedRequestError(Lost("the block store redirects without end"), is_final=True)
 
     def _url(self, request: ApiRequest) -> str:
@@ -370,6 +337,8 @@ class LakeFSClient:
 
         A server that cleans paths takes `..` out, and the rest is the address of something else.
         """
+        if request.signed_url:
+            return request.signed_url
         for kind, name in zip(request.path[::2], request.path[1::2], strict=False):
             if name in IMPOSSIBLE_NAMES:
                 found = {"repositories": "repository", "branches": "branch"}.get(kind, "reference")
@@ -383,7 +352,8 @@ def read_answer(body: bytes, read: Callable[[bytes], Result]) -> Result:
     try:
         return read(body)
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        text = shortened(f"unusable answer: {type(error).__name__}: {error}")
+        page = body[:60].decode("utf-8", "replace")
+        text = shortened(f"unusable answer {page!r}: {type(error).__name__}: {error}")
         raise FailedRequestError(Lost(text)) from error
 
 
@@ -402,11 +372,28 @@ def _told_apart(body: FileBody | None = None) -> Generator[None]:
         raise FailedRequestError(Lost(shortened(str(error)), broken=broken)) from error
 
 
-async def _error_text(reply: Reply) -> str:
-    """The beginning of a refusal's body."""
-    body = bytearray()
-    async for piece in reply.pieces():
-        body += piece
-        if len(body) > _ERROR_BYTES_MAX:
-            break
-    return body[:_ERROR_BYTES_MAX].decode("utf-8", "replace") or f"status {reply.status}"
+async def side_by_side(
+    given: Sequence[Given], work: Callable[[Given], Awaitable[Result]], at_once: int
+) -> list[Result]:
+    """Do all, so many at once; a task for each would be too many."""
+    if len(given) == 1:
+        return [await work(given[0])]
+    results: dict[int, Result] = {}
+    left = iter(enumerate(given))
+
+    async def work_on() -> None:
+        for number, one in left:
+            results[number] = await work(one)
+
+    await all_of(work_on() for _ in range(min(len(given), at_once)))
+    return [results[number] for number in range(len(given))]
+
+
+async def all_of(work: Iterable[Coroutine[Any, Any, object]]) -> None:
+    """Do all side by side; the first failure ends the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            for one in work:
+                group.create_task(one)
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None

@@ -72,14 +72,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The request left and no usable answer came.
-
-    `broken` when its connection broke; `foreign` when something else than lakeFS answered.
-    """
+    """The request left and no usable answer came; `broken` when its connection broke."""
 
     text: str
     broken: bool = False
-    foreign: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +101,7 @@ def read_refusal(status: int, body: str) -> Refused | Lost:
     elif status not in _CONCLUSIVE_STATUSES:
         return Refused(status, shortened(body))
     text = f"status {status} from something that is no lakeFS API: {shortened(body)}"
-    return Lost(text, foreign=True)
+    return Lost(text)
 
 
 def shortened(text: str) -> str:
@@ -129,13 +125,7 @@ def port_error(operation: Operation, failure: Failure) -> WorldError:
 
     not sent                      nothing can have happened
     lost, 408, 499, 5xx, 3xx      unknown after a write, else no usable answer
-    `hook aborted`, not 412       a file under `_lakefs_actions/` is broken
-    400                           no changes, dirty branch, no such reference, or refused
-    401, 403                      protected branch, or not allowed
-    404                           what is missing: repository, branch, or what was named
-    409, 412                      the name is taken, or refused
-    423, 429                      nothing happened: the server gave up
-    another 4xx                   refused
+    any other status              what `_refusal` says
     """
     doing = f"{operation.name} {operation.subject}"
     match failure:
@@ -150,18 +140,7 @@ def port_error(operation: Operation, failure: Failure) -> WorldError:
 
 
 def merge_answer(operation: Operation, failure: Failure) -> MergeAnswer:
-    """What lakeFS answered to a merge; raises when it never reached a branch.
-
-    412 with our text anywhere   HeadMoved
-    412                          RefusedByHook
-    `hook aborted` otherwise     BrokenActions
-    404                          raised: repository, branch or source is missing
-    409                          MergeConflict
-    400 no changes, dirty        NoChanges, DirtyTarget
-    423, 429                     TooManyTries
-    another 4xx                  MergeRefused
-    anything else                NoAnswer
-    """
+    """What lakeFS answered to a merge; raises when it never reached a branch."""
     match failure:
         case NotSent():
             raise port_error(operation, failure)

@@ -7,13 +7,13 @@ has its name.
 import asyncio
 import logging
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from http.client import PARTIAL_CONTENT, REQUESTED_RANGE_NOT_SATISFIABLE
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar, final
+from typing import TypeAlias, final
 
 from perago.adapters.http import Reply
 from perago.adapters.lakefs.answers import storage_terms, stored_object, text_of
@@ -25,9 +25,9 @@ from perago.adapters.lakefs.client import (
     FailedRequestError,
     FileBody,
     LakeFSClient,
-    at_branch,
-    at_ref,
+    all_of,
     read_answer,
+    side_by_side,
 )
 from perago.adapters.lakefs.configuration import RouteChoice
 from perago.adapters.lakefs.errors import Lost, Operation, Refused
@@ -60,18 +60,10 @@ _HEADER_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _BOUNDARY = "perago-7d1f0c5a93e84b62"
 
-Given = TypeVar("Given")
-Result = TypeVar("Result")
 # Opens the body of one object, or of the range that the headers ask for.
 Read: TypeAlias = Callable[[Mapping[str, str]], AbstractAsyncContextManager[Reply]]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A repository, and one of its branches or commits."""
-
-    repository: str
-    ref: str
+# The path of a branch or a reference, see `at_branch` and `at_ref`.
+Place: TypeAlias = tuple[str, ...]
 
 
 class _RangeIgnoredError(Exception):
@@ -92,7 +84,7 @@ class ObjectBytes:
     async def fetch_all(
         self, place: Place, orders: Sequence[FetchOrder], moved: Moved
     ) -> list[Fetched]:
-        """Bring all objects down; the first failure ends the others and raises."""
+        """Bring all objects of a reference down; the first failure ends the others and raises."""
         large = sum(order.entry.size >= SPLIT_BYTES_MIN for order in orders)
         streams = -(-LARGE_STREAMS_ENOUGH // max(large, 1))
         fetch = partial(self._fetch, place, moved, streams=streams)
@@ -109,8 +101,8 @@ class ObjectBytes:
         """Whether the server signs addresses of its block store; asked once."""
         if self.server_signs is None:
             operation = Operation("ask for", "the server's configuration")
-            ask = partial(self._client.send, ApiRequest("GET", ("config",)), storage_terms)
-            terms = await self._client.repeat(operation, ask)
+            request = ApiRequest("GET", ("config",))
+            terms = await self._client.insist(operation, request, storage_terms)
             self._store = BlockStore(self._client, terms)
             self.server_signs = bool(terms.get("pre_sign_support"))
         return self.server_signs
@@ -146,7 +138,7 @@ class ObjectBytes:
         self, place: Place, moved: Moved, order: FetchOrder, *, streams: int
     ) -> Fetched:
         path, size = order.entry.path, order.entry.size
-        request = ApiRequest("GET", at_ref(place.repository, place.ref, "objects"), {"path": path})
+        request = ApiRequest("GET", (*place, "objects"), {"path": path})
         download = _Download(
             self._client,
             request,
@@ -166,54 +158,45 @@ class ObjectBytes:
         return fetched
 
     async def _upload(self, place: Place, moved: Moved, upload: ObjectUpload) -> ObjectEntry:
-        what = f"{place.repository}/{place.ref}/{upload.path}"
+        what = f"{place[1]}/{place[3]}/{upload.path}"
         operation = Operation("store", what, writes=True, missing=BranchMissingError)
-        branch = at_branch(place.repository, place.ref)
-        with LeavingFile(upload.source) as file:
+        with closing(LeavingFile(upload.source)) as file:
             entry = None
             store = await self._store_for(file.size)
             if store is not None:
                 try:
-                    entry = await store.store(operation, branch, upload, file)
+                    entry = await store.store(operation, place, upload, file)
                 except BlockStoreUnusableError as error:
                     self._avoid_store(error)
             if entry is None:
-                attempt = partial(self._send, branch, upload, file)
+                attempt = partial(self._send, place, upload, file)
                 entry = await self._client.repeat(operation, attempt)
-                entry = await self._described(operation, branch, upload, entry)
+                if len(_plain(upload)) < len(upload.metadata):
+                    entry = await self._describe(operation, place, upload, entry)
         moved(file.size, 1)
         return entry
 
-    async def _send(
-        self, branch: tuple[str, ...], upload: ObjectUpload, file: LeavingFile
-    ) -> ObjectEntry:
+    async def _send(self, place: Place, upload: ObjectUpload, file: LeavingFile) -> ObjectEntry:
         headers = {f"x-lakefs-meta-{name}": text for name, text in _plain(upload).items()}
-        around: tuple[bytes, ...] = ()
+        around = (b"", b"")
         if _PLAIN_TYPE.fullmatch(upload.content_type):
             headers["Content-Type"] = upload.content_type
         else:
             headers["Content-Type"] = f"multipart/form-data; boundary={_BOUNDARY}"
             around = _envelope(upload.content_type)
-        body = FileBody(self._client, file, 0, file.size, *around)
-        request = ApiRequest("POST", (*branch, "objects"), {"path": upload.path})
+        body = FileBody(self._client, file, 0, file.size, around)
+        request = ApiRequest("POST", (*place, "objects"), {"path": upload.path})
         async with self._client.exchange(request, headers, body) as reply:
             answer = await reply.read(JSON_BYTES_MAX)
             return read_answer(answer, stored_object)
 
-    async def _described(
-        self,
-        operation: Operation,
-        branch: tuple[str, ...],
-        upload: ObjectUpload,
-        entry: ObjectEntry,
+    async def _describe(
+        self, operation: Operation, place: Place, upload: ObjectUpload, entry: ObjectEntry
     ) -> ObjectEntry:
         """Write the metadata that headers cannot carry in a request of its own."""
-        if len(_plain(upload)) == len(upload.metadata):
-            return entry
-        path = (*branch, "objects", "stat", "user_metadata")
-        content = {"set": dict(upload.metadata)}
+        path, content = (*place, "objects", "stat", "user_metadata"), {"set": dict(upload.metadata)}
         request = ApiRequest("PUT", path, {"path": upload.path}, content)
-        await self._client.repeat(operation, partial(self._client.send, request, bytes))
+        await self._client.insist(operation, request, bytes)
         return entry._replace(metadata=MappingProxyType(dict(upload.metadata)))
 
 
@@ -324,37 +307,11 @@ class _Download:
         scheme is left out, because a local store answers with the place on its own disk.
         """
         path = self.request.path
-        ask = partial(self.client.send, ApiRequest("GET", path[:2]), text_of("storage_namespace"))
-        namespace = await self.client.repeat(operation, ask)
-        stat = replace(self.request, path=(*path, "stat"))
-        ask = partial(self.client.send, stat, text_of("physical_address"))
-        address = await self.client.repeat(operation, ask)
+        repository, stat = ApiRequest("GET", path[:2]), replace(self.request, path=(*path, "stat"))
+        insist = partial(self.client.insist, operation)
+        namespace: str = await insist(repository, text_of("storage_namespace"))
+        address: str = await insist(stat, text_of("physical_address"))
         return f"{namespace.partition('://')[2].rstrip('/')}/data/" not in address
-
-
-async def side_by_side(
-    given: Sequence[Given], work: Callable[[Given], Awaitable[Result]], at_once: int
-) -> list[Result]:
-    """Do all, so many at once; a task for each would be too many."""
-    results: dict[int, Result] = {}
-    left = iter(enumerate(given))
-
-    async def work_on() -> None:
-        for number, one in left:
-            results[number] = await work(one)
-
-    await all_of(work_on() for _ in range(min(len(given), at_once)))
-    return [results[number] for number in range(len(given))]
-
-
-async def all_of(work: Iterable[Coroutine[Any, Any, object]]) -> None:
-    """Do all side by side; the first failure ends the others and is raised."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
 
 
 def _plain(upload: ObjectUpload) -> dict[str, str]:

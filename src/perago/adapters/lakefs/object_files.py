@@ -8,12 +8,11 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from types import TracebackType
-from typing import Protocol, Self, final
+from typing import final
 
 from perago.domain.paths import md5_of_checksum
 from perago.ports.errors import DamagedObjectError, LocalDiskError
@@ -25,14 +24,6 @@ DIGEST_BYTES = 1024 * 1024
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # A process that a task left behind may have put a FIFO or a link in the place of its output.
 _SOURCE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class Digest(Protocol):
-    """What hashlib makes; it has no public name there."""
-
-    def update(self, data: bytes, /) -> None:
-        """Take more bytes."""
-        ...
 
 
 @contextmanager
@@ -146,15 +137,8 @@ class LeavingFile:
             os.close(self._descriptor)
             raise LocalDiskError(f"{path}: expected a regular file")
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         os.close(self._descriptor)
 
     def read(self, offset: int, length: int) -> bytes:
@@ -169,12 +153,12 @@ class LeavingFile:
             )
         return piece
 
-    def digest(self, start: int, length: int, *digests: Digest) -> None:
-        """Put a stretch of it into each digest."""
+    def digest(self, start: int, length: int, *updates: Callable[[bytes], object]) -> None:
+        """Give a stretch of it to each digest."""
         for offset in range(start, start + length, DIGEST_BYTES):
             piece = self.read(offset, min(DIGEST_BYTES, start + length - offset))
-            for digest in digests:
-                digest.update(piece)
+            for update in updates:
+                update(piece)
 
 
 def _verify(order: FetchOrder, size: int, md5: str, accepted: str | None) -> None:

@@ -10,9 +10,9 @@ from typing import Any, final
 
 from perago.adapters.lakefs.answers import object_page, stored_object
 from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
-from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.errors import Operation, Refused, port_error
-from perago.adapters.lakefs.object_bytes import ObjectBytes, Place
+from perago.adapters.lakefs.object_bytes import ObjectBytes
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.errors import BranchMissingError, ObjectMissingError
 from perago.ports.objects import (
@@ -66,14 +66,14 @@ class LakeFSObjects(Objects):
             ApiRequest("GET", at_ref(repository, ref, "objects", "stat"), {"path": path}),
             stored_object,
         )
-        order = FetchOrder(entry, target)
-        place = Place(repository, ref)
-        await self._client.run(self._bytes.fetch_all(place, [order], nobody_counts))
+        orders = [FetchOrder(entry, target)]
+        work = self._bytes.fetch_all(at_ref(repository, ref), orders, nobody_counts)
+        await self._client.run(work)
 
     async def upload(
         self, repository: RepositoryId, branch: BranchName, upload: ObjectUpload
     ) -> ObjectEntry:
-        place = Place(repository, branch)
+        place = at_branch(repository, branch)
         (entry,) = await self._client.run(self._bytes.store_all(place, [upload], nobody_counts))
         return entry
 
@@ -111,16 +111,8 @@ class LakeFSTransport(ObjectTransport):
     """Many objects of one installation at once; one instance per process."""
 
     def __init__(self, configuration: LakeFSConfiguration) -> None:
-        self._configuration = configuration
         self._client = LakeFSClient(configuration)
         self._bytes = ObjectBytes(self._client)
-
-    @property
-    def route(self) -> str:
-        signs = self._bytes.server_signs
-        if self._configuration.route is not RouteChoice.AUTO or signs is None:
-            return f"{self._configuration.route} (not asked for yet)"
-        return self._route_text(signs=signs)
 
     async def fetch(
         self,
@@ -131,7 +123,7 @@ class LakeFSTransport(ObjectTransport):
     ) -> Sequence[Fetched]:
         if not orders:
             return []
-        work = self._bytes.fetch_all(Place(repository, ref), orders, moved)
+        work = self._bytes.fetch_all(at_ref(repository, ref), orders, moved)
         return await self._client.run(work)
 
     async def store(
@@ -143,23 +135,20 @@ class LakeFSTransport(ObjectTransport):
     ) -> Sequence[ObjectEntry]:
         if not uploads:
             return []
-        work = self._bytes.store_all(Place(repository, branch), uploads, moved)
+        work = self._bytes.store_all(at_branch(repository, branch), uploads, moved)
         return await self._client.run(work)
 
     async def ask_for_route(self) -> tuple[str, str]:
         """The route that `auto` means for this server, and why; asks the server."""
         if await self._client.run(self._bytes.ask_whether_signed()):
-            return self._route_text(signs=True), "the block store of this lakeFS signs"
+            mebibytes = self._client.configuration.presigned_bytes_min // (1024 * 1024)
+            text = f"presigned from {mebibytes} MiB, else api"
+            return text, "the block store of this lakeFS signs"
         return "api", "the block store of this lakeFS does not sign"
 
     def close(self) -> None:
         """Close the connections and let the threads go; what is under way is lost."""
         self._client.close()
-
-    def _route_text(self, *, signs: bool) -> str:
-        """The routes of small and large objects, for people."""
-        mebibytes = self._configuration.presigned_bytes_min // (1024 * 1024)
-        return f"presigned from {mebibytes} MiB, else api" if signs else "api"
 
 
 def _refusals(body: bytes) -> list[Refused]:

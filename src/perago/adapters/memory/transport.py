@@ -37,10 +37,6 @@ class MemoryTransport(ObjectTransport):
         self._objects = objects
         self._concurrency = concurrency
 
-    @property
-    def route(self) -> str:
-        return "objects port"
-
     async def fetch(
         self,
         repository: RepositoryId,

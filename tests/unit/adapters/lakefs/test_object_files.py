@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -26,14 +27,14 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_a_source_is_read_in_pieces_to_its_end(path: Path) -> None:
-    with LeavingFile(path) as file:
+    with closing(LeavingFile(path)) as file:
         assert file.size == 10
         assert [file.read(0, 4), file.read(4, 4), file.read(8, 2)] == [b"0123", b"4567", b"89"]
         assert file.read(10, 0) == b""
 
 
 def test_a_source_that_grows_is_sent_as_long_as_it_was(path: Path) -> None:
-    with LeavingFile(path) as file:
+    with closing(LeavingFile(path)) as file:
         path.write_bytes(CONTENT * 2)
 
         assert file.size == 10
@@ -41,7 +42,7 @@ def test_a_source_that_grows_is_sent_as_long_as_it_was(path: Path) -> None:
 
 
 def test_a_source_that_shrinks_is_an_error_and_not_a_short_body(path: Path) -> None:
-    with LeavingFile(path) as file:
+    with closing(LeavingFile(path)) as file:
         path.write_bytes(b"01")
 
         with pytest.raises(LocalDiskError, match="became shorter"):
@@ -62,9 +63,9 @@ def test_a_source_that_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> 
 
 def test_stretches_of_a_source_are_digested_together(path: Path) -> None:
     whole, part = (hashlib.md5(usedforsecurity=False) for _ in range(2))
-    with LeavingFile(path) as file:
-        file.digest(0, 4, whole)
-        file.digest(4, 6, part, whole)
+    with closing(LeavingFile(path)) as file:
+        file.digest(0, 4, whole.update)
+        file.digest(4, 6, part.update, whole.update)
 
     assert whole.hexdigest() == MD5
     assert part.digest() == hashlib.md5(CONTENT[4:], usedforsecurity=False).digest()

@@ -18,7 +18,7 @@ TERMS = RetryTerms(seconds_max=60.0, first_pause_seconds=0.2, pause_seconds_max=
     [
         (NotSent("refused"), True),
         (Lost("broken", broken=True), True),
-        (Lost("a page of a balancer", foreign=True), True),
+        (Lost("a page of a balancer"), True),
         (Refused(307, ""), False),
         (Refused(400, "bad"), False),
         (Refused(403, "denied"), False),

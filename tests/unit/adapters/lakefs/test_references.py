@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.adapters.lakefs.branches import covers
+from perago.adapters.lakefs.references import covers
 
 
 @pytest.mark.parametrize(
