@@ -12,6 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tests.simulation.bridge.by_hand import BY_HAND
+from tests.simulation.bridge.chosen import CHOSEN
+from tests.simulation.bridge.from_the_model import FROM_THE_MODEL
 from tests.simulation.exhaustive import explore_exhaustively
 from tests.simulation.explore import explore_all
 from tests.simulation.invariants import INVARIANTS
@@ -26,6 +29,7 @@ COUNTS = Path(__file__).parent / "counts.json"
 PAGE = ROOT / "docs" / "simulation.md"
 GUARANTEES_PAGE = ROOT / "docs" / "guarantees.md"
 HEAD = Path(__file__).parent / "page_head.md"
+BRIDGE = Path(__file__).parent / "page_bridge.md"
 FOOT = Path(__file__).parent / "page_foot.md"
 RAREST = 12
 
@@ -75,7 +79,15 @@ def read_counts() -> Counts:
 def pages(counts: Counts) -> Mapping[Path, str]:
     """The pages that carry counts, whole."""
     return {
-        PAGE: HEAD.read_text(encoding="utf-8") + _tables(counts) + FOOT.read_text(encoding="utf-8"),
+        PAGE: "".join(
+            (
+                HEAD.read_text(encoding="utf-8"),
+                _tables(counts),
+                f"\n{BRIDGE.read_text(encoding='utf-8')}",
+                _transcripts(),
+                FOOT.read_text(encoding="utf-8"),
+            )
+        ),
         GUARANTEES_PAGE: guarantee_page() + _promises(counts),
     }
 
@@ -139,6 +151,19 @@ def _tables(counts: Counts) -> str:
             "## Planted bugs\n",
             _table(planted),
         )
+    )
+
+
+def _transcripts() -> str:
+    """How many transcripts there are, and what those from the model check come to."""
+    hand, search, model = len(BY_HAND), len(CHOSEN), len(FROM_THE_MODEL)
+    rows = [["trace of the model check (policy)", "what it comes to"], ["---"] * 2]
+    rows += [[script.name, script.end] for script in FROM_THE_MODEL]
+    return (
+        f"\n{hand + search + model} transcripts: {hand} written by hand, case by case; {search} "
+        f"from the search, chosen for the situations\nthat they meet; {model} are "
+        "counterexamples that a model check found for the policies of the documents.\nWhere the "
+        "policy does not promise better, they end as badly here as there:\n\n" + _table(rows)
     )
 
 

@@ -10,10 +10,11 @@ from tests.contract.real_lakefs import connected
 from tests.simulation.bridge.by_hand import BY_HAND, HEAD_PARENT, SETTLED
 from tests.simulation.bridge.chosen import from_the_search
 from tests.simulation.bridge.crossing import cross, difference
+from tests.simulation.bridge.from_the_model import FROM_THE_MODEL
 from tests.simulation.bridge.held import at_once
 from tests.simulation.bridge.memory_stage import open_memory_stage
 from tests.simulation.bridge.replay import Diverged, Replay
-from tests.simulation.bridge.scripts import played
+from tests.simulation.bridge.scripts import Script, played
 from tests.simulation.bridge.steps import Outcome, Transcript
 from tests.simulation.bridge.words import Words
 from tests.simulation.mixes import Mix
@@ -35,7 +36,7 @@ RELOCATED = "head-parent: dies after the merge"
 @pytest.fixture(scope="module")
 def transcripts() -> list[Transcript]:
     """All of them, as they run in memory."""
-    return [*map(played, BY_HAND), *from_the_search()]
+    return [*map(played, [*BY_HAND, *FROM_THE_MODEL]), *from_the_search()]
 
 
 @pytest_asyncio.fixture
@@ -46,6 +47,11 @@ async def conductor(
     installation = open_conductor(settings_of(conductor_workers_server))
     yield installation
     await installation.close()
+
+
+@pytest.mark.parametrize("script", FROM_THE_MODEL, ids=lambda script: script.name)
+def test_a_trace_of_the_model_check_comes_to_its_end(script: Script) -> None:
+    assert played(script).outcome["end"] == script.end
 
 
 def test_there_are_enough_transcripts(transcripts: list[Transcript]) -> None:

@@ -46,178 +46,178 @@ BODY = "its function"
 FIRST_LOOK = "commits.first_parents"  # that settles an unanswered merge
 
 
-def _at(call: str, fate: str, who: str = "w1") -> tuple[str, str]:
+def at(call: str, fate: str, who: str = "w1") -> tuple[str, str]:
     return f"{who} at {call}", fate
 
 
-def _before(call: str, move: str, who: str = "w1") -> tuple[str, str]:
+def before(call: str, move: str, who: str = "w1") -> tuple[str, str]:
     return f"{who} before {call}", move
 
 
-def _others(kind: Foreign) -> str:
+def others(kind: Foreign) -> str:
     return f"{COMMITS}{kind.value}"
 
 
-def _operator(verb: Verb) -> str:
+def operator(verb: Verb) -> str:
     return f"{OPERATOR}{verb.value}"
 
 
-TERMINATE, RETRY = _operator(Verb.TERMINATE), _operator(Verb.RETRY)
-RERUN, RESTART = _operator(Verb.RERUN), _operator(Verb.RESTART)
+TERMINATE, RETRY = operator(Verb.TERMINATE), operator(Verb.RETRY)
+RERUN, RESTART = operator(Verb.RERUN), operator(Verb.RESTART)
 
 BY_HAND: Sequence[Script] = (
     # Unanswered requests, each settled by looking.
     Script("nothing goes wrong", SETTLED, []),
-    Script("the request of the merge is lost", SETTLED, [_at(MERGE, "request lost")]),
-    Script("the answer of the merge is lost", SETTLED, [_at(MERGE, "answer lost")]),
-    Script("the merge is refused once", SETTLED, [_at(MERGE, "refused")]),
+    Script("the request of the merge is lost", SETTLED, [at(MERGE, "request lost")]),
+    Script("the answer of the merge is lost", SETTLED, [at(MERGE, "answer lost")]),
+    Script("the merge is refused once", SETTLED, [at(MERGE, "refused")]),
     Script(
         "the merge lands before it is sent again",
         SETTLED,
-        [_at(MERGE, "lands late"), _before(MERGE, LANDS)],
+        [at(MERGE, "lands late"), before(MERGE, LANDS)],
     ),
     Script(
         "the merge lands after it was sent again",
         SETTLED,
-        [_at(MERGE, "lands late"), _before(END, LANDS)],
+        [at(MERGE, "lands late"), before(END, LANDS)],
     ),
-    Script("the answer of the decision is lost", SETTLED, [_at(TAG, "answer lost")]),
-    Script("the request of the decision is lost", SETTLED, [_at(TAG, "request lost")]),
-    Script("the answer of the end is lost", SETTLED, [_at(END, "answer lost")]),
-    Script("the request of the end is lost", SETTLED, [_at(END, "request lost")]),
-    Script("the answer of the staged commit is lost", SETTLED, [_at(STAGE, "answer lost")]),
+    Script("the answer of the decision is lost", SETTLED, [at(TAG, "answer lost")]),
+    Script("the request of the decision is lost", SETTLED, [at(TAG, "request lost")]),
+    Script("the answer of the end is lost", SETTLED, [at(END, "answer lost")]),
+    Script("the request of the end is lost", SETTLED, [at(END, "request lost")]),
+    Script("the answer of the staged commit is lost", SETTLED, [at(STAGE, "answer lost")]),
     # Deaths, each followed by a retry.
-    Script("dies in its function", SETTLED, [_at(BODY, "crash before")]),
-    Script("dies before it decides", SETTLED, [_at(TAG, "crash before")]),
-    Script("dies after it decided", SETTLED, [_at(TAG, "crash after")]),
-    Script("dies before the merge", SETTLED, [_at(MERGE, "crash before")]),
-    Script("dies after the merge", SETTLED, [_at(MERGE, "crash after")]),
-    Script("dies after the merge on a protected branch", PROTECTED, [_at(MERGE, "crash after")]),
+    Script("dies in its function", SETTLED, [at(BODY, "crash before")]),
+    Script("dies before it decides", SETTLED, [at(TAG, "crash before")]),
+    Script("dies after it decided", SETTLED, [at(TAG, "crash after")]),
+    Script("dies before the merge", SETTLED, [at(MERGE, "crash before")]),
+    Script("dies after the merge", SETTLED, [at(MERGE, "crash after")]),
+    Script("dies after the merge on a protected branch", PROTECTED, [at(MERGE, "crash after")]),
     Script(
         "two die after the merge",
         SETTLED,
-        [_at(MERGE, "crash after"), _at(END, "crash before", "w2")],
+        [at(MERGE, "crash after"), at(END, "crash before", "w2")],
     ),
-    Script("dies after it sent its end", SETTLED, [_at(END, "crash after")]),
+    Script("dies after it sent its end", SETTLED, [at(END, "crash after")]),
     Script(
         "dies while its merge is under way",
         SETTLED,
-        [_at(MERGE, "lands late"), _at(FIRST_LOOK, "crash before"), (IDLE, LANDS)],
+        [at(MERGE, "lands late"), at(FIRST_LOOK, "crash before"), (IDLE, LANDS)],
     ),
     # A process that stands still while its successor works.
-    Script("stands still before the merge", SETTLED, [_before(MERGE, STANDS_STILL)]),
-    Script("stands still before it decides", SETTLED, [_before(TAG, STANDS_STILL)]),
-    Script("stands still before it stages", SETTLED, [_before(STAGE, STANDS_STILL)]),
-    Script("stands still before its end", SETTLED, [_before(END, STANDS_STILL)]),
+    Script("stands still before the merge", SETTLED, [before(MERGE, STANDS_STILL)]),
+    Script("stands still before it decides", SETTLED, [before(TAG, STANDS_STILL)]),
+    Script("stands still before it stages", SETTLED, [before(STAGE, STANDS_STILL)]),
+    Script("stands still before its end", SETTLED, [before(END, STANDS_STILL)]),
     Script(
         "loses its lease before the merge",
         SETTLED,
-        [_before(MERGE, f"{EXPIRES}w1"), _before(MERGE, POLL)],
+        [before(MERGE, f"{EXPIRES}w1"), before(MERGE, POLL)],
     ),
     Script(
         "the row is handed out twice",
         SETTLED,
-        [_before(MERGE, REQUEUES), _before(MERGE, POLL)],
+        [before(MERGE, REQUEUES), before(MERGE, POLL)],
     ),
     # Operators.
-    Script("terminated before the merge", SETTLED, [_before(MERGE, TERMINATE)]),
+    Script("terminated before the merge", SETTLED, [before(MERGE, TERMINATE)]),
     Script(
         "terminated before the merge, then retried",
         SETTLED,
-        [_before(MERGE, TERMINATE), (IDLE, RETRY)],
+        [before(MERGE, TERMINATE), (IDLE, RETRY)],
     ),
     Script(
         "terminated before the merge, then run again",
         SETTLED,
-        [_before(MERGE, TERMINATE), (IDLE, RERUN)],
+        [before(MERGE, TERMINATE), (IDLE, RERUN)],
     ),
     Script(
         "terminated before the merge, then restarted",
         SETTLED,
-        [_before(MERGE, TERMINATE), (IDLE, RESTART)],
+        [before(MERGE, TERMINATE), (IDLE, RESTART)],
     ),
-    Script("paused before its end", SETTLED, [_before(END, _operator(Verb.PAUSE))]),
+    Script("paused before its end", SETTLED, [before(END, operator(Verb.PAUSE))]),
     Script(
         "decided, terminated, reset and run again",
         NOW,
-        [_before(MERGE, TERMINATE), (IDLE, RESET), (IDLE, RERUN)],
+        [before(MERGE, TERMINATE), (IDLE, RESET), (IDLE, RERUN)],
     ),
-    Script("gc with no ages beside a decision", NOW, [_before(MERGE, GC)]),
+    Script("gc with no ages beside a decision", NOW, [before(MERGE, GC)]),
     Script(
         "gc with no ages after a terminated decision",
         NOW,
-        [_before(MERGE, TERMINATE), (IDLE, GC)],
+        [before(MERGE, TERMINATE), (IDLE, GC)],
     ),
     # Other tools on the branch.
     Script(
         "others commit inside the prefix before the merge",
         SETTLED,
-        [_before(MERGE, _others(Foreign.INSIDE))],
+        [before(MERGE, others(Foreign.INSIDE))],
     ),
     Script(
         "others commit outside the prefix before the merge",
         SETTLED,
-        [_before(MERGE, _others(Foreign.OUTSIDE))],
+        [before(MERGE, others(Foreign.OUTSIDE))],
     ),
     Script(
         "others make an empty commit before the decision",
         SETTLED,
-        [_before(TAG, _others(Foreign.EMPTY))],
+        [before(TAG, others(Foreign.EMPTY))],
     ),
-    Script("others merge before the merge", SETTLED, [_before(MERGE, _others(Foreign.MERGE))]),
+    Script("others merge before the merge", SETTLED, [before(MERGE, others(Foreign.MERGE))]),
     Script(
         "others merge the staging branch by hand",
         SETTLED,
-        [_before(MERGE, _others(Foreign.HAND_MERGE))],
+        [before(MERGE, others(Foreign.HAND_MERGE))],
     ),
     Script(
         "others revert the publication before the retry",
         SETTLED,
-        [_at(MERGE, "crash after"), (IDLE, _others(Foreign.REVERT))],
+        [at(MERGE, "crash after"), (IDLE, others(Foreign.REVERT))],
     ),
     # Nothing changed, and functions that fail.
-    Script("writes nothing", SETTLED, [_at(BODY, "writes nothing")]),
+    Script("writes nothing", SETTLED, [at(BODY, "writes nothing")]),
     Script(
         "writes nothing, decides and dies",
         SETTLED,
-        [_at(BODY, "writes nothing"), _at(TAG, "crash after")],
+        [at(BODY, "writes nothing"), at(TAG, "crash after")],
     ),
     Script(
         "writes nothing while others commit",
         SETTLED,
-        [_at(BODY, "writes nothing"), _before(TAG, _others(Foreign.INSIDE))],
+        [at(BODY, "writes nothing"), before(TAG, others(Foreign.INSIDE))],
     ),
-    Script("its function fails once", SETTLED, [_at(BODY, "raises")]),
-    Script("its function fails for good", SETTLED, [_at(BODY, "raises terminally")]),
+    Script("its function fails once", SETTLED, [at(BODY, "raises")]),
+    Script("its function fails for good", SETTLED, [at(BODY, "raises terminally")]),
     # Other shapes.
     Script("two tasks, one after the other", CHAIN, []),
     Script(
         "two tasks, the first dies after its end",
         CHAIN,
-        [_at(END, "crash after")],
+        [at(END, "crash after")],
     ),
     Script("reads only, then writes", LOOK, []),
     Script("two prefixes side by side", FORK, []),
-    Script("two prefixes, one publishes while the other merges", FORK, [_before(MERGE, POLL)]),
+    Script("two prefixes, one publishes while the other merges", FORK, [before(MERGE, POLL)]),
     # The documents' policies.
     Script("lineage: nothing goes wrong", LINEAGE, []),
-    Script("lineage: dies after the merge", LINEAGE, [_at(MERGE, "crash after")]),
+    Script("lineage: dies after the merge", LINEAGE, [at(MERGE, "crash after")]),
     Script(
         "lineage: dies after the merge, the retry writes nothing",
         LINEAGE,
-        [_at(MERGE, "crash after"), _at(BODY, "writes nothing", "w2")],
+        [at(MERGE, "crash after"), at(BODY, "writes nothing", "w2")],
     ),
-    Script("lineage: the answer of the merge is lost", LINEAGE, [_at(MERGE, "answer lost")]),
+    Script("lineage: the answer of the merge is lost", LINEAGE, [at(MERGE, "answer lost")]),
     Script("head-parent: nothing goes wrong", HEAD_PARENT, []),
-    Script("head-parent: dies after the merge", HEAD_PARENT, [_at(MERGE, "crash after")]),
+    Script("head-parent: dies after the merge", HEAD_PARENT, [at(MERGE, "crash after")]),
     Script(
         "head-parent: dies after the merge, the retry writes nothing",
         HEAD_PARENT,
-        [_at(MERGE, "crash after"), _at(BODY, "writes nothing", "w2")],
+        [at(MERGE, "crash after"), at(BODY, "writes nothing", "w2")],
     ),
     Script(
         "head-parent: the answer of the relocation is lost",
         HEAD_PARENT,
-        [_at(MERGE, "crash after"), _at(RELOCATE, "answer lost", "w2")],
+        [at(MERGE, "crash after"), at(RELOCATE, "answer lost", "w2")],
     ),
 )

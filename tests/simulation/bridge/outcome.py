@@ -7,8 +7,11 @@ from tests.simulation.bridge.steps import Outcome
 from tests.simulation.bridge.words import Words
 from tests.simulation.scene import MAIN
 
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.attempt import AttemptStatus
+from perago.domain.logical_execution import CommitId, FirstParentWalk, RepositoryId
+from perago.ports.conductor import WorkflowRecord
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.testing.definitions import as_object
 
 COMMITS_MAX = 1000
 
@@ -35,8 +38,29 @@ async def outcome_of(
         "branches": [words.of(each) for each in zip(branches.names, branches.heads, strict=True)],
         "tags": [words.of(tag) for tag in tags.tags],
         "workflow": run.status,
+        "end": end_in_words(run, walk, given),
         "rows": [words.of(row) for row in run.attempts],
     }
+
+
+def end_in_words(run: WorkflowRecord, walk: FirstParentWalk, given: CommitId) -> str:
+    """Where the accepted outputs are, seen from the head of the target branch."""
+    history = [record.commit for record in walk.commits]
+    told = [f"{run.status.value}", f"{len(history) - 1} above the input"]
+    for row in run.attempts:
+        workspace = as_object(row.output_data.get("workspace") or {})
+        ref = CommitId(str(workspace.get("ref")))
+        if row.snapshot.status is not AttemptStatus.COMPLETED or not workspace:
+            continue
+        if ref not in history:
+            told.append("the accepted commit is lost")
+        elif ref == given:
+            told.append("the input was accepted")
+        elif ref == history[0]:
+            told.append("the head was accepted")
+        else:
+            told.append("a commit below the head was accepted")
+    return ", ".join(told)
 
 
 def ends_of(actors: Sequence[Actor], words: Words) -> Outcome:

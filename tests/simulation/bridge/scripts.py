@@ -27,6 +27,8 @@ class Script:
     name: str
     mix: Mix
     parts: Sequence[Part]
+    end: str = ""
+    """What it has to come to, where that is the point of it."""
 
 
 @final
@@ -82,4 +84,6 @@ def played(script: Script) -> Transcript:
     transcript = recorded(script.name, recorder)
     assert not chooser.left, f"{script.name}: never came up: {chooser.left}"
     assert transcript is not None, f"{script.name}: real servers cannot be made to do this"
+    end = transcript.outcome["end"]
+    assert script.end in {"", end}, f"{script.name}: ended as {end}"
     return transcript
