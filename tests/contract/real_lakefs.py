@@ -31,7 +31,7 @@ from perago.adapters.lakefs.references import (
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import RelocationRefused
-from perago.ports.errors import BrokenActionsError
+from perago.ports.errors import BrokenActionsError, RequestRefusedError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectUpload
@@ -89,7 +89,7 @@ class RealLakeFS(LakeFSWorld):
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:
         """Create one of a unique name."""
         name = self.unique_name("perago-test")
-        await self._tell(
+        await self.tell(
             "POST",
             "/repositories",
             {
@@ -156,7 +156,7 @@ class RealLakeFS(LakeFSWorld):
     async def protect(self, repository: RepositoryId, pattern: str) -> None:
         """Set the rule and wait until the server refuses to reset a branch to where it is."""
         settings = f"/repositories/{repository}/settings/branch_protection"
-        await self._tell("PUT", settings, [{"pattern": pattern}])
+        await self.tell("PUT", settings, [{"pattern": pattern}])
         page = await self._branches.list_page(repository, "")
         heads = dict(zip(page.names, page.heads, strict=True))
         name = next(name for name in page.names if covers(pattern, name))
@@ -172,7 +172,7 @@ class RealLakeFS(LakeFSWorld):
     ) -> CommitId:
         """Merge as a human does."""
         merge = f"/repositories/{repository}/refs/{source}/merge/{target}"
-        answer = await self._tell("POST", merge, {})
+        answer = await self.tell("POST", merge, {})
         return CommitId(json.loads(answer)["reference"])
 
     def unique_name(self, prefix: str) -> str:
@@ -191,7 +191,7 @@ class RealLakeFS(LakeFSWorld):
             timeout_seconds=ASK_SECONDS,
         )
 
-    async def _tell(self, method: str, path: str, body: object) -> bytes:
+    async def tell(self, method: str, path: str, body: object) -> bytes:
         """Ask the server past the adapter for what no port offers."""
         status, answer = await asyncio.to_thread(
             ask,
@@ -201,7 +201,7 @@ class RealLakeFS(LakeFSWorld):
             basic_auth=(self._server.access_key_id, self._server.secret_access_key),
         )
         if status >= HTTPStatus.BAD_REQUEST:
-            raise OSError(f"{method} {path}: {status} {answer!r}")
+            raise RequestRefusedError(f"{method} {path}: {status} {answer!r}")
         return answer
 
 

@@ -84,7 +84,7 @@ class Branches(Protocol):
     B29 broken_actions_block_deletion: deleting a branch whose head has a broken action file
        raises BrokenActionsError, and the branch stays.
     B30 branches_share_names_with_tags: creating a branch that is named like a tag raises
-       ExistsError, and there is no such branch.
+       ExistsError, also from an unknown source, and there is no such branch.
     """
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
@@ -174,7 +174,8 @@ class Commits(Protocol):
     C4 exact_tree: a commit from another commit's metarange has that tree and the branch's head
        as parent.
     C5 read_by_id: a commit is read back with parents, metadata, message, metarange.
-    C6 unknown_commit: reading an unknown reference raises ReferenceMissingError.
+    C6 unknown_commit: reading an unknown reference raises ReferenceMissingError, and so does what
+       is uncommitted (`main$`) or a view (`@`) of anything but a branch.
     C7 walk_ends_at_the_asked_commit: first parents from a branch down to a commit, both in the
        answer, `reached` true.
     C8 walk_off_the_chain_is_not_reached: a commit that is not a first parent is not reached;
@@ -267,7 +268,7 @@ class Tags(Protocol):
     T8 broken_actions_block_creation: a tag on a commit with a broken action file raises
        BrokenActionsError.
     T9 tags_share_names_with_branches: creating a tag that is named like a branch raises
-       ExistsError, and there is no such tag.
+       ExistsError, also on an unknown commit, and there is no such tag.
     """
 
     async def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:

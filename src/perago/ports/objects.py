@@ -60,7 +60,8 @@ class Objects(Protocol):
     O9 bulk_delete: up to a thousand paths at once; absent ones are no error.
     O10 write_to_missing_branch: raises BranchMissingError, a copy of nothing as well.
     O11 copy_keeps_bytes_and_type: a server-side copy has the source's bytes and content type.
-    O12 write_to_protected_branch: raises ProtectedBranchError.
+    O12 write_to_protected_branch: raises ProtectedBranchError; where no branch has the protected
+        name, BranchMissingError.
     O13 empty_object: zero bytes round-trip.
     O14 odd_names: spaces, unicode, `+`, `%`, `?`, `#` and `&` in a path round-trip.
     O15 download_writes_the_exact_bytes: a download to a local path has the object's bytes.

@@ -18,11 +18,12 @@ from perago.ports.errors import ReferenceMissingError
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A commit with its tree; `generation` grows from parent to child."""
+    """A commit with its tree; `generation` grows from parent to child, `number` with time."""
 
     record: CommitRecord
     tree: Tree
     generation: int
+    number: int
 
     @property
     def id(self) -> CommitId:
@@ -62,7 +63,7 @@ class CommitGraph:
             generation = 1 + max(
                 (self._commits[parent].generation for parent in parents), default=0
             )
-            self._commits[address] = Commit(record, tree, generation)
+            self._commits[address] = Commit(record, tree, generation, len(self._ids))
             self._trees[tree.metarange] = tree
             insort(self._ids, address)
         return self._commits[address]
@@ -95,20 +96,28 @@ class CommitGraph:
             yield commit
 
     def merge_base(self, left: CommitId, right: CommitId) -> Commit:
-        """The best common ancestor: the first commit that both sides reach, youngest first."""
+        """The best common ancestor: the first commit that both sides reach, youngest first.
+
+        Of one generation the one made last is the youngest: after merges in both directions the
+        base is one of several, and the server takes this one.
+        """
         if left == right:
             return self._commits[left]
         reached = {left: 1, right: 2}
-        queue: list[tuple[int, CommitId]] = []
+        queue: list[tuple[int, int, CommitId]] = []
         for side in (left, right):
-            heappush(queue, (-self._commits[side].generation, side))
+            heappush(queue, self._age(side))
         while queue:
-            _, address = heappop(queue)
+            _, _, address = heappop(queue)
             for parent in self._commits[address].record.parents:
                 if parent not in reached:
-                    heappush(queue, (-self._commits[parent].generation, parent))
+                    heappush(queue, self._age(parent))
                 reached[parent] = reached.get(parent, 0) | reached[address]
                 if reached[parent] == 1 | 2:
                     return self._commits[parent]
         # Every commit descends from the one the repository was created with.
         raise AssertionError((left, right))
+
+    def _age(self, address: CommitId) -> tuple[int, int, CommitId]:
+        commit = self._commits[address]
+        return -commit.generation, -commit.number, address

@@ -7,7 +7,7 @@ commit leaves the branch dirty in the way that also refuses hard resets.
 from perago.adapters.memory.action_hooks import HookEvent
 from perago.adapters.memory.branch_state import BranchState
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.object_tree import NAMED_EMPTY_TREE, Tree
+from perago.adapters.memory.object_tree import Tree, named
 from perago.adapters.memory.repository_state import RepositoryState
 from perago.domain.logical_execution import CommitId
 from perago.ports.errors import DirtyBranchError, NothingToCommitError, RequestRefusedError
@@ -49,17 +49,12 @@ def _tree_to_commit(state: RepositoryState, branch: BranchState, request: Commit
     if request.source_metarange is not None:
         return state.graph.tree(request.source_metarange)
     if branch.is_dirty:
-        return _named(branch.tree_to_commit)
+        return named(branch.tree_to_commit)
     if not request.allow_empty:
         raise NothingToCommitError(
             f"commit on {request.branch} of {request.repository}: no changes"
         )
-    return _named(branch.head.tree)
-
-
-def _named(tree: Tree) -> Tree:
-    """A commit always writes its tree; only a merge hands on the first commit's, without name."""
-    return tree if tree.metarange else NAMED_EMPTY_TREE
+    return named(branch.head.tree)
 
 
 def _event(name: str, request: CommitRequest, branch: BranchState) -> HookEvent:

@@ -32,12 +32,12 @@ def create_branch(
             f"{branch!r} is not a branch name: expected letters, digits, `_` and `-`, "
             "and no `-` at the start"
         )
+    if TagName(branch) in state.tags:
+        raise ExistsError(f"repository {repository} has a tag {branch}; branches share its names")
     state.require_writable()
     commit = state.commit_of(source)
     if branch in state.branches:
         raise BranchExistsError(f"repository {repository} has a branch {branch} already")
-    if TagName(branch) in state.tags:
-        raise ExistsError(f"repository {repository} has a tag {branch}; branches share its names")
     event = HookEvent(
         "pre-create-branch", repository, branch=branch, source_ref=source, commit=commit.id
     )
@@ -87,12 +87,12 @@ def create_tag(
     state = lakefs.repository(repository)
     if not tag or _TAG_REFUSED.fullmatch(tag):
         raise RequestRefusedError(f"{tag!r} is not a tag name")
+    if BranchName(tag) in state.branches:
+        raise ExistsError(f"repository {repository} has a branch {tag}; tags share its names")
     found = state.commit_of(commit)
     state.require_writable()
     if tag in state.tags:
         raise TagExistsError(f"repository {repository} has a tag {tag} already")
-    if BranchName(tag) in state.branches:
-        raise ExistsError(f"repository {repository} has a branch {tag}; tags share its names")
     event = HookEvent("pre-create-tag", repository, tag=tag, source_ref=found.id, commit=found.id)
     lakefs.require_hooks_pass(event, found.tree)
     state.tags[tag] = found.id

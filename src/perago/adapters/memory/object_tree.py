@@ -151,6 +151,11 @@ EMPTY_TREE.metarange = ""
 NAMED_EMPTY_TREE = Tree({}, 0)
 
 
+def named(tree: Tree) -> Tree:
+    """The tree as the server writes it down: only the first commit's has no name."""
+    return tree if tree.metarange else NAMED_EMPTY_TREE
+
+
 def diff(left: Tree, right: Tree, prefix: str = "", after: str = "") -> Iterator[Change]:
     """Paths under `prefix` that differ from left to right, in order, after a path."""
     changes = _all_changes(left, right)

@@ -22,6 +22,9 @@ class Step(StrEnum):
     STAGED = "$"
 
 
+VIEWS = frozenset({Step.COMMITTED, Step.STAGED})
+
+
 @dataclass(frozen=True, slots=True)
 class ReferenceExpression:
     """A name and the steps to take from it, each with its number."""
@@ -33,6 +36,11 @@ class ReferenceExpression:
     def has_staging(self) -> bool:
         """Whether a branch of this name is meant with its uncommitted objects."""
         return not self.steps or self.steps == ((Step.STAGED, 1),)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether a branch is meant as it is committed, or with what is not."""
+        return any(step in VIEWS for step, _ in self.steps)
 
 
 def parse_reference(text: str) -> ReferenceExpression:
@@ -47,4 +55,6 @@ def parse_reference(text: str) -> ReferenceExpression:
         if number and (not number.isdecimal() or step in {Step.COMMITTED, Step.STAGED}):
             raise ReferenceMissingError(f"{text!r}: {sign}{number} is not a step")
         steps.append((step, int(number) if number else 1))
+    if len(steps) > 1 and any(step in VIEWS for step, _ in steps):
+        raise ReferenceMissingError(f"{text!r}: no step leads to or from a view of a branch")
     return ReferenceExpression(name.group(), tuple(steps))

@@ -12,7 +12,7 @@ from perago.adapters.memory.committing import commit_branch
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.merging import merge_into_branch
 from perago.adapters.memory.naming import create_branch, create_tag, delete_branch, relocate_branch
-from perago.adapters.memory.object_tree import Tree
+from perago.adapters.memory.object_tree import EMPTY_TREE, Tree
 from perago.adapters.memory.storing import delete_objects, write_object
 from perago.adapters.memory.three_way_merge import ConflictingPaths, Strategy, merge_trees
 from perago.domain.logical_execution import (
@@ -24,11 +24,12 @@ from perago.domain.logical_execution import (
     TagName,
 )
 from perago.domain.outcome import Merged
-from perago.ports.errors import RequestRefusedError
+from perago.ports.errors import DirtyBranchError, RequestRefusedError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
 
 MAIN = BranchName("main")
+COMMITTER = "perago"  # whoever acts past the ports
 
 
 class RepositoryBuilder:
@@ -150,39 +151,42 @@ class RepositoryBuilder:
         """Point a branch to what a reference means now."""
         relocate_branch(self.lakefs, self.id, BranchName(branch), to)
 
-    def revert(self, ref: str, branch: str = MAIN) -> CommitId:
-        """Take back what a commit did, with a new commit."""
+    def revert(self, ref: str, branch: str = MAIN, *, parent: int = 0) -> CommitId:
+        """Take back what a commit did, with a new commit; of a merge, `parent` says what it did."""
         undone = self._commit(ref)
-        parent = self._first_parent(undone)
-        return self._replay(branch, base=undone.tree, source=parent.tree, message=f"revert {ref}")
+        before = self._parent(undone, parent).tree if undone.record.parents else EMPTY_TREE
+        merged = self._replay(branch, base=undone.tree, source=before)
+        if merged.metarange == self._state.branch(BranchName(branch)).head.tree.metarange:
+            raise RequestRefusedError(f"revert of {ref} on {branch}: no changes")
+        return self._add(branch, merged, f"Revert {ref}", NO_METADATA)
 
-    def cherry_pick(self, ref: str, branch: str = MAIN) -> CommitId:
+    def cherry_pick(self, ref: str, branch: str = MAIN, *, parent: int = 0) -> CommitId:
         """Do again what a commit did; message and metadata are copied."""
         picked = self._commit(ref)
-        metadata = {**picked.record.metadata, "cherry-pick-origin": picked.id}
-        return self._replay(
-            branch,
-            base=self._first_parent(picked).tree,
-            source=picked.tree,
-            message=picked.record.message,
-            metadata=metadata,
-        )
+        before = self._parent(picked, parent).tree
+        origin = {"cherry-pick-origin": picked.id, "cherry-pick-committer": COMMITTER}
+        metadata = {**picked.record.metadata, **origin}
+        merged = self._replay(branch, base=before, source=picked.tree)
+        return self._add(branch, merged, picked.record.message, metadata)
 
-    def _replay(
-        self,
-        branch: str,
-        *,
-        base: Tree,
-        source: Tree,
-        message: str,
-        metadata: Mapping[str, str] = NO_METADATA,
-    ) -> CommitId:
+    def _replay(self, branch: str, *, base: Tree, source: Tree) -> Tree:
+        """Merge trees with a branch's head; the branch is sealed first, as before any merge."""
+        self._state.require_writable()
         target = self._state.branch(BranchName(branch))
+        if target.is_dirty:
+            raise DirtyBranchError(f"{branch}: uncommitted changes (dirty branch)")
+        target.seal()
+        if source.metarange == base.metarange:
+            raise RequestRefusedError(f"{branch}: no changes")
         merged = merge_trees(base=base, source=source, target=target.head.tree)
         if isinstance(merged, ConflictingPaths):
-            raise RequestRefusedError(f"{message} on {branch}: conflict in {merged.paths}")
+            raise RequestRefusedError(f"{branch}: conflict in {merged.paths}")
+        return merged
+
+    def _add(self, branch: str, tree: Tree, message: str, metadata: Mapping[str, str]) -> CommitId:
+        target = self._state.branch(BranchName(branch))
         commit = self._state.graph.add(
-            merged,
+            tree,
             parents=(target.head.id,),
             message=message,
             metadata=metadata,
@@ -194,5 +198,11 @@ class RepositoryBuilder:
     def _commit(self, ref: str) -> Commit:
         return self._state.commit_of(ref)
 
-    def _first_parent(self, commit: Commit) -> Commit:
-        return self._state.graph[commit.record.parents[0]]
+    def _parent(self, commit: Commit, number: int) -> Commit:
+        """A parent by its number; 0 is the only one."""
+        parents = commit.record.parents
+        if number > len(parents) or not parents or (len(parents) > 1 and not number):
+            raise RequestRefusedError(
+                f"commit {commit.id} has {len(parents)} parents, not {number}"
+            )
+        return self._state.graph[parents[max(number, 1) - 1]]

@@ -56,6 +56,10 @@ class RepositoryState:
         """The commit a reference means now, or ReferenceMissingError."""
         expression = parse_reference(reference)
         commit = self._named(expression, reference)
+        if expression.is_view and self._branch_named(expression.name) is None:
+            raise ReferenceMissingError(f"{reference}: only a branch has such a view")
+        if expression.has_staging and expression.is_view:
+            raise ReferenceMissingError(f"{reference}: what is not committed is no commit")
         for step, number in expression.steps:
             if step is Step.FIRST_PARENTS:
                 for _ in range(number):
@@ -76,9 +80,13 @@ class RepositoryState:
 
     def _staging_of(self, reference: str) -> BranchState | None:
         expression = parse_reference(reference)
-        if not expression.has_staging or self.graph.find_whole(expression.name) is not None:
+        return self._branch_named(expression.name) if expression.has_staging else None
+
+    def _branch_named(self, name: str) -> BranchState | None:
+        """The branch that a name means; a whole commit id means the commit."""
+        if self.graph.find_whole(name) is not None:
             return None
-        return self.branches.get(BranchName(expression.name))
+        return self.branches.get(BranchName(name))
 
     def _named(self, expression: ReferenceExpression, reference: str) -> Commit:
         name = expression.name

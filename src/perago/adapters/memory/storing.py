@@ -41,8 +41,8 @@ def write_object(
 ) -> StoredObject:
     """Put one object on a branch, uncommitted."""
     state = lakefs.repository(repository)
+    target = state.branch(branch)  # before its protection: the server looks for it first
     state.require_writable(branch)
-    target = state.branch(branch)
     if not path:
         raise RequestRefusedError("an object needs a path")
     if (length := len(path.encode())) > PATH_BYTES_MAX:

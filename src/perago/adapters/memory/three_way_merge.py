@@ -6,7 +6,7 @@ Knows no commit. Compares identities, as the server does: the same bytes written
 from dataclasses import dataclass
 from enum import StrEnum
 
-from perago.adapters.memory.object_tree import StoredObject, Tree, touched
+from perago.adapters.memory.object_tree import StoredObject, Tree, named, touched
 
 
 class Strategy(StrEnum):
@@ -42,7 +42,7 @@ def merge_trees(
             conflicts.append(path)
     if conflicts:
         return ConflictingPaths(tuple(sorted(conflicts)))
-    return target.with_changes(taken)
+    return named(target.with_changes(taken))
 
 
 def _same(one: StoredObject | None, other: StoredObject | None) -> bool:

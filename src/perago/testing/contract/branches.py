@@ -133,7 +133,8 @@ async def test_B29_broken_actions_block_deletion(scene: Scene) -> None:
 
 async def test_B30_branches_share_names_with_tags(scene: Scene) -> None:
     await scene.world.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
-    with pytest.raises(ExistsError):
-        await scene.world.branches.create(scene.repository, NOWHERE, scene.input_ref)
+    for source in (scene.input_ref, UNKNOWN):
+        with pytest.raises(ExistsError):
+            await scene.world.branches.create(scene.repository, NOWHERE, source)
     with pytest.raises(BranchMissingError):
         await scene.head(NOWHERE)

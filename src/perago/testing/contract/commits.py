@@ -139,10 +139,12 @@ async def test_C5_read_by_id(scene: Scene) -> None:
         assert await scene.world.commits.read(scene.repository, spelling) == before
 
 
-@pytest.mark.parametrize("reference", [UNKNOWN, "nowhere", f"{MAIN}~7"])
+@pytest.mark.parametrize("reference", [UNKNOWN, "nowhere", f"{MAIN}~7", f"{MAIN}$"])
 async def test_C6_unknown_commit(scene: Scene, reference: str) -> None:
     with pytest.raises(ReferenceMissingError):
         await scene.world.commits.read(scene.repository, reference)
+    with pytest.raises(ReferenceMissingError):
+        await scene.world.commits.read(scene.repository, f"{scene.start}@")
 
 
 async def test_C7_walk_ends_at_the_asked_commit(scene: Scene) -> None:

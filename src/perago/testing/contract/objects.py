@@ -181,7 +181,9 @@ async def test_O11_copy_keeps_bytes_and_type(scene: Scene) -> None:
 
 
 async def test_O12_write_to_protected_branch(scene: Scene) -> None:
-    await scene.world.protect(scene.repository, MAIN)
+    await scene.world.protect(scene.repository, f"{MAIN}*")
+    with pytest.raises(BranchMissingError):
+        await scene.upload("new", b"new", BranchName(f"{MAIN}-2"))
     with pytest.raises(ProtectedBranchError):
         await scene.upload("new", b"new", MAIN)
     with pytest.raises(ProtectedBranchError):

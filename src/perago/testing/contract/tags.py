@@ -115,6 +115,7 @@ async def test_T8_broken_actions_block_creation(scene: Scene) -> None:
 async def test_T9_tags_share_names_with_branches(scene: Scene) -> None:
     branch = BranchName("branch")
     await scene.world.branches.create(scene.repository, branch, scene.first)
-    with pytest.raises(ExistsError):
-        await scene.create(scene.second, TagName(branch))
+    for commit in (scene.second, UNKNOWN):
+        with pytest.raises(ExistsError):
+            await scene.create(commit, TagName(branch))
     assert await scene.world.tags.read(scene.repository, TagName(branch)) is None

@@ -153,7 +153,11 @@ def test_a_revert_takes_back_and_a_cherry_pick_copies_metadata() -> None:
     told = {"perago.phase": "confirm"}
     published = repository.merge(STAGING, squash=True, metadata=told)
     repository.commit({"later": b"later"})
-    repository.revert(published)
+    reverted = repository.revert(published)
+    assert repository.head().message == f"Revert {published}"
+    with pytest.raises(RequestRefusedError, match="no changes"):
+        repository.revert(published)
+    assert repository.head().commit == reverted
     assert set(repository.files()) == {"kept", "later"}
     picked = repository.cherry_pick(published)
     assert set(repository.files()) == {"added", "kept", "later"}
@@ -161,3 +165,37 @@ def test_a_revert_takes_back_and_a_cherry_pick_copies_metadata() -> None:
     assert record.commit == picked
     assert told.items() <= record.metadata.items()
     assert record.metadata["cherry-pick-origin"] == published
+
+
+def test_what_people_repeat_needs_a_clean_branch_and_one_parent() -> None:
+    repository = MemoryWorker().repository
+    merged = repository.merge(STAGING)
+    for repeat in (repository.revert, repository.cherry_pick):
+        with pytest.raises(RequestRefusedError, match="has 2 parents"):
+            repeat(merged)
+    repository.revert(merged, parent=1)
+    repository.write("a", b"a")
+    with pytest.raises(DirtyBranchError):
+        repository.revert(merged, parent=1)
+
+
+def test_of_several_merge_bases_the_one_that_the_older_side_took_first_counts() -> None:
+    repository = MemoryWorker().repository
+    graph = repository.lakefs.repository(repository.id).graph
+    for side in ("left", "right"):
+        repository.branch(side)
+    one, other = (repository.commit({side: b"1"}, side) for side in ("left", "right"))
+    older = repository.merge(other, "left")
+    newer = repository.merge(one, "right")
+
+    assert graph.merge_base(older, newer).id == graph.merge_base(newer, older).id == one
+
+
+def test_what_leaves_the_first_commit_as_it_is_has_a_tree_with_a_name() -> None:
+    repository = RepositoryBuilder(MemoryLakeFS(), "empty")
+    repository.branch("side")
+    repository.commit({"a": b"a"})
+    repository.cherry_pick(repository.commit({"a": None}), "side")
+
+    assert repository.files("side") == {}
+    assert repository.head("side").metarange

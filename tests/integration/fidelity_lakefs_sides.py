@@ -1,0 +1,118 @@
+"""Both sides of the lakeFS machine, and what people do to a repository on each.
+
+Knows how the servers are reached; which operations are done is the machine's.
+"""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import final
+
+from tests.contract.real_lakefs import RealLakeFS
+from tests.integration.fidelity_lakefs import GUARD, Operator, Side
+
+from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.three_way_merge import Strategy
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.ports.errors import RequestRefusedError, WorldError
+
+
+@contextmanager
+def refusals() -> Generator[None]:
+    """Make one kind of every refusal: the servers' words to people are not compared."""
+    try:
+        yield
+    except WorldError as refusal:
+        raise RequestRefusedError(str(refusal)) from refusal
+
+
+@final
+class MemoryOperator(Operator):
+    """People at the in-memory lakeFS."""
+
+    def __init__(self, builder: RepositoryBuilder) -> None:
+        self._builder = builder
+
+    async def merge_by_hand(self, source: str, target: BranchName, strategy: str) -> CommitId:
+        """Merge."""
+        with refusals():
+            return self._builder.merge(source, target, strategy=Strategy(strategy or Strategy.NONE))
+
+    async def revert(self, ref: str, branch: BranchName, parent: int) -> None:
+        """Take back."""
+        with refusals():
+            self._builder.revert(ref, branch, parent=parent)
+
+    async def cherry_pick(self, ref: str, branch: BranchName, parent: int) -> CommitId:
+        """Repeat."""
+        with refusals():
+            return self._builder.cherry_pick(ref, branch, parent=parent)
+
+
+@final
+class ServerOperator(Operator):
+    """People at a real lakeFS."""
+
+    def __init__(self, world: RealLakeFS, repository: RepositoryId) -> None:
+        self._world = world
+        self._repository = repository
+
+    async def merge_by_hand(self, source: str, target: BranchName, strategy: str) -> CommitId:
+        """Merge."""
+        path = f"/repositories/{self._repository}/refs/{source}/merge/{target}"
+        body = {"message": "merge", "strategy": strategy}
+        return CommitId(json.loads(await self._world.tell("POST", path, body))["reference"])
+
+    async def revert(self, ref: str, branch: BranchName, parent: int) -> None:
+        """Take back."""
+        body = {"ref": ref, "parent_number": parent}
+        await self._world.tell("POST", self._path(branch, "revert"), body)
+
+    async def cherry_pick(self, ref: str, branch: BranchName, parent: int) -> CommitId:
+        """Repeat."""
+        body = {"ref": ref, **({"parent_number": parent} if parent else {})}
+        answer = await self._world.tell("POST", self._path(branch, "cherry-pick"), body)
+        return CommitId(json.loads(answer)["id"])
+
+    def _path(self, branch: BranchName, verb: str) -> str:
+        return f"/repositories/{self._repository}/branches/{branch}/{verb}"
+
+
+@dataclass
+class LakeFSSides:
+    """Makes both sides of one example: a repository on each server, with its protection."""
+
+    world: RealLakeFS
+    directory: Path
+
+    def __post_init__(self) -> None:
+        self._memory = MemoryLakeFS()
+        self._numbers = count(1)
+
+    async def __call__(self) -> tuple[Side, Side]:
+        """A new repository on each."""
+        builder = RepositoryBuilder(self._memory, f"repository-{next(self._numbers)}")
+        builder.protect(GUARD)
+        fake = Side(
+            lakefs_installation(self._memory, WorkerHandle()),
+            builder.id,
+            MemoryOperator(builder),
+            self.directory / "fake",
+        )
+        repository = await self.world.create_repository()
+        # Before anything is asked of it: the server keeps the rules it has seen for some seconds.
+        settings = f"/repositories/{repository}/settings/branch_protection"
+        await self.world.tell("PUT", settings, [{"pattern": GUARD}])
+        real = Side(
+            self.world.installation(),
+            repository,
+            ServerOperator(self.world, repository),
+            self.directory / "real",
+        )
+        return fake, real

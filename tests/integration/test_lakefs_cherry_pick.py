@@ -1,0 +1,45 @@
+"""A cherry-pick on a real lakeFS breaks the commit that it copies, for as long as that is cached.
+
+The server writes the metadata of the pick into the cached record of the picked commit and computes
+ids from that record. Seen on 1.86; a test that fails here after an upgrade is good news. The
+in-memory lakeFS does not do this.
+"""
+
+import pytest
+from tests.contract.lakefs_world import MAIN
+from tests.contract.real_lakefs import connected
+from tools.servers import LakefsServer
+
+from perago.domain.logical_execution import BranchName
+from perago.ports.errors import BranchMissingError, ReferenceMissingError
+
+pytestmark = pytest.mark.lakefs
+
+OTHER = BranchName("other")
+FROM_PICKED = BranchName("from-picked")
+
+
+@pytest.mark.parametrize("metadata", [{}, {"key": "value"}], ids=["without metadata", "with"])
+async def test_a_picked_commit_with_metadata_is_not_found_by_its_id(
+    lakefs_server: LakefsServer, metadata: dict[str, str]
+) -> None:
+    async with connected(lakefs_server) as world:
+        repository = await world.create_repository()
+        base = await world.commit_files(repository, MAIN, {"a": b"1"})
+        await world.branches.create(repository, OTHER, base)
+        await world.commit_files(repository, OTHER, {"b": b"1"})
+        picked = await world.commit_files(repository, MAIN, {"c": b"1"}, metadata=metadata)
+        where = f"/repositories/{repository}/branches/{OTHER}/cherry-pick"
+        await world.tell("POST", where, {"ref": picked})
+
+        if not metadata:
+            assert (await world.commits.read(repository, picked)).commit == picked
+            await world.branches.create(repository, FROM_PICKED, picked)
+            return
+        with pytest.raises(ReferenceMissingError):
+            await world.commits.read(repository, picked)
+        with pytest.raises(ReferenceMissingError):
+            await world.branches.create(repository, FROM_PICKED, picked)
+        with pytest.raises(BranchMissingError):
+            await world.branches.head(repository, FROM_PICKED)
+        assert FROM_PICKED in (await world.branches.list_page(repository, "")).names
