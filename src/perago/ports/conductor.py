@@ -165,17 +165,19 @@ class Workflows(Protocol):
     W8 rerun_needs_a_finished_workflow: rerunning a running workflow raises RequestRefusedError.
     W9 restart_starts_from_the_first_task: same workflow id, new rows, retry count 0.
     W10 unknown_workflow_is_none: reading an unknown id is None.
-    W11 fork_and_join: branches run side by side; what follows the join sees their outputs.
+    W11 fork_and_join: branches run side by side; what follows the join sees their outputs. The
+        server's own rows are of the types FORK and JOIN, and nobody has to answer for them.
     W12 failed_branch_ends_the_workflow: a branch's terminal failure cancels its siblings; a
         retry continues all of them.
     W13 loop: each iteration has rows of its own, and an output by its number.
     W14 switch: the value of the named parameter chooses the case, else the default.
-    W15 sub_workflow: a child's end is its task's end; a retry starts another child.
+    W15 sub_workflow: a child's end is its task's end, CANCELED where the child was terminated; a
+        retry starts another child.
     W16 output_parameters: the workflow's output is what its definition names.
     W17 optional_task_may_fail: without retries left the workflow goes on.
     W18 variables: what SET_VARIABLE sets is read as a variable of the workflow.
     W19 terminate_task: TERMINATE ends the workflow with the status, reason and output it names;
-        open branches are cancelled.
+        open branches are cancelled. A definition whose status is an expression is refused.
     W20 wait: WAIT lets pass when its duration is over, and not before.
     W21 dynamic_fork: branches come from the input, each with its own; the join has all outputs.
     W22 rows_of_the_server: a fork, a join and a switch are rows of the types FORK, JOIN and

@@ -105,7 +105,10 @@ class TaskRow:
             input_data=json_copy(dict(self.input_data)),
             output_data={} if self.output_is_offloaded else json_copy(dict(self.output_data)),
             reason=self.reason,
-            response_timeout_seconds=self.settings.response_timeout_seconds,
+            # The server's own tasks are not answered by anybody.
+            response_timeout_seconds=(
+                self.settings.response_timeout_seconds if self.is_queued_type else 0
+            ),
             queue_wait_ms=max(0, self.start_time - self.scheduled_time) if self.start_time else 0,
         )
 

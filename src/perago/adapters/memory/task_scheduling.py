@@ -17,6 +17,13 @@ from perago.adapters.memory.workflow_expressions import Document, resolve
 from perago.domain.attempt import AttemptStatus
 
 TASK_ID_NAME = "CPEWF_TASK_ID"
+# What the server calls rows of its own tasks; the rows of other kinds have the name of the task.
+OWN_TYPES = {
+    "FORK_JOIN": "FORK",
+    "FORK_JOIN_DYNAMIC": "FORK",
+    "JOIN": "JOIN",
+    "SWITCH": "SWITCH",
+}
 
 
 def schedule_first(
@@ -36,7 +43,7 @@ def schedule_first(
         workflow_id=run.workflow_id,
         task_id=task_id,
         reference_name=reference_name(spec, iteration),
-        task_type=task_type,
+        task_type=OWN_TYPES.get(str(spec.get("type")), task_type),
         spec=spec,
         settings=settings,
         input_data=task_input(run, spec, settings, task_id),

@@ -12,6 +12,9 @@ from perago.adapters.memory.workflow_expressions import expressions_in
 from perago.adapters.memory.workflow_walk import kind_of, specs_in
 from perago.ports.errors import RequestRefusedError
 
+# No expression: the server wants to know it when the workflow is defined.
+TERMINATION_STATUSES = frozenset({"COMPLETED", "FAILED", "TERMINATED"})
+
 
 def check_definition(definition: Spec, kinds: Collection[str]) -> dict[str, object]:
     """Refuse a definition that could not run; else the definition with its version."""
@@ -60,8 +63,18 @@ def _check_spec(spec: Spec, kinds: Collection[str]) -> None:
             f"task {spec['taskReferenceName']}: the in-memory Conductor runs "
             f"{', '.join(sorted(kinds))}, found {kind_of(spec)}; run it on a real server"
         )
+    if kind_of(spec) == "TERMINATE" and _termination_status(spec) not in TERMINATION_STATUSES:
+        raise RequestRefusedError(
+            f"terminate task must have a terminationStatus parameter and must be set to COMPLETED "
+            f"or FAILED, taskName: {spec['name']}"
+        )
     if kind_of(spec) == "SWITCH" and spec.get("evaluatorType") != "value-param":
         raise RequestRefusedError(
             f"task {spec['taskReferenceName']}: expected evaluatorType value-param, "
             f"found {spec.get('evaluatorType')}; the in-memory Conductor runs no scripts"
         )
+
+
+def _termination_status(spec: Spec) -> object:
+    parameters = spec.get("inputParameters")
+    return parameters.get("terminationStatus") if isinstance(parameters, Mapping) else None

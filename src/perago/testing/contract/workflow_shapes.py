@@ -3,6 +3,7 @@
 import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.ports.errors import RequestRefusedError
 from perago.testing.contract.conductor_world import (
     ConductorWorld,
     define_task,
@@ -44,6 +45,12 @@ async def test_W11_fork_and_join(conductor_world: ConductorWorld) -> None:
     behind = await poll_one(conductor_world, task_type, workflow_id)
     joined = {"left_end": {"of": "left_end"}, "right": {"of": "right"}}
     assert behind.input_data == {"joined": joined}
+    rows = {
+        row.snapshot.task_type: row.response_timeout_seconds
+        for row in (await workflow_of(conductor_world, workflow_id)).attempts
+    }
+    assert rows.keys() == {"FORK", "JOIN", task_type}
+    assert (rows["FORK"], rows["JOIN"]) == (0, 0)
     await finish(conductor_world, behind)
     assert await reaches(conductor_world, workflow_id, WorkflowStatus.COMPLETED)
 
@@ -157,6 +164,13 @@ async def test_W15_sub_workflow(conductor_world: ConductorWorld) -> None:
     last = await poll_one(conductor_world, task_type, workflow_id)
     assert (last.snapshot.reference_name, last.input_data) == ("behind", {"m": 2})
 
+    terminated = await conductor_world.workflows.start(name, {"n": 2})
+    inner_row = await poll_one(conductor_world, task_type, terminated)
+    await finish(conductor_world, inner_row, AttemptStatus.CANCELED, reason="enough")
+    assert await reaches(conductor_world, terminated, WorkflowStatus.TERMINATED)
+    workflow = await workflow_of(conductor_world, terminated)
+    assert workflow.attempts[0].snapshot.status is AttemptStatus.CANCELED
+
 
 async def test_W16_output_parameters(conductor_world: ConductorWorld) -> None:
     task_type = await define_task(conductor_world)
@@ -236,6 +250,9 @@ async def test_W19_terminate_task(conductor_world: ConductorWorld, status: str) 
     assert rows["end"] is AttemptStatus.COMPLETED
     assert rows["open"] is AttemptStatus.CANCELED
     assert "never" not in rows
+    ends["terminationStatus"] = "${workflow.input.status}"
+    with pytest.raises(RequestRefusedError):
+        await define_workflow(conductor_world, system("TERMINATE", "end", inputParameters=ends))
 
 
 async def test_W20_wait(conductor_world: ConductorWorld) -> None:

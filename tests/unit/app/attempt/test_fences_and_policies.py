@@ -154,7 +154,7 @@ async def test_a_staged_commit_merged_and_reverted_by_a_human_is_never_success(
     await world.start()
     await world.attempt(world.worker([CrashBefore("branches.merge", nth=3)]))
     decided = next(commit for tag, commit in world.repository.tags().items() if "settled" in tag)
-    world.repository.revert(world.repository.merge(decided))
+    world.repository.revert(world.repository.merge(decided), parent=1)
 
     workflow = await world.finish(attempts_max=2)
 

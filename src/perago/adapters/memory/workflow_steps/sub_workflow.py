@@ -5,6 +5,13 @@ from perago.adapters.memory.workflow_end import CHILD_ID
 from perago.adapters.memory.workflow_walk import Walk
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 
+ENDS = {
+    WorkflowStatus.COMPLETED: AttemptStatus.COMPLETED,
+    WorkflowStatus.FAILED: AttemptStatus.FAILED,
+    WorkflowStatus.TIMED_OUT: AttemptStatus.TIMED_OUT,
+    WorkflowStatus.TERMINATED: AttemptStatus.CANCELED,
+}
+
 
 def walk_sub_workflow(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Start the child of the newest attempt once; afterwards end as the child did."""
@@ -30,10 +37,9 @@ def _follow(walk: Walk, row: TaskRow) -> None:
     if not child.status.is_terminal:
         return
     row.output_data = {CHILD_ID: child.workflow_id, **child.output_data}
-    if child.status is WorkflowStatus.COMPLETED:
-        row.status = AttemptStatus.COMPLETED
+    row.status = ENDS[child.status]
+    if row.status is AttemptStatus.COMPLETED:
         return
-    row.status = AttemptStatus.FAILED
     row.reason = (
         f"Sub workflow {child.definition['name']}.{child.definition['version']}/"
         f"{child.workflow_id} failure reason: {child.reason}"
