@@ -14,7 +14,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import (
     LocalCache,
     LocalWorkspacePipeline,
@@ -35,10 +34,8 @@ if TYPE_CHECKING:
 _QUESTION_SECONDS = 3.0
 
 
-def open_transport(connection: LakeFSConnection, terms: TransferTerms) -> ObjectTransport | None:
-    """Transfer of its own for a real server; any other lakeFS is moved by its objects port."""
-    if urlsplit(connection.url).scheme not in {"http", "https"}:
-        return None
+def open_transport(connection: LakeFSConnection, terms: TransferTerms) -> ObjectTransport:
+    """The way of object bytes to a real server."""
     from perago.adapters.lakefs.objects import LakeFSTransport  # noqa: PLC0415 - lazy
 
     return LakeFSTransport(lakefs_configuration(connection, terms))
@@ -156,10 +153,11 @@ def _local(
     listener: TransferListener,
 ) -> LocalWorkspacePipeline:
     connection, terms = connections.lakefs, connections.transfer
-    transport = None if connection is None else open_transport(connection, terms)
-    if connection is None or transport is None:
-        transport = MemoryTransport(lakefs.objects, concurrency)
+    if lakefs.transport is not None:
+        transport = lakefs.transport(concurrency)
         return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
+    assert connection is not None, "only a lakeFS with a transport of its own needs no address"
+    transport = open_transport(connection, terms)
     cache = LocalCache(
         terms.cache_directory or connections.workspace_root / CACHE_DIRECTORY,
         connection.url,
@@ -210,8 +208,8 @@ def open_part_work(
 
     concurrency = AsyncioConcurrency()
     lakefs = open_lakefs(connection)
-    transport = open_transport(connection, terms)
-    transport = transport or MemoryTransport(lakefs.objects, concurrency)
+    own = lakefs.transport
+    transport = open_transport(connection, terms) if own is None else own(concurrency)
     staging = Staging(lakefs.objects, lakefs.commits, transport, concurrency)
     gc.freeze()  # Spark's Python collects after every task, and what is imported stays
     return PartWork(

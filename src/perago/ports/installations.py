@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from perago.ports.conductor import TaskDefinitions, TaskQueue, Workflows
 from perago.ports.lakefs import Branches, Commits, Repositories, Tags
-from perago.ports.objects import Objects
+from perago.ports.objects import Objects, ObjectTransport
+from perago.ports.system import Concurrency
 
 
 async def nothing_to_close() -> None:
@@ -21,6 +22,8 @@ class LakeFSInstallation:
     tags: Tags
     objects: Objects
     repositories: Repositories
+    transport: Callable[[Concurrency], ObjectTransport] | None = None
+    """The way of object bytes, where it is no setting: a lakeFS without HTTP brings its own."""
     close: Callable[[], Awaitable[None]] = nothing_to_close
 
 

@@ -15,6 +15,7 @@ from perago.adapters.memory.repositories import MemoryRepositories
 from perago.adapters.memory.tags import MemoryTags
 from perago.adapters.memory.task_definitions import MemoryTaskDefinitions
 from perago.adapters.memory.task_queue import MemoryTaskQueue
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.memory.workflows import MemoryWorkflows
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
@@ -22,12 +23,14 @@ from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 
 def lakefs_installation(lakefs: MemoryLakeFS, handle: WorkerHandle) -> LakeFSInstallation:
     """The ports of one worker on an in-memory lakeFS."""
+    objects = MemoryObjects(lakefs, handle)
     return LakeFSInstallation(
         branches=MemoryBranches(lakefs, handle),
         commits=MemoryCommits(lakefs, handle),
         tags=MemoryTags(lakefs, handle),
-        objects=MemoryObjects(lakefs, handle),
+        objects=objects,
         repositories=MemoryRepositories(lakefs, handle),
+        transport=lambda concurrency: MemoryTransport(objects, concurrency),
     )
 
 
