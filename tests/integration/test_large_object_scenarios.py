@@ -72,6 +72,7 @@ def order_of(bench: Bench, size: int, md5: str) -> FetchOrder:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 async def test_an_object_of_five_gib_arrives_exactly(disk: Path) -> None:
     size = 5 * GIB
     (disk / "server").mkdir()
@@ -92,6 +93,7 @@ async def test_an_object_of_five_gib_arrives_exactly(disk: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("signs", [False, True], ids=["by the server", "past the server"])
 async def test_an_object_of_five_gib_is_uploaded_exactly(disk: Path, *, signs: bool) -> None:
     size = 5 * GIB
