@@ -102,10 +102,14 @@ async def judged_scene(
     network: Network = NO_FAULTS,
 ) -> AsyncGenerator[RecordedScene]:
     """The same; afterwards nothing may be wrong with the history. The file is kept."""
-    async with recorded_scene(name, servers, folder, network) as recorded:
-        sys.stdout.write(f"\nhistory: {recorded.recording.path}\n")
-        yield recorded
-    verdict = check_history(list(read_history(recorded.recording.path)))
-    sys.stdout.write(f"{verdict}\n")
-    assert verdict.wrong == (), f"{recorded.recording.path}: {verdict.wrong}"
+    path = None
+    try:
+        async with recorded_scene(name, servers, folder, network) as recorded:
+            path = recorded.recording.path
+            yield recorded
+    finally:  # a run that fails otherwise is judged as well, and says where its history is
+        verdict = None if path is None else check_history(list(read_history(path)))
+        sys.stdout.write(f"\nhistory: {path}\n{verdict}\n")
+    assert verdict is not None
+    assert verdict.wrong == (), f"{path}: {verdict.wrong}"
     assert verdict.publications > 0, verdict

@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from tests.integration.worker_chaos import EXPLAINED, Chaos, chaos, send
+from tests.integration.worker_chaos import EXPLAINED, Chaos, Keep, chaos, send
 from tests.integration.worker_scene import RunningWorker, WorkerScene
 
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
@@ -151,10 +151,11 @@ async def survive_operators(
     *,
     seconds: float,
     seed: int,
+    keep: Keep,
     explained: tuple[str, ...] = LOST,
     heal: Callable[[], None] = lambda: None,
-) -> Operator:
-    """Act for so long, then heal the network and see that everything ended as it should."""
+) -> Counter[str]:
+    """Act for so long, then heal the network and see that everything ended; what was done."""
     async with chaos(scene, seed) as run, _worker(run) as worker:
         operator = Operator(run, worker, explained)
         loop = asyncio.get_running_loop()
@@ -168,8 +169,9 @@ async def survive_operators(
         worker.signal(signal.SIGTERM)
         assert await worker.exit_code() == 0, worker.screen
         assert [line for line in worker.lines() if line["level"] == "critical"] == []
+        await keep(run)
         await _check(operator)
-    return operator
+    return operator.done
 
 
 @asynccontextmanager

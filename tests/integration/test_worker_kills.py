@@ -23,23 +23,19 @@ async def test_forty_attempts_survive_a_killer_of_executors_and_parents(
     servers: tuple[LakefsServer, ConductorServer], tmp_path: Path
 ) -> None:
     async with judged_scene("kills", servers, tmp_path) as recorded:
-        run = await survive_kills(recorded.scene, count=40, parent_kills=10, seed=7)
-        await recorded.keep(run)
+        await survive_kills(recorded.scene, count=40, parent_kills=10, seed=7, keep=recorded.keep)
 
 
 async def test_a_worker_that_was_stopped_longer_than_its_leases_publishes_nothing_twice(
     servers: tuple[LakefsServer, ConductorServer], tmp_path: Path
 ) -> None:
     async with judged_scene("stops", servers, tmp_path) as recorded:
-        run = await survive_stops(recorded.scene, count=40, stops=5, seed=7)
-        await recorded.keep(run)
+        await survive_stops(recorded.scene, count=40, stops=5, seed=7, keep=recorded.keep)
 
 
 async def test_a_minute_of_kills_repeats_and_requeues_ends_every_workflow_and_loses_no_slot(
     servers: tuple[LakefsServer, ConductorServer], tmp_path: Path
 ) -> None:
     async with judged_scene("operators", servers, tmp_path) as recorded:
-        operator = await survive_operators(recorded.scene, seconds=60, seed=7)
-        await recorded.keep(operator.run)
-    done = operator.done
+        done = await survive_operators(recorded.scene, seconds=60, seed=7, keep=recorded.keep)
     assert {"restart", "rerun", "retry", "requeue", "release", "kill"} <= set(done), done

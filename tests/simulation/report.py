@@ -180,7 +180,7 @@ def main() -> int:
     """Count unless only the pages are wanted, then write them."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--render", action="store_true", help="only write the pages again")
-    parser.add_argument("--schedules", type=int, default=44_000, help="of each mix")
+    parser.add_argument("--schedules", type=int, default=39_000, help="of each mix")
     parser.add_argument("--bounds", default="1:1,2:1,1:2,2:2", help="switches:faults, ...")
     given = parser.parse_args()
     if not given.render:

@@ -33,8 +33,9 @@ async def test_four_hundred_attempts_survive_a_killer_of_executors_and_parents(
     servers: tuple[LakefsServer, ConductorServer], tmp_path: Path, seed: int
 ) -> None:
     async with judged_scene("kills", servers, tmp_path) as recorded:
-        run = await survive_kills(recorded.scene, count=400, parent_kills=10, seed=seed)
-        await recorded.keep(run)
+        await survive_kills(
+            recorded.scene, count=400, parent_kills=10, seed=seed, keep=recorded.keep
+        )
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -42,8 +43,7 @@ async def test_workers_that_are_stopped_again_and_again_publish_nothing_twice(
     servers: tuple[LakefsServer, ConductorServer], tmp_path: Path, seed: int
 ) -> None:
     async with judged_scene("stops", servers, tmp_path) as recorded:
-        run = await survive_stops(recorded.scene, count=400, stops=10, seed=seed)
-        await recorded.keep(run)
+        await survive_stops(recorded.scene, count=400, stops=10, seed=seed, keep=recorded.keep)
 
 
 async def test_thirty_minutes_of_kills_repeats_and_lost_answers_leave_a_history_without_fault(
@@ -51,11 +51,12 @@ async def test_thirty_minutes_of_kills_repeats_and_lost_answers_leave_a_history_
 ) -> None:
     network = Network(loses_answer=0.005, lets_go=0.005, chance=random.Random(1))  # noqa: S311
     async with judged_scene("operators", servers, tmp_path, network) as recorded:
-        operator = await survive_operators(
+        done = await survive_operators(
             recorded.scene,
             seconds=SECONDS,
             seed=1,
+            keep=recorded.keep,
             explained=LOST + UNANSWERED,
             heal=network.heal,
         )
-        await recorded.keep(operator.run)
+    assert {"restart", "rerun", "retry", "requeue", "release", "kill"} <= set(done), done
