@@ -2,7 +2,7 @@
 
 The server writes the metadata of the pick into the cached record of the picked commit and computes
 ids from that record. Seen on 1.86; a test that fails here after an upgrade is good news. The
-in-memory lakeFS does not do this.
+in-memory lakeFS does the same, except that it leaves no branch that points nowhere.
 """
 
 import pytest

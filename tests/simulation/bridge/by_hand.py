@@ -175,6 +175,16 @@ BY_HAND: Sequence[Script] = (
         SETTLED,
         [at(MERGE, "crash after"), (IDLE, others(Foreign.REVERT))],
     ),
+    Script(
+        "others pick the publication before the retry",
+        SETTLED,
+        [at(MERGE, "crash after"), (IDLE, others(Foreign.CHERRY_PICK))],
+    ),
+    Script(
+        "others pick what the next task starts from",
+        replace(CHAIN, attempts_max=2),
+        [before("branches.delete", others(Foreign.CHERRY_PICK))],
+    ),
     # Nothing changed, and functions that fail.
     Script("writes nothing", SETTLED, [at(BODY, "writes nothing")]),
     Script(

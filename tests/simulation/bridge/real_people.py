@@ -41,6 +41,8 @@ class RealPeople:
                 made = await self._told(f"refs/{source}/merge/{MAIN}", {"message": "merge"})
             case Foreign.REVERT:
                 made = await self._revert(CommitId(source))
+            case Foreign.CHERRY_PICK if source:
+                made = await self._told(f"branches/{MAIN}/cherry-pick", {"ref": source})
             case _:
                 assert not source, f"{kind}: not done on real servers"
         return made
@@ -52,10 +54,7 @@ class RealPeople:
         return await self._told(f"refs/{branch}/merge/{MAIN}", {"message": "merge"})
 
     async def _revert(self, commit: CommitId) -> CommitId | None:
-        parents = (await self._ports.commits.read(self.repository, commit)).parents
-        body: dict[str, object] = {"ref": commit, "parent_number": 1 if len(parents) > 1 else 0}
-        body |= {"allow_empty": True, "commit_overrides": {"message": f"revert {commit}"}}
-        done = await self._told(f"branches/{MAIN}/revert", body)
+        done = await self._told(f"branches/{MAIN}/revert", {"ref": commit, "parent_number": 0})
         if done is None:
             return None
         head = (await self._ports.branches.head(self.repository, MAIN)).commit
@@ -82,6 +81,6 @@ class RealPeople:
         if status >= HTTPStatus.BAD_REQUEST:
             return None
         told: Mapping[str, object] = as_object(json.loads(answer)) if answer else {}
-        made = CommitId(str(told.get("reference") or ""))
+        made = CommitId(str(told.get("reference") or told.get("id") or ""))
         self._times.made(made)
         return made

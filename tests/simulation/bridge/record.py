@@ -1,5 +1,6 @@
 """Records a schedule of the simulation as a transcript, step by step, answers included."""
 
+import math
 from collections.abc import Sequence
 from typing import cast
 
@@ -26,6 +27,7 @@ from tests.simulation.moves import COMMITS
 from tests.simulation.scene import Scene
 from tests.simulation.steering import PortCall, Sleep
 
+from perago.adapters.memory.repository_builder import CACHED_SECONDS
 from perago.domain.attempt import AttemptStatus
 from perago.ports.lakefs import CommitRequest
 
@@ -40,6 +42,7 @@ class Recorder(Engine):
         self._answer = ""
         self._commits: set[tuple[object, ...]] = set()
         self._expired: set[str] = set()
+        self._picked = math.inf
         self.unplayable = False
         super().__post_init__()
         self.words.of(self.scene.input)
@@ -57,9 +60,8 @@ class Recorder(Engine):
     def from_outside(self, what: str, about: str = "", answer: object = None) -> None:
         """Somebody else did something."""
         self._look_for_leases()
-        # A real lakeFS 1.86 does not find a commit by its whole id for a while after it was
-        # picked: a picked copy changes the metadata of the original in the server's cache.
-        self.unplayable = self.unplayable or what == f"{COMMITS}{Foreign.CHERRY_PICK.value}"
+        if what == f"{COMMITS}{Foreign.CHERRY_PICK.value}" and answer is not None:
+            self._picked = self.scene.clock.monotonic()
         self.told.append(Step(NOBODY, what, self.words.of(about), self.words.of(answer)))
 
     def do(self, actor: Actor, call: PortCall) -> tuple[object, Exception | None]:
@@ -121,11 +123,13 @@ class Recorder(Engine):
         self.unplayable = self.unplayable or not timed_out <= self._expired
 
     def look_at_the_end(self) -> None:
-        """Two things that cannot be brought about on real servers, or not reliably.
+        """Three things that cannot be brought about on real servers, or not reliably.
 
-        The input of a workflow that runs stays what it is; and a real JOIN that looks between a
-        failure of a branch and its retry ends the workflow.
+        The input of a workflow that runs stays what it is; a real JOIN that looks between a
+        failure of a branch and its retry ends the workflow; and real minutes do not go by in which
+        a lakeFS forgets a picked commit.
         """
+        self.unplayable |= self.scene.clock.monotonic() - self._picked > CACHED_SECONDS
         rows = self.stage.conductor.state.runs[self.stage.workflow].rows.values()
         failed = any(row.retried for row in rows)
         forked = self.mix.shape is Shape.FORK

@@ -5,8 +5,9 @@ in included, are one commit, as on the server.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from heapq import heappop, heappush
 from types import MappingProxyType
@@ -38,6 +39,8 @@ class CommitGraph:
         self._commits: dict[CommitId, Commit] = {}
         self._ids: list[CommitId] = []
         self._trees: dict[str, Tree] = {}
+        self._hidden: dict[CommitId, tuple[int, Commit]] = {}
+        self._seen_through = False
 
     def add(
         self,
@@ -70,6 +73,35 @@ class CommitGraph:
 
     def __getitem__(self, commit: CommitId) -> Commit:
         return self._commits[commit]
+
+    def hide(self, commit: Commit, seen_as: Mapping[str, str], *, until: int) -> None:
+        """Show other metadata than a commit was made with, and do not find it by its whole id.
+
+        The server does so after a cherry-pick: it writes the metadata of the copy into the cached
+        original, whose id then no longer fits.
+        """
+        _, original = self._hidden.get(commit.id, (until, commit))
+        self._hidden[commit.id] = until, original
+        record = replace(original.record, metadata=MappingProxyType(dict(seen_as)))
+        self._commits[commit.id] = replace(original, record=record)
+
+    def show_hidden(self, now: int) -> None:
+        """Bring back what was hidden until now."""
+        for commit in [each for each, (until, _) in self._hidden.items() if until <= now]:
+            _, self._commits[commit] = self._hidden.pop(commit)
+
+    def is_hidden(self, text: str) -> bool:
+        """Whether this is the whole id of a hidden commit."""
+        return not self._seen_through and CommitId(text) in self._hidden
+
+    @contextmanager
+    def seen_through(self) -> Generator[None]:
+        """Nothing is hidden from whoever looks at the state, and asks no server."""
+        self._seen_through = True
+        try:
+            yield
+        finally:
+            self._seen_through = False
 
     def find_whole(self, text: str) -> Commit | None:
         """The commit of exactly this id."""

@@ -93,7 +93,8 @@ class MemoryCommits(Commits):
 def _walk(
     state: RepositoryState, start: str, stop_at: CommitId, commits_max: int
 ) -> FirstParentWalk:
-    goal = state.commit_of(stop_at).id
+    whole = state.graph.find_whole(stop_at)  # the server compares it, and looks nothing up
+    goal = state.commit_of(stop_at).id if whole is None else whole.id
     records: list[CommitRecord] = []
     for commit in state.graph.first_parents(state.commit_of(start).id):
         if len(records) == commits_max:

@@ -79,7 +79,9 @@ class MemoryLakeFS:
         """The repository, or RepositoryMissingError."""
         if repository not in self._repositories:
             raise RepositoryMissingError(f"there is no repository {repository}")
-        return self._repositories[repository]
+        state = self._repositories[repository]
+        state.graph.show_hidden(self.now())
+        return state
 
     def take(self, path: Path) -> bytes | Path:
         """The content of somebody's file, as it is now: a large one as a copy in a file of ours."""

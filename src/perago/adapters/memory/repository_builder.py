@@ -30,6 +30,7 @@ from perago.ports.objects import DEFAULT_CONTENT_TYPE
 
 MAIN = BranchName("main")
 COMMITTER = "perago"  # whoever acts past the ports
+CACHED_SECONDS = 600  # how long the server keeps a commit in its cache, unless told otherwise
 
 
 class RepositoryBuilder:
@@ -56,7 +57,9 @@ class RepositoryBuilder:
 
     def files(self, ref: str = MAIN) -> dict[str, bytes]:
         """Every object a reference shows, with its bytes."""
-        return {path: stored.content for path, stored in self._state.tree_of(ref).under("")}
+        with self._state.graph.seen_through():
+            tree = self._state.tree_of(ref)
+        return {path: stored.content for path, stored in tree.under("")}
 
     def branch_names(self) -> set[str]:
         """Every branch there is."""
@@ -161,13 +164,19 @@ class RepositoryBuilder:
         return self._add(branch, merged, f"Revert {ref}", NO_METADATA)
 
     def cherry_pick(self, ref: str, branch: str = MAIN, *, parent: int = 0) -> CommitId:
-        """Do again what a commit did; message and metadata are copied."""
+        """Do again what a commit did; message and metadata are copied.
+
+        For ten minutes the server does not find an original with metadata by its whole id.
+        """
         picked = self._commit(ref)
         before = self._parent(picked, parent).tree
         origin = {"cherry-pick-origin": picked.id, "cherry-pick-committer": COMMITTER}
         metadata = {**picked.record.metadata, **origin}
         merged = self._replay(branch, base=before, source=picked.tree)
-        return self._add(branch, merged, picked.record.message, metadata)
+        made = self._add(branch, merged, picked.record.message, metadata)
+        if picked.record.metadata:  # else the server has nothing to write the copy's into
+            self._state.graph.hide(picked, metadata, until=self.lakefs.now() + CACHED_SECONDS)
+        return made
 
     def _replay(self, branch: str, *, base: Tree, source: Tree) -> Tree:
         """Merge trees with a branch's head; the branch is sealed first, as before any merge."""
@@ -196,7 +205,8 @@ class RepositoryBuilder:
         return commit.id
 
     def _commit(self, ref: str) -> Commit:
-        return self._state.commit_of(ref)
+        with self._state.graph.seen_through():
+            return self._state.commit_of(ref)
 
     def _parent(self, commit: Commit, number: int) -> Commit:
         """A parent by its number; 0 is the only one."""

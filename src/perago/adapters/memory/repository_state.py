@@ -90,6 +90,8 @@ class RepositoryState:
 
     def _named(self, expression: ReferenceExpression, reference: str) -> Commit:
         name = expression.name
+        if self.graph.is_hidden(name):
+            raise ReferenceMissingError(f"read commit {self.id}/{reference}: commit not found")
         commit = self.graph.find_whole(name)
         if commit is not None:
             return commit

@@ -4,9 +4,11 @@ import pytest
 from tests.unit.adapters.memory.memory_worker import STAGING, MemoryWorker
 
 from perago.adapters.memory.committing import commit_branch
+from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
 from perago.adapters.memory.naming import relocate_branch
-from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
+from perago.adapters.memory.repository_builder import CACHED_SECONDS, MAIN, RepositoryBuilder
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.logical_execution import TagName
 from perago.domain.outcome import Relocated, RelocationRefused
 from perago.ports.errors import (
@@ -199,3 +201,23 @@ def test_what_leaves_the_first_commit_as_it_is_has_a_tree_with_a_name() -> None:
 
     assert repository.files("side") == {}
     assert repository.head("side").metarange
+
+
+async def test_a_picked_commit_is_not_found_by_its_whole_id_for_ten_minutes() -> None:
+    """Seen on lakeFS 1.86: the copy's metadata is written into the cached original."""
+    now = [1_000]
+    repository = RepositoryBuilder(MemoryLakeFS(now=lambda: now[0]), "repo")
+    commits = lakefs_installation(repository.lakefs, WorkerHandle()).commits
+    given = repository.head().commit
+    original = repository.commit({"a": b"a"}, metadata={"told": "once"})
+    copy = repository.cherry_pick(original)
+    for reference in (original, f"{original}~1"):
+        with pytest.raises(ReferenceMissingError, match="commit not found"):
+            await commits.read(repository.id, reference)
+    by_prefix = await commits.read(repository.id, original[:12])
+    assert by_prefix.metadata["cherry-pick-origin"] == original
+    walk = await commits.first_parents(repository.id, MAIN, original, commits_max=9)
+    assert [record.commit for record in walk.commits] == [copy, original]
+    now[0] += CACHED_SECONDS
+    assert (await commits.read(repository.id, original)).metadata == {"told": "once"}
+    assert (await commits.read(repository.id, f"{original}~1")).commit == given
