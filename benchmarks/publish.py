@@ -35,7 +35,7 @@ from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
 from perago.ports.workspace import Phase, Progress
-from perago.testing.strikes import struck_installation
+from perago.testing.fault_injector import faulty_installation
 
 FILES = 10
 ROUNDS = 5
@@ -121,7 +121,7 @@ async def _ours(
     requests, calls = 0, list[str]()
     plan = StrikePlan()
     # Bytes move as a worker moves them: the port's own download asks for the entry once more.
-    race = Race(struck_installation(lakefs, plan), place, policy, transport)
+    race = Race(faulty_installation(lakefs, plan), place, policy, transport)
     for _ in range(ROUNDS + 1):  # the first runs the canary and warms connections
         records = await race.attempts(repository, head, workflows=1, racers=1)
         timed = Timed()

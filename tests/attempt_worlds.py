@@ -11,7 +11,13 @@ from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.progress import RecordingProgress
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
+from perago.app.attempt.context import (
+    Attempt,
+    AttemptPorts,
+    AttemptSettings,
+    KnownRepositories,
+    LakeFS,
+)
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.install import FenceTools
@@ -23,7 +29,7 @@ from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.objects import ObjectTransport
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.workspace import SparkGateway
-from perago.testing.crew import NoLease
+from perago.testing.embedded_workers import NoLease
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ def attempt_worker(
                 around.transport or MemoryTransport(lakefs.objects, around.concurrency),
             ),
             trust=trust,
-            places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
+            known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor.queue,
         body=ThreadBody(by_name),

@@ -187,7 +187,7 @@ async def outcome_of(env: PeragoEnvironment, faults: Sequence[Fault]) -> Outcome
     repository, start = await counted_repository(env)
     env.plan(*faults)
     run = await env.run(clean, repository)
-    assert env.pending_faults == (), await env.told()
+    assert env.pending_faults == (), await env.story_text()
     return await observed(env, run, start, runs=len(runs))
 
 
@@ -207,7 +207,9 @@ async def observed(
     above = history[: [record.commit for record in history].index(start)]
     if await run.status() == "COMPLETED":
         result = await run.result("clean")
-        assert await repository.text("data/out.txt") == f"run {result['run']}", await env.told()
+        assert await repository.text("data/out.txt") == f"run {result['run']}", (
+            await env.story_text()
+        )
     return Outcome(
         workflow=str(await run.status()),
         commits=tuple(commit_kind(record, accepted) for record in reversed(above)),

@@ -11,7 +11,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.task_body import BodyCall
-from perago.ports.workspace import SparkPlace, SparkWorkspace
+from perago.ports.workspace import SparkRoots, SparkWorkspace
 
 HANG_SECONDS = 600
 
@@ -52,7 +52,7 @@ WORK = task_of(work)
 def call_of(root: Path, execution: str, *, hang: bool) -> BodyCall:
     """One call on local files."""
     attempt = AttemptSnapshot("w1", "t1", "work_ref", WORK.name, AttemptStatus.IN_PROGRESS)
-    place = SparkPlace(
+    place = SparkRoots(
         repository=RepositoryId("repo"),
         input_ref=CommitId("input"),
         prefix="lake",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
-from tests.contract.lakefs_world import MAIN, LakeFSWorld
+from tests.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 from tools.servers import LakefsServer
 
 from perago.adapters.system.clock import SystemClock
@@ -34,7 +34,7 @@ def gateway_of(server: LakefsServer, endpoint: str | None = None) -> SparkGatewa
 class SparkScene:
     """One repository, one running workflow, one worker."""
 
-    lakefs: LakeFSWorld
+    lakefs: LakeFSUnderTest
     conductor: ConductorInstallation
     worker: AttemptWorker
     tasks: Sequence[TaskDefinition]
@@ -60,7 +60,7 @@ class SparkScene:
 class SparkStage:
     """Where scenes are played: the servers, and the gateway that Spark is given."""
 
-    lakefs: LakeFSWorld
+    lakefs: LakeFSUnderTest
     conductor: ConductorInstallation
     root: Path
     gateway: SparkGateway | None

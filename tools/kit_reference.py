@@ -14,7 +14,7 @@ from perago.testing.faults import POINTS
 
 FIXTURES = (
     "perago_env",
-    "perago_ground",
+    "perago_servers",
     "perago_memory",
     "perago_lakefs",
     "perago_conductor",

@@ -6,12 +6,12 @@ import pytest
 from examples.custom_adapter.directory_lakefs import DirectoryStore, installation_in
 
 from perago.testing.contract.branches import *  # noqa: F403 - every law of the port
-from perago.testing.contract.lakefs_world import LakeFSWorld, MemoryLakeFSWorld
+from perago.testing.contract.lakefs_under_test import LakeFSUnderTest, MemoryLakeFSUnderTest
 from perago.testing.contract.merges import *  # noqa: F403 - as above
 
 
 @pytest.fixture
-def lakefs_world(tmp_path: Path) -> LakeFSWorld:
+def lakefs_under_test(tmp_path: Path) -> LakeFSUnderTest:
     """A lakeFS in a directory of its own; set-up by the kit's world, which asks no worker."""
     store = DirectoryStore(tmp_path)
-    return MemoryLakeFSWorld(store.lakefs, installation_in(store))
+    return MemoryLakeFSUnderTest(store.lakefs, installation_in(store))

@@ -11,7 +11,7 @@ from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
 from perago.domain.logical_execution import BranchName, RepositoryId
-from perago.testing import MemoryGround, PeragoEnvironment, crash
+from perago.testing import MemoryServers, PeragoEnvironment, crash
 
 MAIN = BranchName("main")
 ENTRY_POINT = """[perago.adapters]
@@ -41,9 +41,9 @@ async def test_an_address_selects_the_adapter_and_the_state_is_found_again(
 
 
 async def test_a_crashed_task_is_finished_on_the_directory(tmp_path: Path) -> None:
-    ground, store = MemoryGround(), DirectoryStore(tmp_path)
+    ground, store = MemoryServers(), DirectoryStore(tmp_path)
     ground.lakefs, ground.memory_lakefs = installation_in(store), store.lakefs
-    with PeragoEnvironment(ground=ground) as env:
+    with PeragoEnvironment(servers=ground) as env:
         repository = await env.repository("repo", {"sales/raw/events.csv": "day,amount\n1,2\n"})
         env.plan(crash(after="merge"))
         await env.assert_completed(await env.run(clean, repository))

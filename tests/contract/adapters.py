@@ -11,10 +11,10 @@ from typing import Generic, TypeAlias, TypeVar
 
 import pytest
 from _pytest.mark.structures import ParameterSet
-from tests.contract.lakefs_world import LakeFSWorld
+from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.memory_worlds import open_memory_conductor, open_memory_lakefs
 
-from perago.testing.contract.conductor_world import ConductorWorld
+from perago.testing.contract.conductor_under_test import ConductorUnderTest
 
 World = TypeVar("World")
 Factory: TypeAlias = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[World]]
@@ -40,14 +40,16 @@ def parameters(registry: Mapping[str, Adapter[World]]) -> list[ParameterSet]:
     ]
 
 
-def _open_real_lakefs(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[LakeFSWorld]:
+def _open_real_lakefs(
+    request: pytest.FixtureRequest,
+) -> AbstractAsyncContextManager[LakeFSUnderTest]:
     # Imported on use: a run without servers must not load the vendor's client.
     from tests.contract.real_lakefs import open_real_lakefs  # noqa: PLC0415
 
     return open_real_lakefs(request)
 
 
-LAKEFS: dict[str, Adapter[LakeFSWorld]] = {
+LAKEFS: dict[str, Adapter[LakeFSUnderTest]] = {
     "memory": Adapter(open_memory_lakefs),
     "lakefs": Adapter(_open_real_lakefs, marker="lakefs"),
 }
@@ -55,13 +57,13 @@ LAKEFS: dict[str, Adapter[LakeFSWorld]] = {
 
 def _open_real_conductor(
     request: pytest.FixtureRequest,
-) -> AbstractAsyncContextManager[ConductorWorld]:
+) -> AbstractAsyncContextManager[ConductorUnderTest]:
     from tests.contract.real_conductor import open_real_conductor  # noqa: PLC0415
 
     return open_real_conductor(request)
 
 
-CONDUCTOR: dict[str, Adapter[ConductorWorld]] = {
+CONDUCTOR: dict[str, Adapter[ConductorUnderTest]] = {
     "memory": Adapter(open_memory_conductor),
     "conductor": Adapter(_open_real_conductor, marker="conductor"),
 }

@@ -5,28 +5,28 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.contract.adapters import CONDUCTOR, LAKEFS, Factory, parameters
 from tests.contract.execution_key_scene import Application
-from tests.contract.lakefs_world import LakeFSWorld
+from tests.contract.lakefs_under_test import LakeFSUnderTest
 
-from perago.testing.contract.conductor_world import ConductorWorld
+from perago.testing.contract.conductor_under_test import ConductorUnderTest
 
 
 @pytest.fixture(params=parameters(LAKEFS))
-async def lakefs_world(request: pytest.FixtureRequest) -> AsyncIterator[LakeFSWorld]:
+async def lakefs_under_test(request: pytest.FixtureRequest) -> AsyncIterator[LakeFSUnderTest]:
     """A lakeFS, in memory or real."""
-    factory: Factory[LakeFSWorld] = request.param
+    factory: Factory[LakeFSUnderTest] = request.param
     async with factory(request) as world:
         yield world
 
 
 @pytest.fixture(params=parameters(CONDUCTOR))
-async def conductor_world(request: pytest.FixtureRequest) -> AsyncIterator[ConductorWorld]:
+async def conductor_under_test(request: pytest.FixtureRequest) -> AsyncIterator[ConductorUnderTest]:
     """A Conductor, in memory or real."""
-    factory: Factory[ConductorWorld] = request.param
+    factory: Factory[ConductorUnderTest] = request.param
     async with factory(request) as world:
         yield world
 
 
 @pytest.fixture
-def application(conductor_world: ConductorWorld) -> Application:
+def application(conductor_under_test: ConductorUnderTest) -> Application:
     """What runs attempts on that Conductor and keeps the marks."""
-    return Application(conductor_world)
+    return Application(conductor_under_test)

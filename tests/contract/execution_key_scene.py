@@ -20,8 +20,8 @@ from perago.domain.logical_execution import (
     execution_key,
     retry_chain,
 )
-from perago.testing.contract.conductor_world import (
-    ConductorWorld,
+from perago.testing.contract.conductor_under_test import (
+    ConductorUnderTest,
     define_task,
     define_workflow,
     fail,
@@ -42,7 +42,7 @@ def _repository() -> RepositoryBuilder:
 class Application:
     """What runs an attempt: it fences, seals its chain, and names its execution."""
 
-    world: ConductorWorld
+    world: ConductorUnderTest
     repository: RepositoryBuilder = field(default_factory=_repository)
     inputs: dict[str, CommitRecord] = field(default_factory=dict[str, CommitRecord])
 
@@ -83,7 +83,7 @@ def chain_of(key: LogicalExecutionKey) -> str:
 class OneTask:
     """A running workflow of one task, `only`, and one behind it."""
 
-    world: ConductorWorld
+    world: ConductorUnderTest
     workflow_id: str
     task_type: str
 
@@ -92,7 +92,7 @@ class OneTask:
         return await poll_one(self.world, self.task_type, self.workflow_id, worker_id)
 
 
-async def start(world: ConductorWorld, **fields: object) -> OneTask:
+async def start(world: ConductorUnderTest, **fields: object) -> OneTask:
     """Start a workflow of two tasks on INPUT."""
     task_type = await define_task(world, **{"retryCount": 3, **fields})
     name = await define_workflow(

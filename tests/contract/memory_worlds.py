@@ -5,17 +5,22 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from perago.testing.contract.conductor_world import ConductorWorld, MemoryConductorWorld
-from perago.testing.contract.lakefs_world import LakeFSWorld, memory_lakefs_world
+from perago.testing.contract.conductor_under_test import (
+    ConductorUnderTest,
+    MemoryConductorUnderTest,
+)
+from perago.testing.contract.lakefs_under_test import LakeFSUnderTest, memory_lakefs_under_test
 
 
 @asynccontextmanager
-async def open_memory_lakefs(_request: pytest.FixtureRequest) -> AsyncGenerator[LakeFSWorld]:
+async def open_memory_lakefs(_request: pytest.FixtureRequest) -> AsyncGenerator[LakeFSUnderTest]:
     """A lakeFS of its own for each test; nothing is left behind."""
-    yield memory_lakefs_world()
+    yield memory_lakefs_under_test()
 
 
 @asynccontextmanager
-async def open_memory_conductor(_request: pytest.FixtureRequest) -> AsyncGenerator[ConductorWorld]:
+async def open_memory_conductor(
+    _request: pytest.FixtureRequest,
+) -> AsyncGenerator[ConductorUnderTest]:
     """A Conductor of its own for each test."""
-    yield MemoryConductorWorld()
+    yield MemoryConductorUnderTest()

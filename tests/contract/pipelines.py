@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.adapters import Adapter, Factory
-from tests.contract.lakefs_world import LakeFSWorld
+from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.memory_worlds import open_memory_lakefs
 
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
@@ -27,7 +27,7 @@ from perago.ports.workspace import WorkspacePipeline
 class TransportWorld:
     """A lakeFS, a way to move its objects, and how to do things side by side."""
 
-    world: LakeFSWorld
+    world: LakeFSUnderTest
     transport: ObjectTransport
     concurrency: Concurrency
 
@@ -36,7 +36,7 @@ class TransportWorld:
 class PipelineWorld:
     """A lakeFS and a pipeline on it."""
 
-    world: LakeFSWorld
+    world: LakeFSUnderTest
     pipeline: WorkspacePipeline
 
 

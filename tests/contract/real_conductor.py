@@ -20,7 +20,7 @@ from perago.adapters.conductor.installation import (
 )
 from perago.adapters.conductor.requests import ApiClient
 from perago.domain.attempt import AttemptStatus
-from perago.testing.contract.conductor_world import ConductorWorld
+from perago.testing.contract.conductor_under_test import ConductorUnderTest
 
 REQUEST_SECONDS = 40.0  # servers and builds share the machine
 JOIN_LOOKS_MAX = 40
@@ -28,7 +28,7 @@ JOIN_PAUSE_SECONDS = 0.1
 
 
 @final
-class RealConductor(ConductorWorld):
+class RealConductor(ConductorUnderTest):
     """The adapters under test, and a clock that is everybody's."""
 
     def __init__(self, client: ApiClient) -> None:

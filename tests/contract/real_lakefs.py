@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import final
 
 import pytest
-from tests.contract.lakefs_world import MAIN, WALK_PAGE, LakeFSWorld
+from tests.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnderTest
 from tools.servers import LakefsServer
 from tools.servers.http import ask
 
@@ -43,7 +43,7 @@ ASK_SECONDS = 60.0  # servers and builds share the machine
 
 
 @final
-class RealLakeFS(LakeFSWorld):
+class RealLakeFS(LakeFSUnderTest):
     """The adapters under test, and set-up on the same server."""
 
     def __init__(self, client: LakeFSClient, server: LakefsServer) -> None:

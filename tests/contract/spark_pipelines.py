@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_world import LakeFSWorld
+from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.real_lakefs import connected
 
 from perago.adapters.spark.session import SparkConfiguration
@@ -20,7 +20,7 @@ from perago.app.pipeline_parts import open_part_work
 @asynccontextmanager
 async def open_spark_pipeline(
     request: pytest.FixtureRequest,
-) -> AsyncGenerator[tuple[LakeFSWorld, SparkWorkspacePipeline]]:
+) -> AsyncGenerator[tuple[LakeFSUnderTest, SparkWorkspacePipeline]]:
     """The pipeline in the session of this run."""
     server = request.getfixturevalue("lakefs_server")
     place: Path = request.getfixturevalue("tmp_path")

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from tests.contract.adapters import Adapter
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
-from perago.ports.workspace import SparkPlace, SparkWorkspace
+from perago.ports.workspace import SparkRoots, SparkWorkspace
 
 ORDERS = b'{"order":1,"amount":10}\n{"order":2,"amount":20}\n{"order":3,"amount":30}\n'
 INPUT = {"lake/orders/a.json": ORDERS, "lake/notes/a.txt": b"hello\n"}
@@ -26,7 +26,7 @@ INPUT = {"lake/orders/a.json": ORDERS, "lake/notes/a.txt": b"hello\n"}
 class SparkWorld:
     """A place with that input."""
 
-    place: SparkPlace
+    place: SparkRoots
 
     def open(self, *, read_only: bool = False) -> AbstractContextManager[SparkWorkspace]:
         """Open it as a body would get it."""
@@ -43,7 +43,7 @@ async def _files(request: pytest.FixtureRequest) -> AsyncGenerator[SparkWorld]:
         for path, content in INPUT.items():
             _write(root / side / path, content)
     yield SparkWorld(
-        SparkPlace(
+        SparkRoots(
             repository=RepositoryId("repo"),
             input_ref=CommitId("input"),
             prefix="lake",
@@ -71,7 +71,7 @@ async def _s3a(request: pytest.FixtureRequest) -> AsyncGenerator[SparkWorld]:
         staging = BranchName("perago-staging-contract")
         await lakefs.branches.create(repository, staging, commit)
         yield SparkWorld(
-            SparkPlace(
+            SparkRoots(
                 repository=repository,
                 input_ref=commit,
                 prefix="lake",

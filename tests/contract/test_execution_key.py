@@ -7,7 +7,7 @@ the application does: every attempt with a retry count leaves one before it look
 from tests.contract.execution_key_scene import Application, start
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.testing.contract.conductor_world import fail, finish, reaches
+from perago.testing.contract.conductor_under_test import fail, finish, reaches
 
 
 async def test_an_automatic_retry_is_the_same_execution(application: Application) -> None:

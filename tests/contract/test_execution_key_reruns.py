@@ -3,7 +3,7 @@
 from tests.contract.execution_key_scene import Application, chain_of, retried_once, start
 
 from perago.domain.attempt import Stale, compare_wide
-from perago.testing.contract.conductor_world import fail, finish, snapshot_of
+from perago.testing.contract.conductor_under_test import fail, finish, snapshot_of
 
 
 async def test_a_rerun_from_the_first_attempt_is_another_execution(

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from tests.contract.execution_key_scene import INPUT, REF, Application, OneTask
 
 from perago.domain.attempt import AttemptStatus, Stale, WorkflowStatus, compare_wide
-from perago.testing.contract.conductor_world import (
-    ConductorWorld,
+from perago.testing.contract.conductor_under_test import (
+    ConductorUnderTest,
     define_task,
     define_workflow,
     fail,
@@ -19,7 +19,7 @@ from perago.testing.contract.conductor_world import (
 )
 
 
-async def start_tasks(world: ConductorWorld, *tasks: Mapping[str, object]) -> str:
+async def start_tasks(world: ConductorUnderTest, *tasks: Mapping[str, object]) -> str:
     return await world.workflows.start(await define_workflow(world, *tasks), INPUT)
 
 

@@ -8,7 +8,7 @@ from threading import Lock
 
 import pytest
 from tests.contract.adapters import Factory, parameters
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.pipelines import TRANSPORTS, TransportWorld
 
 from perago.domain.logical_execution import NO_METADATA, BranchName, RepositoryId

@@ -10,7 +10,7 @@ from typing import cast, final
 
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 
 from perago.adapters.system.clock import SystemClock
@@ -29,7 +29,7 @@ from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.workspace import Phase, Progress
-from perago.testing.strikes import ProcessDied
+from perago.testing.fault_injector import ProcessDied
 
 FILES: Mapping[str, bytes | None] = {
     FENCE_PATH: FENCE_FILE,

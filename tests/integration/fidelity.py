@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, run_state_machine_as_test
 
-from perago.ports.errors import OutcomeUnknownError, UnavailableError, WorldError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.objects import ObjectEntry
 
 Result = TypeVar("Result")
@@ -78,7 +78,7 @@ async def outcome_of(asked: Awaitable[object], tell: Callable[[object], object])
         answer = await asked
     except (OutcomeUnknownError, UnavailableError):
         raise
-    except WorldError as error:
+    except ServiceError as error:
         return type(error).__name__
     return tell(answer)
 

@@ -8,7 +8,7 @@ repairs it, and what it saw is final.
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from perago.testing.contract.conductor_world import OWNER, simple, system
+from perago.testing.contract.conductor_under_test import OWNER, simple, system
 
 Json: TypeAlias = dict[str, object]
 TypeOf: TypeAlias = Callable[[str], str]

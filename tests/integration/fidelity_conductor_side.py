@@ -12,7 +12,7 @@ from tests.integration.fidelity_conductor_shapes import TASK_TYPES, definition_o
 
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowStatus
 from perago.ports.conductor import PollRequest, TerminalUpdate
-from perago.testing.contract.conductor_world import ConductorWorld
+from perago.testing.contract.conductor_under_test import ConductorUnderTest
 
 UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 UNKNOWN = "00000000-0000-4000-8000-000000000000"
@@ -27,7 +27,7 @@ COMPLETE_SECONDS = 40.0
 class Side(Teller):
     """One server, with the names of one example."""
 
-    world: ConductorWorld
+    world: ConductorUnderTest
     stem: str
     # The side that is asked first; from it this one knows how many rows will be handed out.
     ahead: "Side | None" = None

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, final
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.integration.fidelity import Operation, Operations, Run, Teller, outcome_of
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
@@ -27,7 +27,7 @@ from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import ObjectUpload
-from perago.testing.contract.lakefs_world import REFUSING_FILE
+from perago.testing.contract.lakefs_under_test import REFUSING_FILE
 
 GUARDED = BranchName("guarded")
 GUARD = "guard*"

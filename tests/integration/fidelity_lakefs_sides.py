@@ -20,7 +20,7 @@ from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.three_way_merge import Strategy
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
-from perago.ports.errors import RequestRefusedError, WorldError
+from perago.ports.errors import RequestRefusedError, ServiceError
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def refusals() -> Generator[None]:
     """Make one kind of every refusal: the servers' words to people are not compared."""
     try:
         yield
-    except WorldError as refusal:
+    except ServiceError as refusal:
         raise RequestRefusedError(str(refusal)) from refusal
 
 

@@ -17,7 +17,7 @@ from tests.integration.worker_scene import RunningWorker, WorkerScene
 
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.logical_execution import BranchName
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 
 SLOTS = 3
 RUNNING_MAX = 4
@@ -56,7 +56,7 @@ class Operator:
             self.kill,
         ]
         action = self.run.chance.choice(actions)
-        with suppress(WorldError):  # the workflow ended meanwhile, or the server is busy
+        with suppress(ServiceError):  # the workflow ended meanwhile, or the server is busy
             await action()
             self.done[action.__name__] += 1
 

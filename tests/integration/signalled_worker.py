@@ -15,9 +15,9 @@ from typing import Any, final
 from tests.kit_cases import counting_task
 
 from perago.testing.environment import PeragoEnvironment
+from perago.testing.fault_injector import RealMeans, Send
 from perago.testing.faults import Call, Crash, Fault, Side, Zombie, crash, zombie
-from perago.testing.real_ground import RealGround, RealServers
-from perago.testing.strikes import RealMeans, Send
+from perago.testing.remote_servers import RealServers, RemoteServers
 
 POLLS_MAX = 200
 POLL_SECONDS = 0.1
@@ -49,7 +49,7 @@ def planned(fault: Fault) -> dict[str, str]:
 
 
 async def struck_process(
-    ground: RealGround, policy: str, fault: Fault
+    ground: RemoteServers, policy: str, fault: Fault
 ) -> asyncio.subprocess.Process:
     """Start one on the servers of a ground."""
     order: dict[str, object] = {"servers": asdict(ground.servers), "domain": ground.domain}
@@ -62,11 +62,11 @@ async def struck_process(
 
 async def _work(order: dict[str, Any]) -> None:
     servers = RealServers(**order["servers"])
-    ground = RealGround(servers, OwnSignals(), lease_seconds=order["lease"])
+    ground = RemoteServers(servers, OwnSignals(), lease_seconds=order["lease"])
     ground.domain = order["domain"]
     make = crash if order["fault"].pop("kind") == "Crash" else zombie
     clean, _ = counting_task()
-    env = PeragoEnvironment(policy=order["policy"], ground=ground)
+    env = PeragoEnvironment(policy=order["policy"], servers=ground)
     await env.register(clean)
     env.plan(make(**order["fault"]))
     for _ in range(POLLS_MAX):
@@ -77,7 +77,7 @@ async def _work(order: dict[str, Any]) -> None:
     for story in env.attempts:
         print(f"{story.status} {story.recorded}".strip())  # noqa: T201 - its report
     if env.pending_faults:
-        print(await env.told())  # noqa: T201 - why no fault struck
+        print(await env.story_text())  # noqa: T201 - why no fault struck
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.counted_bytes import CountedBytes, counted
 from tests.integration.worker_chaos import is_alive
 from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene, process_file

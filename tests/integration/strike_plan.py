@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from perago.testing.fault_injector import CallGate, ProcessDied, Send, lost_answer
 from perago.testing.faults import Call
-from perago.testing.strikes import CallGate, ProcessDied, Send, lost_answer
 
 
 class Strike(StrEnum):

@@ -19,8 +19,8 @@ from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
     RequestRefusedError,
+    ServiceError,
     UnavailableError,
-    WorldError,
 )
 
 READ = ApiRequest("read", "GET", "/tasks/x", query={"count": 2, "domain": None, "all": True})
@@ -148,7 +148,7 @@ GONE = Said({"status": 404, "message": "No such task found by id: x"}, "404 Not 
     ],
 )
 async def test_each_failure_has_its_meaning_and_nothing_is_sent_again(
-    answer: object, read: type[WorldError], write: type[WorldError]
+    answer: object, read: type[ServiceError], write: type[ServiceError]
 ) -> None:
     for request, error in ((READ, read), (WRITE, write)):
         async with connected(lambda _: answer) as (client, server):

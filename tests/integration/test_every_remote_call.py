@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.strike_plan import Strike, StrikePlan
 
@@ -26,7 +26,7 @@ from perago.domain.policy import PolicySetting
 from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation
-from perago.testing.strikes import ProcessDied, struck_installation
+from perago.testing.fault_injector import ProcessDied, faulty_installation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(900)]
 
@@ -95,8 +95,8 @@ class Case:
         name = self.lakefs.unique_name("worker")
         settings = AttemptSettings(name, publication=self.policy)
         return attempt_worker(
-            struck_installation(ports, plan),
-            struck_installation(self.conductor, plan),
+            faulty_installation(ports, plan),
+            faulty_installation(self.conductor, plan),
             around,
             [self.task],
             settings,

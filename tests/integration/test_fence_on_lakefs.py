@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Generator
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools import servers
 from tools.servers import LakefsServer
@@ -69,9 +69,9 @@ async def fenced(
     return repository, await world.commit_files(repository, MAIN, files)
 
 
-async def sings(world: RealLakeFS, repository: RepositoryId, commit: CommitId) -> bool:
+async def refuses_wrong_head(world: RealLakeFS, repository: RepositoryId, commit: CommitId) -> bool:
     canary = Canary(branches=world.branches, commits=world.commits, identities=SystemIdentities())
-    return await canary.sings(repository, commit)
+    return await canary.refuses_wrong_head(repository, commit)
 
 
 async def publish(
@@ -85,7 +85,7 @@ async def publish(
 async def test_the_canary_sings_where_the_fence_works(world: RealLakeFS) -> None:
     repository, head = await fenced(world)
 
-    assert await sings(world, repository, head)
+    assert await refuses_wrong_head(world, repository, head)
 
 
 @pytest.mark.parametrize("alteration", ALTERED)
@@ -96,15 +96,15 @@ async def test_the_canary_is_silent_over_an_altered_fence(
 
     if alteration in REFUSED_BY_NAME:
         with pytest.raises(PublicationRefusedError, match="perago publication fence"):
-            await sings(world, repository, head)
+            await refuses_wrong_head(world, repository, head)
     else:
-        assert not await sings(world, repository, head)
+        assert not await refuses_wrong_head(world, repository, head)
 
 
 async def test_the_canary_is_silent_without_a_fence(world: RealLakeFS) -> None:
     repository, head = await fenced(world, None)
 
-    assert not await sings(world, repository, head)
+    assert not await refuses_wrong_head(world, repository, head)
 
 
 async def test_the_canary_is_silent_where_the_server_runs_no_hooks(
@@ -113,7 +113,7 @@ async def test_the_canary_is_silent_where_the_server_runs_no_hooks(
     async with connected(server_without_actions) as world:
         repository, head = await fenced(world)
 
-        assert not await sings(world, repository, head)
+        assert not await refuses_wrong_head(world, repository, head)
 
 
 async def test_a_server_without_hooks_lets_a_wrong_expected_head_pass(
@@ -134,7 +134,7 @@ async def test_a_server_without_hooks_lets_a_wrong_expected_head_pass(
 async def test_the_canary_leaves_no_branch_and_no_commit_behind(world: RealLakeFS) -> None:
     repository, head = await fenced(world)
 
-    await sings(world, repository, head)
+    await refuses_wrong_head(world, repository, head)
 
     page = await world.branches.list_page(repository, CANARY_BRANCH_PREFIX)
     assert page.names == ()

@@ -27,7 +27,7 @@ from tests.integration.fidelity_lakefs import operations as lakefs_operations
 from tests.integration.fidelity_lakefs_sides import LakeFSSides
 from tools.servers import ConductorServer, LakefsServer
 
-from perago.testing.contract.conductor_world import MemoryConductorWorld
+from perago.testing.contract.conductor_under_test import MemoryConductorUnderTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def test_conductor_in_memory_answers_as_the_server_does(
 
         def machine() -> ConductorMachine:
             stem = f"fidelity_{secrets.token_hex(6)}"
-            fake = ConductorSide(MemoryConductorWorld(), stem)
+            fake = ConductorSide(MemoryConductorUnderTest(), stem)
             return ConductorMachine(run, fake, ConductorSide(world, stem, ahead=fake))
 
         explore(machine, run, steps=40, first_seed=first_seed)

@@ -7,7 +7,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.integration import key_spy
 from tests.integration.worker_scene import WorkerScene
 

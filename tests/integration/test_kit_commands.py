@@ -14,7 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 from tools.servers import LakefsServer
 

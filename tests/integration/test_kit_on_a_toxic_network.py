@@ -19,7 +19,7 @@ from perago.testing import (
     expire_lease,
 )
 from perago.testing.attempt_story import EventKind
-from perago.testing.ground import Ground
+from perago.testing.servers import Servers
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 LATE = expire_lease()
@@ -35,11 +35,11 @@ WIRE = [
 
 
 @pytest.fixture
-def perago_ground(
+def perago_servers(
     toxiproxy: ToxiproxyServer,
     lakefs_server: LakefsServer,
     conductor_workers_server: ConductorServer,
-) -> Iterator[Ground]:
+) -> Iterator[Servers]:
     """Servers behind a network that breaks."""
     with toxic_ground(toxiproxy, lakefs_server, conductor_workers_server) as ground:
         yield ground
@@ -52,7 +52,7 @@ def test_every_fault_of_the_wire_is_in_a_case() -> None:
 
 def _struck_for_real(env: PeragoEnvironment) -> int:
     return sum(
-        event.kind is EventKind.STRIKE and event.text.startswith("by real means: ")
+        event.kind is EventKind.INJECTED and event.text.startswith("by real means: ")
         for attempt in env.attempts
         for event in attempt.events
     )
@@ -61,12 +61,14 @@ def _struck_for_real(env: PeragoEnvironment) -> int:
 @pytest.mark.perago(policy="settled")
 @pytest.mark.parametrize("case", WIRE, ids=lambda case: case.id)
 async def test_settled(perago_env: PeragoEnvironment, case: Case) -> None:
-    assert await outcome_of(perago_env, case.faults) == case.settled, await perago_env.told()
+    assert await outcome_of(perago_env, case.faults) == case.settled, await perago_env.story_text()
     assert _struck_for_real(perago_env) == len(case.faults)
 
 
 @pytest.mark.perago(policy="head-parent")
 @pytest.mark.parametrize("case", WIRE, ids=lambda case: case.id)
 async def test_head_parent(perago_env: PeragoEnvironment, case: Case) -> None:
-    assert await outcome_of(perago_env, case.faults) == case.head_parent, await perago_env.told()
+    assert await outcome_of(perago_env, case.faults) == case.head_parent, (
+        await perago_env.story_text()
+    )
     assert _struck_for_real(perago_env) == len(case.faults)

@@ -13,7 +13,7 @@ from tests.kit_cases import CASES, Case, Outcome, outcome_of
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.testing import PeragoEnvironment
-from perago.testing.real_ground import RealGround, RealServers
+from perago.testing.remote_servers import RealServers, RemoteServers
 
 AT_ONCE = 6  # more would let leases of four seconds end on a busy machine
 
@@ -35,7 +35,7 @@ def environments(
     )
     with ExitStack() as opened:
         yield lambda policy: opened.enter_context(
-            PeragoEnvironment(policy=policy, ground=RealGround(servers))
+            PeragoEnvironment(policy=policy, servers=RemoteServers(servers))
         )
 
 
@@ -44,7 +44,7 @@ async def difference(env: PeragoEnvironment, case: Case, expected: Outcome) -> s
     found = await outcome_of(env, case.faults)
     if found == expected:
         return ""
-    return f"{case.id}: expected {expected}, found {found}\n{await env.told()}"
+    return f"{case.id}: expected {expected}, found {found}\n{await env.story_text()}"
 
 
 @pytest.mark.lakefs

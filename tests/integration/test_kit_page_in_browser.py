@@ -18,7 +18,7 @@ from tools.browser import REMEDY, find_browser
 
 from perago.testing import crash, foreign_commit, sequence
 from perago.testing.dev.page_server import LOOPBACK, Shown, page_server
-from perago.testing.dev.world import DevRequest, run_world
+from perago.testing.dev.scenes import DevRequest, run_scenes
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
 HOSTILE = "<img src=x onerror=\"document.title='stolen'\"><script>document.title='stolen'</script>"
@@ -37,7 +37,7 @@ def _document(output: str) -> dict[str, object]:
             workflow_input={"params": {"clean": {}}},
             faults=[crash(after="merge"), foreign_commit(after="complete", attempt=2)],
         )
-        scenes.append(asyncio.run(run_world(request, policy)))
+        scenes.append(asyncio.run(run_scenes(request, policy)))
     event: dict[str, object] = {"kind": "output", "text": output, "seconds": 0}
     attempts = [{"reference": "hostile", "number": 1, "events": [event]}]
     if output:

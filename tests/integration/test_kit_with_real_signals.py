@@ -18,7 +18,7 @@ from tools.servers import ConductorServer, LakefsServer
 from perago.domain.attempt import AttemptStatus
 from perago.ports.conductor import TerminalUpdate
 from perago.testing import Crash, PeragoEnvironment, Zombie
-from perago.testing.real_ground import RealGround, RealServers
+from perago.testing.remote_servers import RealServers, RemoteServers
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 # A process that starts on a busy machine has to come to its fault within its lease.
@@ -51,10 +51,10 @@ def servers(lakefs_server: LakefsServer, conductor_workers_server: ConductorServ
 
 
 @pytest.fixture
-def perago_ground(servers: RealServers, case: Case) -> Iterator[RealGround]:
+def perago_servers(servers: RealServers, case: Case) -> Iterator[RemoteServers]:
     """Those servers; only a zombie's lease has to run out."""
     stands_still = isinstance(case.faults[0], Zombie)
-    ground = RealGround(servers, lease_seconds=ZOMBIE_SECONDS if stands_still else CRASH_SECONDS)
+    ground = RemoteServers(servers, lease_seconds=ZOMBIE_SECONDS if stands_still else CRASH_SECONDS)
     yield ground
     ground.close()
 
@@ -69,8 +69,8 @@ async def _outcome(env: PeragoEnvironment, case: Case) -> object:
         clean, {"workspace": await repository.workspace(), "params": {"clean": {}}}
     )
     policy = env.settings.publication
-    assert isinstance(env.ground, RealGround)
-    process = await struck_process(env.ground, policy, fault)
+    assert isinstance(env.servers, RemoteServers)
+    process = await struck_process(env.servers, policy, fault)
     first = await _first_end(env, process, fault)
     seen = await observed(env, run, start, runs=1 + len(runs))
     return replace(seen, ends=(first, *seen.ends))
@@ -99,7 +99,7 @@ async def _report_death(env: PeragoEnvironment) -> None:
     (row,) = await env.runs[0].attempts()
     attempt = row.snapshot
     update = TerminalUpdate(attempt, str(attempt.worker_id), AttemptStatus.FAILED, reason="died")
-    await env.ground.conductor.queue.complete(update, timeout_seconds=LOOKS_MAX * LOOK_SECONDS)
+    await env.servers.conductor.queue.complete(update, timeout_seconds=LOOKS_MAX * LOOK_SECONDS)
 
 
 async def _stopped(process: asyncio.subprocess.Process) -> None:
@@ -123,11 +123,11 @@ def test_every_signal_is_in_a_case_of_both_policies() -> None:
 @pytest.mark.parametrize("case", SIGNALLED, ids=lambda case: case.id)
 async def test_settled(perago_env: PeragoEnvironment, case: Case) -> None:
     found = await _outcome(perago_env, case)
-    assert found == case.settled, await perago_env.told()
+    assert found == case.settled, await perago_env.story_text()
 
 
 @pytest.mark.perago(policy="head-parent")
 @pytest.mark.parametrize("case", SIGNALLED, ids=lambda case: case.id)
 async def test_head_parent(perago_env: PeragoEnvironment, case: Case) -> None:
     found = await _outcome(perago_env, case)
-    assert found == case.head_parent, await perago_env.told()
+    assert found == case.head_parent, await perago_env.story_text()

@@ -6,7 +6,7 @@ in-memory lakeFS does the same, except that it leaves no branch that points nowh
 """
 
 import pytest
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 from tools.servers import LakefsServer
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer, ToxiproxyServer
 from tools.servers.toxiproxy import Proxy

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Mapping
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer
 

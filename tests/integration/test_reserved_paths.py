@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 
@@ -46,7 +46,7 @@ async def test_a_body_that_deletes_everything_leaves_the_fence_working(
 
     assert await scene.files() == {FENCE_PATH: FENCE_FILE}
     canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=SystemIdentities())
-    assert await canary.sings(scene.repository, published)
+    assert await canary.refuses_wrong_head(scene.repository, published)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.spark_scene import SparkStage
 from tools.servers import ConductorServer, LakefsServer, lakefs_server

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, cast
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.executor_killer import executor_killer
 from tests.integration.spark_flow_scene import descendants

@@ -11,7 +11,7 @@ import pytest
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace import SparkCall, open_workspace
 from perago.domain.logical_execution import CommitId, RepositoryId
-from perago.ports.workspace import SparkPlace
+from perago.ports.workspace import SparkRoots
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("any_master")]
 
@@ -33,7 +33,7 @@ def test_a_revoked_attempt_tells_its_progress_and_loses_its_jobs(
         time.sleep(seconds)  # noqa: TID251 - a body of a team has no Clock
 
     root = f"file://{tmp_path}/"
-    place = SparkPlace(RepositoryId("repo"), CommitId("input"), "lake", root, root)
+    place = SparkRoots(RepositoryId("repo"), CommitId("input"), "lake", root, root)
     call = SparkCall("execution-1", "a task that hangs", revoked.is_set, report)
     context = spark_session.sparkContext
     began = time.monotonic()

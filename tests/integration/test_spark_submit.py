@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.integration.spark_flow_scene import (
     declare_steps,
     descendants,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from pydantic import BaseModel
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 from tests.executor_killer import executor_killer
 from tests.spark_scene import SparkStage, gateway_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer, Proxy, ToxiproxyServer
 
@@ -18,7 +18,7 @@ from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.system.concurrency import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 from perago.ports.workspace import StagingArea, WorkspaceSource
 
 pytestmark = pytest.mark.lakefs
@@ -98,7 +98,7 @@ async def test_a_bad_line_gives_the_exact_bytes_or_a_clean_failure(
     line.proxy.add_toxic(kind, direction="downstream", toxicity=0.5, **attributes)
     try:
         directory = await line.materialise()
-    except WorldError:
+    except ServiceError:
         present = held(line.place / "attempt")
         assert all(FILES[path] == content for path, content in present.items())
     else:
@@ -124,7 +124,7 @@ async def test_a_black_hole_of_five_seconds_is_survived(line: Line) -> None:
 
 async def test_a_dead_line_is_a_clean_failure(line: Line) -> None:
     line.proxy.set_enabled(enabled=False)
-    with pytest.raises(WorldError, match=r"was not reached|no usable answer"):
+    with pytest.raises(ServiceError, match=r"was not reached|no usable answer"):
         await line.materialise()
     assert held(line.place / "attempt") == {}
 
@@ -143,7 +143,7 @@ async def test_uploads_over_a_bad_line_are_exact_or_fail_cleanly(line: Line) -> 
     line.proxy.add_toxic("reset_peer", direction="upstream", toxicity=0.4, timeout=20)
     try:
         await line.pipeline.transfer(materialised, plan, area)
-    except WorldError:
+    except ServiceError:
         return
     finally:
         line.proxy.remove_toxics()

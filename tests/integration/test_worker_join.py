@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
 

@@ -5,7 +5,7 @@ import signal
 import time
 
 import pytest
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_chaos import is_alive
 from tests.integration.worker_scene import (
     BEATING_EACH_SECOND,

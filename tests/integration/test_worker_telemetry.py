@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.integration.otlp_collector import Collector, otlp_collector, texts
 from tests.integration.worker_scene import WorkerScene, process_file
 

@@ -11,6 +11,7 @@ from typing import Any, final
 from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
 from tools.servers.toxiproxy import Proxy
 
+from perago.testing.fault_injector import RealMeans, Send
 from perago.testing.faults import (
     Call,
     ExpireLease,
@@ -19,8 +20,7 @@ from perago.testing.faults import (
     LoseRequest,
     Unavailable,
 )
-from perago.testing.real_ground import LEASE_SECONDS, RealGround, RealServers
-from perago.testing.strikes import RealMeans, Send
+from perago.testing.remote_servers import LEASE_SECONDS, RealServers, RemoteServers
 
 LATE_MS = (LEASE_SECONDS + 1) * 1000
 LAKEFS_PORTS = frozenset({"branches", "commits", "tags", "objects", "repositories"})
@@ -68,7 +68,7 @@ class ToxicNetwork(RealMeans):
 @contextmanager
 def toxic_ground(
     toxiproxy: ToxiproxyServer, lakefs: LakefsServer, conductor: ConductorServer
-) -> Generator[RealGround]:
+) -> Generator[RemoteServers]:
     """A real ground whose workers, and nobody else, suffer from the network."""
     with (
         toxiproxy.proxied(lakefs.endpoint) as to_lakefs,
@@ -81,6 +81,6 @@ def toxic_ground(
             namespace_root=lakefs.namespace_root,
             conductor_url=f"{to_conductor.endpoint}/api",
         )
-        ground = RealGround(servers, ToxicNetwork(to_lakefs, to_conductor))
+        ground = RemoteServers(servers, ToxicNetwork(to_lakefs, to_conductor))
         yield ground
         ground.close()

@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene, process_file
 
 from perago.adapters.system.identities import SystemIdentities

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.contract.lakefs_world import MAIN
+from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_conductor import RealConductor
 from tests.contract.real_conductor import connected as connected_conductor
 from tests.contract.real_lakefs import RealLakeFS

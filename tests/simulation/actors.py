@@ -24,7 +24,13 @@ from tests.simulation.workspace import (
     SimulatedDirectories,
 )
 
-from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
+from perago.app.attempt.context import (
+    Attempt,
+    AttemptPorts,
+    AttemptSettings,
+    KnownRepositories,
+    LakeFS,
+)
 from perago.app.attempt.reset_task import ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
@@ -167,7 +173,7 @@ class Beats(Lease):
 class ProvenCanary(Canary):
     """The fence of this repository was proven before the schedule began: ten calls less."""
 
-    async def sings(self, repository: RepositoryId, commit: CommitId) -> bool:
+    async def refuses_wrong_head(self, repository: RepositoryId, commit: CommitId) -> bool:
         """It does."""
         del repository, commit
         return True
@@ -232,7 +238,7 @@ def _world(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -> 
                 concurrency=concurrency,
                 clock=stage.clock,
             ),
-            places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
+            known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor.queue,
         body=SimulatedBody(disk),

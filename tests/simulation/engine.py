@@ -24,7 +24,7 @@ from perago.adapters.memory.worker_handle import WorkerDied
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import Merged, TooManyTries
-from perago.ports.errors import OutcomeUnknownError, UnavailableError, WorldError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 
 LATE_BEATS = 20 * MICROSECONDS
 
@@ -277,7 +277,7 @@ class Engine:
         self.monitor.before(actor, call)
         try:
             result = call.effect()
-        except WorldError as refusal:
+        except ServiceError as refusal:
             error = refusal
         if self.tells:
             self._tell_call(actor, call, error or result)
@@ -328,7 +328,7 @@ class Engine:
         except StopIteration:
             self._ended(actor)
             return
-        except (WorldError, PeragoError) as error:
+        except (ServiceError, PeragoError) as error:
             # gc and reset-task may end with an error of the servers; an attempt may not, except
             # for its poll.
             if actor.holds_a_row:

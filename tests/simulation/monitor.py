@@ -30,7 +30,7 @@ from perago.domain.commit_metadata import (
 from perago.domain.errors import PeragoError, PublishFenceError
 from perago.domain.logical_execution import DECISION_TAG_PREFIX, CommitId, CommitRecord, TagName
 from perago.domain.outcome import Merged, Relocated
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 from perago.testing.definitions import as_object
 
 STEPS_MAX = 3000
@@ -153,7 +153,7 @@ class Monitor:
         counts = actor.stale_since is None
         if self.scene.mix.completes and counts and isinstance(error, PublishFenceError):
             self._broken(11, f"{actor.name} was refused, and nothing else publishes: {error}")
-        if not isinstance(error, PeragoError | WorldError):
+        if not isinstance(error, PeragoError | ServiceError):
             self._broken(8, f"{actor.name} failed with {error!r}")
 
     def must_end(self, steps: int) -> None:

@@ -28,7 +28,7 @@ from perago.domain.logical_execution import (
 from perago.domain.outcome import Merged, Relocated
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.conductor import TerminalUpdate
-from perago.ports.errors import OutcomeUnknownError, UnavailableError, WorldError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned
 from perago.ports.workspace import (
@@ -64,7 +64,7 @@ async def run_old_attempt(
         ends_for_good = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
         status = ends_for_good if error.terminal else AttemptStatus.FAILED
         reason = str(error)
-    except WorldError as error:
+    except ServiceError as error:
         status, reason = AttemptStatus.FAILED, str(error)
     update = TerminalUpdate(record.snapshot, worker_id, status, output, reason)
     for pause in PAUSES_SECONDS:
@@ -72,7 +72,7 @@ async def run_old_attempt(
             return await world.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
         except (UnavailableError, OutcomeUnknownError):
             await world.clock.sleep(pause)
-        except WorldError:
+        except ServiceError:
             return None
     return None
 
@@ -167,5 +167,5 @@ async def _reset(world: AttemptPorts, target: WorkspaceReference, to: CommitId) 
 async def _clean(world: AttemptPorts, repository: RepositoryId, branch: BranchName) -> None:
     try:
         await world.lakefs.branches.delete(repository, branch)
-    except WorldError:
+    except ServiceError:
         return

@@ -79,8 +79,8 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "an unanswered decision is taken for made",
         f"{ATTEMPT}.agree:_put_decision",
-        "seen = str(error)\n        except WorldError",
-        "return proposal\n        except WorldError",
+        "seen = str(error)\n        except ServiceError",
+        "return proposal\n        except ServiceError",
     ),
     Plant(
         "the winner's branch is deleted instead of one's own",
@@ -153,8 +153,8 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "the key does not know the params",
         f"{DOMAIN}.logical_execution:ExecutionInput.hash",
-        "place.ref, params)",
-        "place.ref)",
+        "workspace.ref, params",
+        "workspace.ref",
         (
             "anew",
             "reruns",

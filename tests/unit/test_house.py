@@ -48,7 +48,7 @@ def test_lines_imports_comments_and_reasons_are_counted(tmp_path: Path) -> None:
         ("WORLD_OF", True),
         ("worldly", False),
         ("hello_world", False),
-        ("worlds_html", False),
+        ("scenes_html", False),
     ],
 )
 def test_a_word_is_found_as_a_part_of_a_name(name: str, *, is_in: bool) -> None:

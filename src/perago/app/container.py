@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from dependency_injector import containers, providers
 
-from perago.app.attempt.context import AttemptPorts, KnownPlaces, LakeFS
+from perago.app.attempt.context import AttemptPorts, KnownRepositories, LakeFS
 from perago.app.attempt.reset_task import ResetTools
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.app.fence.install import FenceTools
@@ -60,9 +60,9 @@ def _maker(
     what, remedy = scheme, ""
     if "://" not in url:
         # 0.6.1 took http, and the keys travelled in clear without a word. That is to be chosen.
-        place = url.rpartition("@")[2]
-        what = f"{place}, which has no scheme such as http://"
-        remedy = f"; write https://{place}, or http://{place} where keys may travel unencrypted"
+        address = url.rpartition("@")[2]
+        what = f"{address}, which has no scheme such as http://"
+        remedy = f"; write https://{address}, or http://{address} where keys may travel unencrypted"
     text = f"no {kind} adapter for {what}; known: {known}{remedy}"
     raise RuntimeConfigError(text, code="PRG-C012")
 
@@ -183,7 +183,7 @@ def _lakefs_ports(
         repositories=lakefs.repositories,
         pipeline=pipeline,
         trust=trust,
-        places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
+        known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
     )
 
 

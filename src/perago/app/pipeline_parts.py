@@ -22,7 +22,7 @@ from perago.adapters.workspace.pipeline import (
 from perago.adapters.workspace.staging import Staging
 from perago.app.connections import Connections, LakeFSConnection, TransferTerms
 from perago.domain.errors import RuntimeConfigError
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import ObjectTransport
 from perago.ports.system import Concurrency
@@ -55,7 +55,7 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
     transport = LakeFSTransport(_for_one_question(lakefs_configuration(connection, terms)))
     try:
         return asyncio.run(transport.ask_for_route())
-    except WorldError as error:
+    except ServiceError as error:
         return "auto", f"lakeFS was asked and did not say: {error}"
     finally:
         transport.close()

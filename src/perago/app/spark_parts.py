@@ -23,11 +23,11 @@ from perago.app.settings.settings import Settings, load_settings
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.paths import listing_prefix
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.workspace import SparkPlace, SparkWorkspace
+from perago.ports.workspace import SparkRoots, SparkWorkspace
 
 
 def open_spark_workspace(
-    place: SparkPlace, attempt: CurrentAttempt
+    roots: SparkRoots, attempt: CurrentAttempt
 ) -> AbstractContextManager[SparkWorkspace]:
     """Open a workspace in this process's Spark session, for the time of a body."""
     call = SparkCall(
@@ -36,7 +36,7 @@ def open_spark_workspace(
         cancelled=attempt.cancel.is_set,
         report=attempt.report,
     )
-    return open_workspace(spark_configuration(load_settings()), place, call)
+    return open_workspace(spark_configuration(load_settings()), roots, call)
 
 
 def spark_configuration(settings: Settings) -> SparkConfiguration:

@@ -38,7 +38,7 @@ from perago.app.worker_container import (
     open_worker_log,
 )
 from perago.app.worker_description import worker_log_file
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 from perago.ports.telemetry import Telemetry
 
 LOGGER = logging.getLogger("perago.worker")
@@ -109,7 +109,7 @@ async def _run(
             end = await worker.run()
             if end is not WorkerEnd.ABORTED:
                 await assembled.upkeep.sweep("after shutdown")
-                with suppress(WorldError):
+                with suppress(ServiceError):
                     await container.conductor().close()
         finally:
             notify_service("STOPPING=1")

@@ -56,7 +56,7 @@ from perago.domain.errors import RuntimeConfigError
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 from perago.ports.task_body import TaskBody
 from perago.ports.telemetry import Telemetry
 
@@ -85,7 +85,7 @@ class Upkeep:
         except RuntimeConfigError:
             raise
         except Exception as error:
-            code = error.code if isinstance(error, WorldError) else "PRG-T019"
+            code = error.code if isinstance(error, ServiceError) else "PRG-T019"
             text = f"failed to validate Conductor TaskDef: {error}"
             raise RuntimeConfigError(text, code=code) from error
         for name, differences in different.items():

@@ -88,7 +88,7 @@ class CompletionRefusedError(PeragoError, RuntimeError):
         super().__init__(f"Conductor did not take the output: {refusal}")
 
 
-class InputPlaceError(PeragoError, ValueError):
+class InputNotCommitError(PeragoError, ValueError):
     """The workspace input names something that is not a commit."""
 
     code = "PRG-I006"

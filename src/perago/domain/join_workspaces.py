@@ -40,7 +40,7 @@ def join_workspaces(
     first = workspaces[0]
     for other in workspaces:
         if (other.repository, other.branch) != (first.repository, first.branch):
-            return JoinRefused(f"{_place(first)} and {_place(other)} are different branches")
+            return JoinRefused(f"{_named(first)} and {_named(other)} are different branches")
     refs = tuple(dict.fromkeys(workspace.ref for workspace in workspaces))
     best, held = first, frozenset[CommitId]()
     for workspace in workspaces:
@@ -52,10 +52,10 @@ def join_workspaces(
     inside = ", ".join(ref for ref in refs if ref in held)
     outside = ", ".join(ref for ref in refs if ref not in held)
     return JoinRefused(
-        f"no workspace of {_place(first)} contains all others: "
+        f"no workspace of {_named(first)} contains all others: "
         f"{best.ref} contains [{inside}] and lacks [{outside}]"
     )
 
 
-def _place(workspace: WorkspaceReference) -> str:
+def _named(workspace: WorkspaceReference) -> str:
     return f"{workspace.repository}/{workspace.branch}"

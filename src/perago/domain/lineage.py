@@ -23,22 +23,24 @@ def decide(facts: PublicationFacts) -> Decision:
     changed            MergeStaged    MergeExactTree of the staged   Refusal
     unchanged          Keep           MergeExactTree of the input    Refusal
     """
-    place = facts.workspace
+    workspace = facts.workspace
     if facts.at_input:
         if facts.staged is None:
-            return Keep(place.ref)
-        return MergeStaged(facts.staged, expected_head=place.ref)
+            return Keep(workspace.ref)
+        return MergeStaged(facts.staged, expected_head=workspace.ref)
     if facts.walk.truncated or len(facts.walk.above) > FIRST_PARENT_COMMITS_MAX:
-        return _refuse(facts, "PRG-F004", f"{place.branch} advanced beyond supported publish range")
+        return _refuse(
+            facts, "PRG-F004", f"{workspace.branch} advanced beyond supported publish range"
+        )
     if not facts.walk.reached:
-        text = f"{place.branch} no longer contains workspace input ref {place.ref}"
+        text = f"{workspace.branch} no longer contains workspace input ref {workspace.ref}"
         return _refuse(facts, "PRG-F005", text)
     for record in facts.walk.above:
         owner = record.metadata.get(LOGICAL_TASK_KEY)
         if owner != facts.logical_task_key:
             text = f"commit {record.commit} belongs to {owner or 'nobody known'}"
             return _refuse(facts, "PRG-F002", text)
-    tree = place.ref if facts.staged is None else facts.staged.commit
+    tree = workspace.ref if facts.staged is None else facts.staged.commit
     return MergeExactTree(tree, facts.staged, expected_head=facts.walk.head.commit)
 
 

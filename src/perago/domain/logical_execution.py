@@ -115,9 +115,11 @@ class ExecutionInput:
 
         Equal JSON gives equal text, in whatever order Conductor's store hands out its fields.
         """
-        place = self.workspace
+        workspace = self.workspace
         params = json.dumps(self.params, sort_keys=True, separators=(",", ":"))
-        return short_hash(place.repository, place.branch, self.prefix, place.ref, params)
+        return short_hash(
+            workspace.repository, workspace.branch, self.prefix, workspace.ref, params
+        )
 
 
 @dataclass(frozen=True, slots=True)

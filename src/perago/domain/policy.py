@@ -250,8 +250,8 @@ def _metadata(
     if not isinstance(effect, MergeStaged | MergeExactTree):
         return NO_METADATA
     # A revert has no staged commit: the tree is the input's, the private branch is mine.
-    mine, place = BranchName(identity.staging_branch), identity.workspace
-    staged = effect.staged or StagedReference(place.repository, mine, place.ref)
+    mine, workspace = BranchName(identity.staging_branch), identity.workspace
+    staged = effect.staged or StagedReference(workspace.repository, mine, workspace.ref)
     return confirm_metadata(
         identity, staged=staged, expected_head=effect.expected_head, supersedes=supersedes
     )

@@ -57,9 +57,9 @@ class PublicationFacts:
     def refusal_reason(self) -> str:
         """The documents' text for a head that cannot be explained."""
         verb = "complete no-op" if self.staged is None else "publish"
-        place = self.workspace
+        workspace = self.workspace
         return (
-            f"{place.branch} cannot {verb} from input ref {place.ref}; "
+            f"{workspace.branch} cannot {verb} from input ref {workspace.ref}; "
             f"current head is {self.walk.head.commit}"
         )
 

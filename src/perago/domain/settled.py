@@ -120,8 +120,8 @@ def _who_of_us(facts: PublicationFacts) -> str:
 
 def start_anew(repository: str, branch: str) -> str:
     """The way out; the command shows the commit that the new workflow's input has to name."""
-    place = f"lakefs://{repository}/{branch}"
-    return f"start a new workflow from the current head: `lakectl branch show {place}`"
+    address = f"lakefs://{repository}/{branch}"
+    return f"start a new workflow from the current head: `lakectl branch show {address}`"
 
 
 LOOKS_MAX = 20

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Self
 
 
-class WorldError(Exception):
+class ServiceError(Exception):
     """A port could not do what it was asked; the message names the operation and the object."""
 
     code = "PRG-L001"
 
 
-class MissingError(WorldError):
+class MissingError(ServiceError):
     """A repository, branch, commit, tag or object that was named does not exist."""
 
     code = "PRG-L002"
@@ -36,7 +36,7 @@ class ObjectMissingError(MissingError):
     """There is no such object."""
 
 
-class ExistsError(WorldError):
+class ExistsError(ServiceError):
     """The name is taken; what stood there before is untouched."""
 
     code = "PRG-L004"
@@ -50,67 +50,67 @@ class TagExistsError(ExistsError):
     """A tag of that name exists."""
 
 
-class ProtectedBranchError(WorldError):
+class ProtectedBranchError(ServiceError):
     """Branch protection refused a write or a relocation."""
 
     code = "PRG-L005"
 
 
-class DirtyBranchError(WorldError):
+class DirtyBranchError(ServiceError):
     """The branch has uncommitted objects."""
 
     code = "PRG-F013"
 
 
-class NothingToCommitError(WorldError):
+class NothingToCommitError(ServiceError):
     """A commit without changes was asked for and empty commits were not allowed."""
 
     code = "PRG-L006"
 
 
-class BrokenActionsError(WorldError):
+class BrokenActionsError(ServiceError):
     """A file under `_lakefs_actions/` cannot be used and blocks this operation."""
 
     code = "PRG-F011"
 
 
-class AccessDeniedError(WorldError):
+class AccessDeniedError(ServiceError):
     """The credentials were refused, or do not allow this."""
 
     code = "PRG-L007"
 
 
-class RequestRefusedError(WorldError):
+class RequestRefusedError(ServiceError):
     """Any other refusal of a request that was understood."""
 
     code = "PRG-L003"
 
 
-class UnavailableError(WorldError):
+class UnavailableError(ServiceError):
     """No usable answer, and nothing can have changed: a read failed, or nothing was sent."""
 
     code = "PRG-L008"
 
 
-class OutcomeUnknownError(WorldError):
+class OutcomeUnknownError(ServiceError):
     """The request left and no answer came. Nobody may treat it as "did not happen"."""
 
     code = "PRG-L009"
 
 
-class DamagedObjectError(WorldError):
+class DamagedObjectError(ServiceError):
     """Bytes that arrived are not the bytes that were promised."""
 
     code = "PRG-L010"
 
 
-class UnsafeNameError(WorldError):
+class UnsafeNameError(ServiceError):
     """A name that cannot round-trip between lakeFS and the local disk; nothing was moved."""
 
     code = "PRG-W002"
 
 
-class WorkspaceLostError(WorldError):
+class WorkspaceLostError(ServiceError):
     """The attempt's directory vanished or is somebody else's; an empty diff is never assumed."""
 
     code = "PRG-W003"
@@ -126,7 +126,7 @@ _DISK_REMEDIES = {
 }
 
 
-class LocalDiskError(WorldError):
+class LocalDiskError(ServiceError):
     """The local disk refused: full, read-only, or not permitted."""
 
     code = "PRG-W004"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
-from perago.ports.workspace import SparkPlace
+from perago.ports.workspace import SparkRoots
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class BodyCall:
     params: Mapping[str, object]
     workspace: Path | None
     seconds_max: float = 0.0
-    spark: SparkPlace | None = None
+    spark: SparkRoots | None = None
 
 
 @dataclass(frozen=True, slots=True)

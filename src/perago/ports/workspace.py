@@ -187,7 +187,7 @@ class SparkGateway:
 
 
 @dataclass(frozen=True, slots=True)
-class SparkPlace:
+class SparkRoots:
     """Where one attempt reads and writes; the roots are URIs that end in a slash.
 
     `output_root` is None for a read-only task. Without a gateway the roots are local files.

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
         unavailable,
         zombie,
     )
-    from perago.testing.ground import Repository
-    from perago.testing.memory_ground import MemoryGround
-    from perago.testing.real_ground import RealGround, RealServers
+    from perago.testing.memory_servers import MemoryServers
+    from perago.testing.remote_servers import RealServers, RemoteServers
+    from perago.testing.servers import Repository
     from perago.testing.story import Story, WorkflowRun
     from perago.testing.trial.trial_run import GuardrailVerdict, TaskRun
 
@@ -46,11 +46,11 @@ __all__ = [
     "GuardrailVerdict",
     "LoseAnswer",
     "LoseRequest",
-    "MemoryGround",
+    "MemoryServers",
     "Moment",
     "PeragoEnvironment",
-    "RealGround",
     "RealServers",
+    "RemoteServers",
     "Repository",
     "Story",
     "TaskEnvironment",
@@ -78,9 +78,9 @@ _HOMES = {
         "Zombie crash expire_lease foreign_commit lose_answer lose_request unavailable "
         "zombie POINTS"
     ),
-    "perago.testing.memory_ground": "MemoryGround",
-    "perago.testing.real_ground": "RealGround RealServers",
-    "perago.testing.ground": "Repository",
+    "perago.testing.memory_servers": "MemoryServers",
+    "perago.testing.remote_servers": "RemoteServers RealServers",
+    "perago.testing.servers": "Repository",
     "perago.testing.story": "Story WorkflowRun",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}

@@ -16,7 +16,7 @@ class EventKind(StrEnum):
     """Where an event of an attempt comes from."""
 
     PHASE = "phase"
-    STRIKE = "strike"
+    INJECTED = "strike"
     OUTPUT = "output"
     END = "end"
 

@@ -20,7 +20,6 @@ from perago.domain.policy import PolicySetting
 from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
-from perago.testing.crew import Crew
 from perago.testing.definitions import (
     TaskFunction,
     definition_of,
@@ -29,10 +28,11 @@ from perago.testing.definitions import (
     sequence,
     taskdef_of,
 )
+from perago.testing.embedded_workers import EmbeddedWorkers
 from perago.testing.faults import Fault
-from perago.testing.ground import MAIN, Ground, Repository
 from perago.testing.invariants import broken_invariants
-from perago.testing.memory_ground import MemoryGround
+from perago.testing.memory_servers import MemoryServers
+from perago.testing.servers import MAIN, Repository, Servers
 from perago.testing.story import Story, WorkflowRun, story_lines, tell_story
 from perago.testing.trial.captured_body import Files, diff_lines, read_tree
 from perago.testing.trial.trial_run import TaskRun, run_task_once
@@ -47,11 +47,11 @@ class PeragoEnvironment:
         *,
         policy: str = PolicySetting.SETTLED,
         fence: bool = True,
-        ground: Ground | None = None,
+        servers: Servers | None = None,
         require_ownership: bool = False,
         strict_input: bool = False,
     ) -> None:
-        self.ground = MemoryGround() if ground is None else ground
+        self.servers = MemoryServers() if servers is None else servers
         self.fence = fence
         self.settings = AttemptSettings(
             "worker",
@@ -61,7 +61,7 @@ class PeragoEnvironment:
         )
         self.repositories: dict[RepositoryId, Repository] = {}
         self.runs: list[WorkflowRun] = []
-        self._crew = Crew(self.ground, self.settings, self.repositories)
+        self._embedded = EmbeddedWorkers(self.servers, self.settings, self.repositories)
 
     def __enter__(self) -> Self:
         return self
@@ -76,42 +76,42 @@ class PeragoEnvironment:
 
     def close(self) -> None:
         """Stop what still runs and leave nothing on the disk."""
-        self._crew.stop()
-        self.ground.close()
+        self._embedded.stop()
+        self.servers.close()
 
     @property
     def seconds(self) -> float:
         """The environment's seconds since its start."""
-        return self._crew.seconds
+        return self._embedded.seconds
 
     @property
     def attempts(self) -> tuple[AttemptStory, ...]:
         """The stories of all attempts, in the order in which they were polled."""
-        return tuple(self._crew.stories)
+        return tuple(self._embedded.stories)
 
     @property
     def pending_faults(self) -> tuple[Fault, ...]:
         """Planned faults whose moment has not come."""
-        return tuple(self._crew.pending)
+        return tuple(self._embedded.pending)
 
     def plan(self, *faults: Fault) -> None:
         """Add faults; each strikes once."""
-        self._crew.pending.extend(faults)
+        self._embedded.pending.extend(faults)
 
     def watch(self, seen: Callable[[], None]) -> None:
         """Call `seen` after everything that happens in an attempt, while it happens."""
-        self._crew.watchers.append(seen)
+        self._embedded.watchers.append(seen)
 
     def use_policy(self, policy: str) -> None:
         """Attempts that begin from now on publish under another policy."""
-        self._crew.use_policy(PolicySetting(policy))
+        self._embedded.use_policy(PolicySetting(policy))
 
     async def repository(
         self, name: str = "repo", files: Mapping[str, bytes | str] | None = None
     ) -> Repository:
         """A new repository with one commit of these files, and the fence unless switched off."""
         repository = Repository(
-            self.ground, await self.ground.create_repository(self.ground.unique(name)), name
+            self.servers, await self.servers.create_repository(self.servers.unique(name)), name
         )
         self.repositories[repository.id] = repository
         given: dict[str, bytes | str | None] = dict(files or {})
@@ -123,15 +123,15 @@ class PeragoEnvironment:
     async def register(self, *tasks: TaskDefinition | TaskFunction) -> None:
         """Put the TaskDefs on Conductor; workers of this environment poll these tasks."""
         for task in map(definition_of, tasks):
-            definition = self.ground.task_definition(taskdef_of(task))
-            await self.ground.conductor.definitions.put(definition)
-            self._crew.tasks[task.name] = task
+            definition = self.servers.task_definition(taskdef_of(task))
+            await self.servers.conductor.definitions.put(definition)
+            self._embedded.tasks[task.name] = task
 
     async def define(self, definition: Mapping[str, object]) -> str:
         """Put a workflow definition on Conductor; the name it has there."""
-        own = renamed(definition, self.ground.unique)
+        own = renamed(definition, self.servers.unique)
         own.setdefault("ownerEmail", "perago@example.com")
-        await self.ground.conductor.workflows.put_definition(own)
+        await self.servers.conductor.workflows.put_definition(own)
         return str(own["name"])
 
     async def start(
@@ -147,13 +147,13 @@ class PeragoEnvironment:
         else:
             definition = what
         name = await self.define(definition)
-        domain = self.ground.domain
-        run_id = await self.ground.conductor.workflows.start(
+        domain = self.servers.domain
+        run_id = await self.servers.conductor.workflows.start(
             name,
             dict(workflow_input or {}),
             task_to_domain=NO_DOMAINS if domain is None else {"*": domain},
         )
-        run = WorkflowRun(run_id, str(definition["name"]), self.ground.conductor.workflows)
+        run = WorkflowRun(run_id, str(definition["name"]), self.servers.conductor.workflows)
         self.runs.append(run)
         return run
 
@@ -181,13 +181,13 @@ class PeragoEnvironment:
 
     async def until_idle(self) -> None:
         """Let workers work and time pass until nothing more can happen."""
-        await self._crew.work([run.id for run in self.runs])
+        await self._embedded.work([run.id for run in self.runs])
 
     async def story(self) -> Story:
         """What happened, and the commits as they are now."""
-        return await tell_story(self.ground, self.repositories.values(), self.runs, self.attempts)
+        return await tell_story(self.servers, self.repositories.values(), self.runs, self.attempts)
 
-    async def told(self) -> str:
+    async def story_text(self) -> str:
         """The story as text: attempts with their phases and strikes, commits of every branch."""
         return "\n".join(story_lines(await self.story()))
 
@@ -201,7 +201,7 @@ class PeragoEnvironment:
         """Fail with the whole story when an invariant is broken."""
         broken = await self.check_invariants()
         if broken:
-            raise AssertionError("\n".join(broken) + "\n\n" + await self.told())
+            raise AssertionError("\n".join(broken) + "\n\n" + await self.story_text())
 
     async def assert_completed(self, run: WorkflowRun) -> None:
         """Fail with the whole story unless a workflow completed."""
@@ -209,7 +209,7 @@ class PeragoEnvironment:
         if record.status != "COMPLETED":
             found = f"workflow {run.name}: expected COMPLETED, found {record.status}"
             why = f": {record.reason}" if record.reason else ""
-            raise AssertionError(f"{found}{why}\n\n" + await self.told())
+            raise AssertionError(f"{found}{why}\n\n" + await self.story_text())
 
     async def assert_files(
         self, repository: Repository, expected: Mapping[str, bytes | str], branch: str = MAIN
@@ -230,7 +230,7 @@ class PeragoEnvironment:
                 f"{repository.name}@{branch} differs:\n"
                 + "\n".join(lines)
                 + "\n\n"
-                + await self.told()
+                + await self.story_text()
             )
 
 

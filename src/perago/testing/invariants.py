@@ -91,5 +91,5 @@ def _abandoned_publications(branch: BranchStory, story: Story) -> Iterator[str]:
     for commit in branch.commits:
         if commit_kind(commit, accepted) == "abandoned":
             key = commit.metadata[LOGICAL_TASK_KEY]
-            place = f"{commit.commit[:8]} of {key} is on {branch.name}"
-            yield f"abandoned: {place}, and nobody accepted it"
+            found = f"{commit.commit[:8]} of {key} is on {branch.name}"
+            yield f"abandoned: {found}, and nobody accepted it"

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from perago.ports.installations import ConductorInstallation, LakeFSInstallation
     from perago.testing.environment import PeragoEnvironment
     from perago.testing.faults import Fault
-    from perago.testing.ground import Ground
-    from perago.testing.memory_ground import MemoryGround
+    from perago.testing.memory_servers import MemoryServers
+    from perago.testing.servers import Servers
 
 BACKENDS = ("memory", "real")
 
@@ -41,23 +41,23 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def perago_ground(request: pytest.FixtureRequest) -> "Iterator[Ground]":
+def perago_servers(request: pytest.FixtureRequest) -> "Iterator[Servers]":
     """What perago_env stands on; override it to bring servers of your own."""
     if request.config.getoption("--perago-backend") == "real":
-        from perago.testing.real_ground import ground_of_environment  # noqa: PLC0415 - lazy
+        from perago.testing.remote_servers import servers_of_environment  # noqa: PLC0415 - lazy
 
-        ground: Ground = ground_of_environment()
+        servers: Servers = servers_of_environment()
     else:
-        from perago.testing.memory_ground import MemoryGround  # noqa: PLC0415 - lazy
+        from perago.testing.memory_servers import MemoryServers  # noqa: PLC0415 - lazy
 
-        ground = MemoryGround()
-    yield ground
-    ground.close()
+        servers = MemoryServers()
+    yield servers
+    servers.close()
 
 
 @pytest.fixture
 def perago_env(
-    request: pytest.FixtureRequest, perago_ground: "Ground"
+    request: pytest.FixtureRequest, perago_servers: "Servers"
 ) -> "Iterator[PeragoEnvironment]":
     """A whole world for one test; `@pytest.mark.perago(policy=...)` sets it up."""
     from perago.testing.environment import PeragoEnvironment  # noqa: PLC0415 - lazy
@@ -67,35 +67,35 @@ def perago_env(
         options |= marker.kwargs
     faults = options.pop("faults", ())
     make = cast("Callable[..., PeragoEnvironment]", PeragoEnvironment)
-    with make(ground=perago_ground, **options) as environment:
+    with make(servers=perago_servers, **options) as environment:
         environment.plan(*cast("Iterable[Fault]", faults))
         yield environment
 
 
 @pytest.fixture
-def perago_memory() -> "Iterator[MemoryGround]":
+def perago_memory() -> "Iterator[MemoryServers]":
     """An in-memory lakeFS and Conductor on one virtual clock, whatever the option says."""
-    from perago.testing.memory_ground import MemoryGround  # noqa: PLC0415 - lazy
+    from perago.testing.memory_servers import MemoryServers  # noqa: PLC0415 - lazy
 
-    ground = MemoryGround()
-    yield ground
-    ground.close()
+    servers = MemoryServers()
+    yield servers
+    servers.close()
 
 
 @pytest.fixture
-def perago_lakefs(perago_memory: "MemoryGround") -> "LakeFSInstallation":
+def perago_lakefs(perago_memory: "MemoryServers") -> "LakeFSInstallation":
     """The ports of an in-memory lakeFS."""
     return perago_memory.lakefs
 
 
 @pytest.fixture
-def perago_conductor(perago_memory: "MemoryGround") -> "ConductorInstallation":
+def perago_conductor(perago_memory: "MemoryServers") -> "ConductorInstallation":
     """The ports of an in-memory Conductor."""
     return perago_memory.conductor
 
 
 @pytest.fixture
-def perago_clock(perago_memory: "MemoryGround") -> "VirtualClock":
+def perago_clock(perago_memory: "MemoryServers") -> "VirtualClock":
     """The virtual clock of perago_lakefs and perago_conductor."""
     return perago_memory.virtual_clock
 

@@ -12,7 +12,7 @@ from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.installations import ConductorInstallation
 from perago.testing.attempt_story import AttemptStory, Event, EventKind
 from perago.testing.definitions import as_object
-from perago.testing.ground import Ground, Repository
+from perago.testing.servers import Repository, Servers
 
 
 @final
@@ -144,18 +144,18 @@ def staged_commit(commit: CommitRecord) -> str:
 
 
 async def tell_story(
-    ground: Ground,
+    servers: Servers,
     repositories: Iterable[Repository],
     runs: Iterable[WorkflowRun],
     attempts: Sequence[AttemptStory],
 ) -> Story:
     """Read everything as it is now."""
     workflows = tuple([(run.name, await run.read()) for run in runs])
-    told = [await _tell_repository(ground, repository) for repository in repositories]
+    stories = [await _tell_repository(servers, repository) for repository in repositories]
     children = [
-        child for _, record in workflows for child in await _children(ground.conductor, record)
+        child for _, record in workflows for child in await _children(servers.conductor, record)
     ]
-    return Story(workflows, tuple(attempts), tuple(told), tuple(children))
+    return Story(workflows, tuple(attempts), tuple(stories), tuple(children))
 
 
 async def _children(
@@ -171,18 +171,18 @@ async def _children(
     return found
 
 
-async def _tell_repository(ground: Ground, repository: Repository) -> RepositoryStory:
+async def _tell_repository(servers: Servers, repository: Repository) -> RepositoryStory:
     branches: list[BranchStory] = []
-    for name in await ground.branches(repository.id):
-        history = await ground.history(repository.id, name)
+    for name in await servers.branches(repository.id):
+        history = await servers.history(repository.id, name)
         branches.append(BranchStory(name, tuple(history)))
     tags: dict[str, list[str]] = {}
-    for tag, commit in (await ground.tags(repository.id)).items():
+    for tag, commit in (await servers.tags(repository.id)).items():
         tags.setdefault(commit, []).append(tag)
     shown = {commit.commit for branch in branches for commit in branch.commits}
     for tagged in [commit for commit in tags if commit not in shown]:
         # Decisions and relocated heads outlive their branches.
-        history = await ground.history(repository.id, tagged)
+        history = await servers.history(repository.id, tagged)
         branches.append(BranchStory(f"(tag) {tags[tagged][0]}", tuple(history)))
     return RepositoryStory(repository.id, repository.name, tuple(branches), tags)
 
@@ -318,7 +318,7 @@ def _event_text(event: Event) -> str:
     # The reason has a line of its own, below.
     shown = {key: value for key, value in event.facts.items() if key != "reason"}
     facts = ", ".join(f"{key} {_short(value)}" for key, value in shown.items())
-    mark = {EventKind.STRIKE: "!! ", EventKind.OUTPUT: "| "}.get(event.kind, "")
+    mark = {EventKind.INJECTED: "!! ", EventKind.OUTPUT: "| "}.get(event.kind, "")
     return f"{mark}{plain(event.text)}{': ' + plain(facts) if facts else ''}"
 
 

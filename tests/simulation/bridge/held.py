@@ -8,8 +8,8 @@ from tests.simulation.steering import PortCall, SteeredHandle
 
 from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError
+from perago.testing.fault_injector import CallGate, Send, faulty_port
 from perago.testing.faults import Call
-from perago.testing.strikes import CallGate, Send, struck_port
 
 Result = TypeVar("Result")
 Installation = TypeVar("Installation")
@@ -48,7 +48,7 @@ def held(installation: Installation, gate: CallGate) -> Installation:
     """The same installation; every call of it is a stop."""
     value = cast("Any", installation)
     ports = {
-        field.name: struck_port(getattr(value, field.name), field.name, gate)
+        field.name: faulty_port(getattr(value, field.name), field.name, gate)
         for field in fields(value)
         if field.name != "close"
     }

@@ -34,9 +34,9 @@ from perago.adapters.system.clock import SystemClock
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.logical_execution import CommitId, RepositoryId
-from perago.ports.errors import MissingError, RequestRefusedError, WorldError
+from perago.ports.errors import MissingError, RequestRefusedError, ServiceError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.testing.strikes import Send
+from perago.testing.fault_injector import Send
 
 LEASE_SECONDS = 8
 BEAT_SECONDS = 2.0
@@ -202,7 +202,7 @@ class RealStage(HeldStage):
         """What another tool does to the target branch."""
         try:
             return await self._people.commit(kind, count, source)
-        except WorldError:
+        except ServiceError:
             return None
 
     async def _send(self, send: Send) -> object:

@@ -37,7 +37,7 @@ class Recorder(Engine):
 
     def __post_init__(self) -> None:
         """Begin with an empty transcript."""
-        self.told: list[Step] = []
+        self.story_text: list[Step] = []
         self.words = Words()
         self._answer = ""
         self._commits: set[tuple[object, ...]] = set()
@@ -54,7 +54,7 @@ class Recorder(Engine):
 
     def start(self, actor: Actor) -> None:
         """A process begins."""
-        self.told.append(Step(actor.name, BEGINS, actor.purpose))
+        self.story_text.append(Step(actor.name, BEGINS, actor.purpose))
         super().start(actor)
 
     def from_outside(self, what: str, about: str = "", answer: object = None) -> None:
@@ -62,7 +62,7 @@ class Recorder(Engine):
         self._look_for_leases()
         if what == f"{COMMITS}{Foreign.CHERRY_PICK.value}" and answer is not None:
             self._picked = self.scene.clock.monotonic()
-        self.told.append(Step(NOBODY, what, self.words.of(about), self.words.of(answer)))
+        self.story_text.append(Step(NOBODY, what, self.words.of(about), self.words.of(answer)))
 
     def do(self, actor: Actor, call: PortCall) -> tuple[object, Exception | None]:
         """The server takes a request."""
@@ -71,30 +71,30 @@ class Recorder(Engine):
         result = self.words.in_order(result)
         self._answer = self.words.of(error or result)
         if call.late:
-            self.told.append(Step(actor.name, call.operation, LANDS, self._answer))
+            self.story_text.append(Step(actor.name, call.operation, LANDS, self._answer))
         return result, error
 
     def _become(self, actor: Actor, call: PortCall, fate: str | None) -> None:
-        position, self._answer = len(self.told), ""
+        position, self._answer = len(self.story_text), ""
         about = self.words.of(call.about)
         super()._become(actor, call, fate)
-        self.told.insert(
+        self.story_text.insert(
             position, Step(actor.name, call.operation, fate or "", self._answer, about)
         )
 
     def _body(self, actor: Actor) -> None:
-        position, run = len(self.told), f"{actor.name}.{actor.steps}"
+        position, run = len(self.story_text), f"{actor.name}.{actor.steps}"
         super()._body(actor)
         fate = self.chooser.made.get(f"fate {actor.name}:{actor.steps}", "")
-        self.told.insert(position, Step(actor.name, ITS_FUNCTION, fate, run))
+        self.story_text.insert(position, Step(actor.name, ITS_FUNCTION, fate, run))
 
     def _advance(self, actor: Actor) -> None:
         stop = actor.stop
         super()._advance(actor)
         if isinstance(stop, Sleep):
-            self.told.append(Step(actor.name, SLEEPS))
+            self.story_text.append(Step(actor.name, SLEEPS))
         elif stop is None:
-            self.told.append(Step(actor.name, TURNS))
+            self.story_text.append(Step(actor.name, TURNS))
 
     def _move_clock(self, moment: int, silent: Sequence[Actor]) -> None:
         before = self._open_rows()
@@ -103,7 +103,7 @@ class Recorder(Engine):
         expired = [name for name in before if rows[name].status is AttemptStatus.TIMED_OUT]
         self._expired.update(expired)
         told = self.words.of(" ".join(expired))
-        self.told.append(Step(NOBODY, TIME, str(self.stage.clock.elapsed), told))
+        self.story_text.append(Step(NOBODY, TIME, str(self.stage.clock.elapsed), told))
 
     def _look_for_equal_commits(self, call: PortCall) -> None:
         """Two commits that are equal to the second are one; nobody holds the real seconds."""
@@ -159,4 +159,4 @@ def recorded(name: str, recorder: Recorder) -> Transcript | None:
     place = (stage.repository_id, stage.input, stage.workflow)
     left = at_once(outcome_of(stage.lakefs_ports, stage.conductor_ports, place, words))
     outcome = {**left, "processes": ends_of(recorder.actors, words)}
-    return Transcript(name, recorder.mix, recorder.told, outcome, ran.seen)
+    return Transcript(name, recorder.mix, recorder.story_text, outcome, ran.seen)

@@ -32,7 +32,7 @@ from tests.simulation.steering import BodyRun, PortCall, Sleep
 from perago.adapters.memory.worker_handle import WorkerDied
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import TooManyTries
-from perago.ports.errors import OutcomeUnknownError, UnavailableError, WorldError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 
 STORY_LINES = 12
 CONTEXT = 60
@@ -199,7 +199,7 @@ class Replay:
             # has ended meanwhile, or a row that is queued again becomes visible a moment later.
             while result == () and step.answer != NOTHING and await self._stage.waits():
                 result = await _sent(call)
-        except WorldError as refusal:
+        except ServiceError as refusal:
             return None, refusal
         return self._words.in_order(result), None
 
@@ -232,7 +232,7 @@ class Replay:
             stop = go_on()
         except StopIteration:
             actor.coroutine, actor.alive = None, False
-        except (WorldError, PeragoError):  # gc and reset-task may end so, as the engine says
+        except (ServiceError, PeragoError):  # gc and reset-task may end so, as the engine says
             actor.coroutine, actor.alive = None, False
         else:
             assert stop is None or isinstance(stop, PortCall | Sleep | BodyRun), stop

@@ -26,9 +26,9 @@ from perago.testing.dev.page_server import (
     answer,
     branch_graph,
     page_html,
-    worlds_html,
+    scenes_html,
 )
-from perago.testing.dev.world import DevRequest, run_world
+from perago.testing.dev.scenes import DevRequest, run_scenes
 
 PORT = 8123
 HOSTILE = '<script>alert("x")</script>&"\'</pre>'
@@ -43,7 +43,7 @@ async def _scene(*faults: Fault, policy: str = "settled") -> dict[str, object]:
         workflow_input={"params": {"clean": {}}},
         faults=faults,
     )
-    return await run_world(request, policy)
+    return await run_scenes(request, policy)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_words_that_are_no_fault_are_refused(text: str, said: str) -> None:
 
 async def test_params_that_nobody_gives_are_empty() -> None:
     clean, _ = counting_task()
-    scene = await run_world(DevRequest(sequence("flow", clean), [clean], {}, {}), "settled")
+    scene = await run_scenes(DevRequest(sequence("flow", clean), [clean], {}, {}), "settled")
     assert scene["status"] == "COMPLETED"
 
 
@@ -132,9 +132,9 @@ async def test_each_fault_is_shown_under_head_parent_beside_settled(case: Case) 
 
 async def test_an_abandoned_publication_and_a_decision_are_drawn() -> None:
     lineage = await _scene(crash(after="merge"), policy="lineage")
-    assert 'class="commit abandoned"' in worlds_html({"scenes": [lineage]})
+    assert 'class="commit abandoned"' in scenes_html({"scenes": [lineage]})
     settled = await _scene(crash(after="merge"))
-    assert 'class="decision"' in worlds_html({"scenes": [settled]})
+    assert 'class="decision"' in scenes_html({"scenes": [settled]})
 
 
 def test_every_value_is_escaped() -> None:
@@ -165,7 +165,7 @@ def test_an_error_is_escaped_too() -> None:
 
 def test_a_task_cannot_write_markup_through_its_output() -> None:
     event: dict[str, object] = {"kind": "output", "text": HOSTILE, "seconds": 0}
-    html = worlds_html({"scenes": [{"story": {"attempts": [{"events": [event]}]}}]})
+    html = scenes_html({"scenes": [{"story": {"attempts": [{"events": [event]}]}}]})
     assert "<script" not in html
 
 

@@ -8,7 +8,7 @@ from tests.kit_cases import counting_task
 from perago.testing import crash, foreign_commit, sequence
 from perago.testing.definitions import as_list, as_object
 from perago.testing.dev.live_view import drawn, live_view
-from perago.testing.dev.world import DevRequest, run_world
+from perago.testing.dev.scenes import DevRequest, run_scenes
 
 HOSTILE = "\x1b]0;stolen\x07[red]not markup[/red]\r\x1b[2J"
 
@@ -31,7 +31,7 @@ async def _seen(policy: str) -> tuple[list[dict[str, object]], dict[str, object]
         faults=[crash(after="merge"), foreign_commit(after="complete", attempt=2)],
     )
     seen: list[dict[str, object]] = []
-    return seen, await run_world(request, policy, seen.append)
+    return seen, await run_scenes(request, policy, seen.append)
 
 
 async def test_a_finished_run_shows_tasks_attempts_phases_and_commits() -> None:

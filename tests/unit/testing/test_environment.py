@@ -26,9 +26,9 @@ from perago import (
 )
 from perago.ports.errors import RequestRefusedError
 from perago.ports.workspace import Phase
-from perago.testing import AttemptStory, MemoryGround, PeragoEnvironment, Story, crash, sequence
+from perago.testing import AttemptStory, MemoryServers, PeragoEnvironment, Story, crash, sequence
 from perago.testing.definitions import definition_of, renamed
-from perago.testing.memory_ground import memory_disk
+from perago.testing.memory_servers import memory_disk
 
 LOGGER = logging.getLogger("team")
 ENV_MILLISECONDS_MAX = 5
@@ -105,7 +105,7 @@ async def test_a_task_without_workspace_runs_and_its_lines_are_kept(
 ) -> None:
     run = await perago_env.run(double, params={"amount": 4})
     assert await run.result("double") == {"amount": 8}
-    told = await perago_env.told()
+    told = await perago_env.story_text()
     assert "| doubling 4" in told
     assert "WARNING team: that is 8" in told
 
@@ -154,7 +154,7 @@ async def test_the_same_environment_tells_the_same_story_twice() -> None:
         with PeragoEnvironment() as env:
             env.plan(crash(after="stage"))
             await env.run(clean, await env.repository())
-            told.append(await env.told())
+            told.append(await env.story_text())
     assert told[0] == told[1]
 
 
@@ -163,7 +163,7 @@ async def test_without_a_fence_settled_refuses_and_says_how_to_get_one() -> None
     with PeragoEnvironment(fence=False) as env:
         run = await env.run(clean, await env.repository())
         assert await run.status() == "FAILED"
-        assert "perago fence install" in await env.told()
+        assert "perago fence install" in await env.story_text()
 
 
 async def test_without_a_fence_head_parent_publishes() -> None:
@@ -222,7 +222,7 @@ async def test_closing_leaves_nothing_on_the_disk() -> None:
     with PeragoEnvironment() as env:
         env.plan(crash(before="stage"))
         await env.run(clean, await env.repository())
-        root = env.ground.worker_root(1).parent
+        root = env.servers.worker_root(1).parent
         assert list(root.glob("*/task_id=*")), "a dead process tidies nothing up"
     assert not root.exists()
 
@@ -336,7 +336,7 @@ async def test_a_workspace_task_without_a_repository_is_told_so(
 
 async def test_what_happened_is_told_in_public_values() -> None:
     clean, _ = counting_task()
-    with PeragoEnvironment(ground=MemoryGround(seed=7)) as env:
+    with PeragoEnvironment(servers=MemoryServers(seed=7)) as env:
         run = await env.run(clean, await env.repository())
         story: Story = await env.story()
         attempt: AttemptStory = env.attempts[0]
@@ -353,7 +353,7 @@ async def test_other_seeds_are_other_names() -> None:
     published: list[str] = []
     for seed in (1, 2, 1):
         clean, _ = counting_task()
-        with PeragoEnvironment(ground=MemoryGround(seed=seed)) as env:
+        with PeragoEnvironment(servers=MemoryServers(seed=seed)) as env:
             run = await env.run(clean, await env.repository())
             published.append(await run.published("clean"))
     assert published[0] == published[2] != published[1]

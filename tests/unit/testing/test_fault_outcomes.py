@@ -23,13 +23,15 @@ POLICIES = ("settled", "head-parent", "lineage")
 @pytest.mark.perago(policy="settled")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_settled(perago_env: PeragoEnvironment, case: Case) -> None:
-    assert await outcome_of(perago_env, case.faults) == case.settled, await perago_env.told()
+    assert await outcome_of(perago_env, case.faults) == case.settled, await perago_env.story_text()
 
 
 @pytest.mark.perago(policy="head-parent")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 async def test_head_parent(perago_env: PeragoEnvironment, case: Case) -> None:
-    assert await outcome_of(perago_env, case.faults) == case.head_parent, await perago_env.told()
+    assert await outcome_of(perago_env, case.faults) == case.head_parent, (
+        await perago_env.story_text()
+    )
 
 
 async def _survives(env: PeragoEnvironment, policy: str, fault: Fault) -> None:

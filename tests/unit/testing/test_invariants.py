@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from perago import WorkspaceSpec, task
-from perago.testing import MemoryGround, PeragoEnvironment, Repository, crash, sequence
+from perago.testing import MemoryServers, PeragoEnvironment, Repository, crash, sequence
 
 BRANCHES = ["main", "dev"]
 
@@ -52,8 +52,8 @@ async def test_an_abandoned_publication_is_seen_on_the_branch_of_the_run(branch:
 
 @pytest.mark.parametrize("branch", BRANCHES)
 async def test_a_repeated_publication_is_seen_on_the_branch_of_the_run(branch: str) -> None:
-    ground = MemoryGround()
-    with PeragoEnvironment(ground=ground) as env:
+    ground = MemoryServers()
+    with PeragoEnvironment(servers=ground) as env:
         repository = await _repository(env, branch)
         run = await env.run(edit, repository, branch=branch)
         assert await env.check_invariants() == []
@@ -66,8 +66,8 @@ async def test_a_repeated_publication_is_seen_on_the_branch_of_the_run(branch: s
 
 @pytest.mark.parametrize("branch", BRANCHES)
 async def test_a_publication_that_only_another_branch_still_has_is_lost(branch: str) -> None:
-    ground = MemoryGround()
-    with PeragoEnvironment(ground=ground) as env:
+    ground = MemoryServers()
+    with PeragoEnvironment(servers=ground) as env:
         repository = await _repository(env, branch)
         start = (await repository.head(branch)).commit
         run = await env.run(edit, repository, branch=branch)

@@ -20,7 +20,7 @@ from perago.adapters.conductor.requests import (
     ApiRequest,
     PageError,
     RefusedError,
-    world_error,
+    service_error,
 )
 from perago.adapters.http import Answer, HttpClient, HttpTerms, NoAnswerError, RequestFailedError
 from perago.domain.logical_execution import IMPOSSIBLE_NAMES
@@ -86,7 +86,7 @@ class ConductorClient(ApiClient):
             _refuse(answer)
             return _content(answer)
         except RequestFailedError as failure:
-            raise world_error(request, self.address, failure) from failure
+            raise service_error(request, self.address, failure) from failure
 
     async def close(self) -> None:
         """Close the connections of the running loop; no request is under way any more."""

@@ -27,8 +27,8 @@ from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
     RequestRefusedError,
+    ServiceError,
     UnavailableError,
-    WorldError,
 )
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
@@ -36,7 +36,7 @@ Query: TypeAlias = Mapping[str, str | int | bool | None]
 # Conductor's answer to a path that its API does not have; it looks like one to a missing thing.
 NO_SUCH_PATH = "No static resource"
 PATH_REMEDY = "the address must end in the API's path, usually /api"
-_MEANINGS: Mapping[int, type[WorldError]] = {
+_MEANINGS: Mapping[int, type[ServiceError]] = {
     HTTPStatus.NOT_FOUND: MissingError,
     HTTPStatus.TOO_MANY_REQUESTS: UnavailableError,
 }
@@ -96,7 +96,7 @@ class NotConductorError(UnavailableError):
     """Somebody answered, but not Conductor: a landing page, a gateway, a redirect."""
 
 
-def world_error(request: ApiRequest, address: str, failure: RequestFailedError) -> WorldError:
+def service_error(request: ApiRequest, address: str, failure: RequestFailedError) -> ServiceError:
     """The port's error for a failed request."""
     where = f"{request.purpose} at {address}"
     match failure:
@@ -111,7 +111,7 @@ def world_error(request: ApiRequest, address: str, failure: RequestFailedError) 
             return _lost(request, f"{where}: no usable answer: {failure}")
 
 
-def _refusal(request: ApiRequest, where: str, refusal: RefusedError) -> WorldError:
+def _refusal(request: ApiRequest, where: str, refusal: RefusedError) -> ServiceError:
     status, said = refusal.status, _conductor_message(refusal.body)
     shown = said or " ".join(refusal.body.split())
     shown = shown if len(shown) <= SHOWN_BODY_MAX else f"{shown[:SHOWN_BODY_MAX]}..."
@@ -131,7 +131,7 @@ def _refusal(request: ApiRequest, where: str, refusal: RefusedError) -> WorldErr
 
 def _lost(
     request: ApiRequest, message: str, of_a_read: type[UnavailableError] = UnavailableError
-) -> WorldError:
+) -> ServiceError:
     """Nobody knows what became of a write; a read can be asked again."""
     return of_a_read(message) if request.method == "GET" else OutcomeUnknownError(message)
 

@@ -256,7 +256,7 @@ class LocalAttemptDirectories(AttemptDirectories):
             try:
                 found = self._leftover(path, now, has_record=name in recorded)
             except Exception as error:  # noqa: BLE001 - reported, and the others go on
-                found = Leftover(path, None, math.inf, Owner.UNKNOWN, _told(error))
+                found = Leftover(path, None, math.inf, Owner.UNKNOWN, _described(error))
             if found is not None:
                 yield found
 
@@ -323,7 +323,7 @@ def _process_lives(pid: int) -> bool:
     return True
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 

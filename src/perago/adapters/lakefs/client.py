@@ -290,7 +290,7 @@ class LakeFSClient:
             body = json.dumps(request.content).encode()
         url = self._url(request)
         seconds = request.seconds or self.configuration.answer_seconds
-        with _told_apart():
+        with _as_failed_request():
             answer = await self._http.ask(
                 request.method, url, seconds=seconds, headers=headers, body=body
             )
@@ -310,7 +310,7 @@ class LakeFSClient:
         """
         is_ours, url = not request.signed_url, self._url(request)
         for _ in range(_EXCHANGES_MAX):
-            with _told_apart(body):
+            with _as_failed_request(body):
                 async with self._http.exchange(
                     request.method,
                     url,
@@ -358,7 +358,7 @@ def read_answer(body: bytes, read: Callable[[bytes], Result]) -> Result:
 
 
 @contextmanager
-def _told_apart(body: FileBody | None = None) -> Generator[None]:
+def _as_failed_request(body: FileBody | None = None) -> Generator[None]:
     """Raise FailedRequestError for a request without a usable answer."""
     try:
         yield

@@ -37,8 +37,8 @@ from perago.ports.errors import (
     ReferenceMissingError,
     RepositoryMissingError,
     RequestRefusedError,
+    ServiceError,
     UnavailableError,
-    WorldError,
 )
 
 FIRST_REFUSAL = 400
@@ -120,7 +120,7 @@ class Operation:
     taken: type[ExistsError] = ExistsError
 
 
-def port_error(operation: Operation, failure: Failure) -> WorldError:
+def port_error(operation: Operation, failure: Failure) -> ServiceError:
     """The exception that crosses the port.
 
     not sent                      nothing can have happened
@@ -195,14 +195,14 @@ def _is_verdict(text: str) -> bool:
     return _HOOK_ABORTED in text or _MEANS_NOTHING.search(text) is not None
 
 
-def _unanswered(operation: Operation, text: str) -> WorldError:
+def _unanswered(operation: Operation, text: str) -> ServiceError:
     doing = f"{operation.name} {operation.subject}"
     if operation.writes:
         return OutcomeUnknownError(f"{doing}: the request left and no usable answer came: {text}")
     return UnavailableError(f"{doing}: no usable answer: {text}")
 
 
-def _refusal(operation: Operation, status: int, text: str) -> type[WorldError]:
+def _refusal(operation: Operation, status: int, text: str) -> type[ServiceError]:
     if _HOOK_ABORTED in text:
         return _refused_by_hook(status, text)
     match status:
@@ -224,13 +224,13 @@ def _refusal(operation: Operation, status: int, text: str) -> type[WorldError]:
             return RequestRefusedError
 
 
-def _refused_by_hook(status: int, text: str) -> type[WorldError]:
+def _refused_by_hook(status: int, text: str) -> type[ServiceError]:
     if _NO_BRANCH_TO_LIST.search(text):
         return BranchMissingError
     return RequestRefusedError if status == 412 else BrokenActionsError  # noqa: PLR2004
 
 
-def _denied(status: int, text: str) -> type[WorldError]:
+def _denied(status: int, text: str) -> type[ServiceError]:
     if "protected branch" in text:
         return ProtectedBranchError
     if status == 403 and _NOT_A_PERMISSION.search(text):  # noqa: PLR2004
@@ -238,7 +238,7 @@ def _denied(status: int, text: str) -> type[WorldError]:
     return AccessDeniedError
 
 
-def _missing(operation: Operation, text: str) -> type[WorldError]:
+def _missing(operation: Operation, text: str) -> type[ServiceError]:
     if text == "repository not found":
         return RepositoryMissingError
     return BranchMissingError if _BRANCH_MISSING.search(text) else operation.missing

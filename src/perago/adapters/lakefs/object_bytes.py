@@ -63,7 +63,7 @@ _BOUNDARY = "perago-7d1f0c5a93e84b62"
 # Opens the body of one object, or of the range that the headers ask for.
 Read: TypeAlias = Callable[[Mapping[str, str]], AbstractAsyncContextManager[Reply]]
 # The path of a branch or a reference, see `at_branch` and `at_ref`.
-Place: TypeAlias = tuple[str, ...]
+RepositoryRef: TypeAlias = tuple[str, ...]
 
 
 class _RangeIgnoredError(Exception):
@@ -82,19 +82,19 @@ class ObjectBytes:
         self.server_signs: bool | None = None  # None until the server is asked
 
     async def fetch_all(
-        self, place: Place, orders: Sequence[FetchOrder], moved: Moved
+        self, at: RepositoryRef, orders: Sequence[FetchOrder], moved: Moved
     ) -> list[Fetched]:
         """Bring all objects of a reference down; the first failure ends the others and raises."""
         large = sum(order.entry.size >= SPLIT_BYTES_MIN for order in orders)
         streams = -(-LARGE_STREAMS_ENOUGH // max(large, 1))
-        fetch = partial(self._fetch, place, moved, streams=streams)
+        fetch = partial(self._fetch, at, moved, streams=streams)
         return await side_by_side(orders, fetch, self._configuration.requests_concurrent_max)
 
     async def store_all(
-        self, place: Place, uploads: Sequence[ObjectUpload], moved: Moved
+        self, at: RepositoryRef, uploads: Sequence[ObjectUpload], moved: Moved
     ) -> list[ObjectEntry]:
         """Write all objects; the first failure ends the others and raises."""
-        upload = partial(self._upload, place, moved)
+        upload = partial(self._upload, at, moved)
         return await side_by_side(uploads, upload, self._configuration.requests_concurrent_max)
 
     async def ask_whether_signed(self) -> bool:
@@ -135,10 +135,10 @@ class ObjectBytes:
         )
 
     async def _fetch(
-        self, place: Place, moved: Moved, order: FetchOrder, *, streams: int
+        self, at: RepositoryRef, moved: Moved, order: FetchOrder, *, streams: int
     ) -> Fetched:
         path, size = order.entry.path, order.entry.size
-        request = ApiRequest("GET", (*place, "objects"), {"path": path})
+        request = ApiRequest("GET", (*at, "objects"), {"path": path})
         download = _Download(
             self._client,
             request,
@@ -157,26 +157,28 @@ class ObjectBytes:
         moved(size, 1)
         return fetched
 
-    async def _upload(self, place: Place, moved: Moved, upload: ObjectUpload) -> ObjectEntry:
-        what = f"{place[1]}/{place[3]}/{upload.path}"
+    async def _upload(self, at: RepositoryRef, moved: Moved, upload: ObjectUpload) -> ObjectEntry:
+        what = f"{at[1]}/{at[3]}/{upload.path}"
         operation = Operation("store", what, writes=True, missing=BranchMissingError)
         with closing(LeavingFile(upload.source)) as file:
             entry = None
             store = await self._store_for(file.size)
             if store is not None:
                 try:
-                    entry = await store.store(operation, place, upload, file)
+                    entry = await store.store(operation, at, upload, file)
                 except BlockStoreUnusableError as error:
                     self._avoid_store(error)
             if entry is None:
-                attempt = partial(self._send, place, upload, file)
+                attempt = partial(self._send, at, upload, file)
                 entry = await self._client.repeat(operation, attempt)
                 if len(_plain(upload)) < len(upload.metadata):
-                    entry = await self._describe(operation, place, upload, entry)
+                    entry = await self._describe(operation, at, upload, entry)
         moved(file.size, 1)
         return entry
 
-    async def _send(self, place: Place, upload: ObjectUpload, file: LeavingFile) -> ObjectEntry:
+    async def _send(
+        self, at: RepositoryRef, upload: ObjectUpload, file: LeavingFile
+    ) -> ObjectEntry:
         headers = {f"x-lakefs-meta-{name}": text for name, text in _plain(upload).items()}
         around = (b"", b"")
         if _PLAIN_TYPE.fullmatch(upload.content_type):
@@ -185,16 +187,16 @@ class ObjectBytes:
             headers["Content-Type"] = f"multipart/form-data; boundary={_BOUNDARY}"
             around = _envelope(upload.content_type)
         body = FileBody(self._client, file, 0, file.size, around)
-        request = ApiRequest("POST", (*place, "objects"), {"path": upload.path})
+        request = ApiRequest("POST", (*at, "objects"), {"path": upload.path})
         async with self._client.exchange(request, headers, body) as reply:
             answer = await reply.read(JSON_BYTES_MAX)
             return read_answer(answer, stored_object)
 
     async def _describe(
-        self, operation: Operation, place: Place, upload: ObjectUpload, entry: ObjectEntry
+        self, operation: Operation, at: RepositoryRef, upload: ObjectUpload, entry: ObjectEntry
     ) -> ObjectEntry:
         """Write the metadata that headers cannot carry in a request of its own."""
-        path, content = (*place, "objects", "stat", "user_metadata"), {"set": dict(upload.metadata)}
+        path, content = (*at, "objects", "stat", "user_metadata"), {"set": dict(upload.metadata)}
         request = ApiRequest("PUT", path, {"path": upload.path}, content)
         await self._client.insist(operation, request, bytes)
         return entry._replace(metadata=MappingProxyType(dict(upload.metadata)))

@@ -73,8 +73,8 @@ class LakeFSObjects(Objects):
     async def upload(
         self, repository: RepositoryId, branch: BranchName, upload: ObjectUpload
     ) -> ObjectEntry:
-        place = at_branch(repository, branch)
-        (entry,) = await self._client.run(self._bytes.store_all(place, [upload], nobody_counts))
+        url_path = at_branch(repository, branch)
+        (entry,) = await self._client.run(self._bytes.store_all(url_path, [upload], nobody_counts))
         return entry
 
     async def delete_many(

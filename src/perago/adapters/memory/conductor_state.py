@@ -87,7 +87,9 @@ class ConductorState:
         if not queue or count < 1:
             return []
         now = self.now_ms
-        due = sorted((place, task_id) for task_id, place in queue.items() if place[0] <= now)
+        due = sorted(
+            (position, task_id) for task_id, position in queue.items() if position[0] <= now
+        )
         taken: list[TaskRow] = []
         for _, task_id in due:
             if len(taken) == count:
@@ -104,7 +106,9 @@ class ConductorState:
         return [
             name
             for name, queue in self._queues.items()
-            if any(place[0] <= now and self._is_open(task_id) for task_id, place in queue.items())
+            if any(
+                position[0] <= now and self._is_open(task_id) for task_id, position in queue.items()
+            )
         ]
 
     def _is_open(self, task_id: str) -> bool:
@@ -117,4 +121,4 @@ class ConductorState:
 
     def queued_times_ms(self) -> Iterator[int]:
         """When each queued row may be polled."""
-        return (place[0] for queue in self._queues.values() for place in queue.values())
+        return (position[0] for queue in self._queues.values() for position in queue.values())

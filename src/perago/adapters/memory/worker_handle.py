@@ -23,7 +23,7 @@ from perago.adapters.memory.planned_faults import (
     Refuse,
     When,
 )
-from perago.ports.errors import OutcomeUnknownError, UnavailableError, WorldError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 
 Result = TypeVar("Result")
 
@@ -50,7 +50,7 @@ class RequestOnTheWire:
         """Let it take effect; a refusal is returned, because nobody listens any more."""
         try:
             return self.effect()
-        except WorldError as refusal:
+        except ServiceError as refusal:
             return refusal
 
 

@@ -40,21 +40,21 @@ class JsonLines(logging.Formatter):
         facts: object = getattr(record, "perago", None)
         if not isinstance(facts, Mapping) or record.exc_info:
             return self._others.format(record)
-        told = {
+        document = {
             "event": record.getMessage(),
             **cast("Mapping[str, object]", facts),
             "level": record.levelname.lower(),
             "logger": record.name,
             "timestamp": self._moment(record.created),
         }
-        return self._encoded(self._secrets.masked_value(told))
+        return self._encoded(self._secrets.masked_value(document))
 
-    def _encoded(self, told: object) -> str:
+    def _encoded(self, document: object) -> str:
         """The fast writer first: it refuses half a character, which a file can show escaped."""
         try:
-            return pydantic_core.to_json(told, fallback=repr).decode()
+            return pydantic_core.to_json(document, fallback=repr).decode()
         except ValueError:
-            return self._encode(told)
+            return self._encode(document)
 
     def _moment(self, created: float) -> str:
         """In UTC; many lines share their second."""
@@ -80,7 +80,7 @@ class RotatedLogFile(BaseRotatingHandler):
         self._bytes_max = bytes_max
         self._retention = retention
         self._root = root
-        self._place = path
+        self._path = path
         # `parents` would give the directories between them to everybody.
         for folder in (*reversed(path.parent.parents), path.parent):
             if folder == root or folder.is_relative_to(root):
@@ -113,7 +113,7 @@ class RotatedLogFile(BaseRotatingHandler):
         number = 1
         while (part := self._part(number)).exists():
             number += 1
-        self._place.rename(part)
+        self._path.rename(part)
         self.stream = self._open()
         self._bytes = 0
         self.remove_old()
@@ -123,7 +123,7 @@ class RotatedLogFile(BaseRotatingHandler):
         oldest = time.time() - self._retention.total_seconds()  # noqa: TID251 - compared with files
         for path in self._root.glob(OF_WORKERS):
             with suppress(OSError):
-                if path != self._place and path.stat().st_mtime < oldest:
+                if path != self._path and path.stat().st_mtime < oldest:
                     path.unlink()
 
     def _open(self) -> TextIOWrapper:
@@ -132,7 +132,7 @@ class RotatedLogFile(BaseRotatingHandler):
         return os.fdopen(descriptor, "a", encoding="utf-8")
 
     def _part(self, number: int) -> Path:
-        return self._place.with_name(f"{self._place.stem}.{number}{SUFFIX}")
+        return self._path.with_name(f"{self._path.stem}.{number}{SUFFIX}")
 
 
 Event: TypeAlias = MutableMapping[str, Any]

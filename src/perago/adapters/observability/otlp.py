@@ -160,8 +160,8 @@ def open_otlp(settings: OtlpSettings) -> OtlpTelemetry:
 
 def resource_of(service: Mapping[str, str]) -> Resource:
     """Who speaks: ours, and what OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say instead."""
-    told = OTELResourceDetector().detect()
-    return Resource.create().merge(Resource(dict(service))).merge(told)
+    detected = OTELResourceDetector().detect()
+    return Resource.create().merge(Resource(dict(service))).merge(detected)
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -14,11 +14,11 @@ from perago.adapters.spark.parts import OpenPartWork
 from perago.adapters.spark.pipeline_session import PipelineSession, PipelineState
 from perago.adapters.spark.rows import (
     KeptRows,
+    ending_with_problem,
     file_name,
     gathered,
     portions,
     read_rows,
-    told,
     write_rows,
 )
 from perago.domain.key_ranges import KeyRange, cut_keys
@@ -35,7 +35,7 @@ PLACED_AT_ONCE = 20_000
 class Index:
     """What was materialised: where its table stands, and how much it is."""
 
-    place: Path
+    folder: Path
     objects: int
     bytes: int
     newest_ctime_ns: int
@@ -61,12 +61,12 @@ def take_inventory(
     session: PipelineSession,
     source: WorkspaceSource,
     ranges: list[KeyRange],
-    place: Path,
+    folder: Path,
     rules: NameRules | None,
 ) -> list[KeptRows]:
     """List every range on the executors; with rules, names are checked by them."""
-    place.mkdir(parents=True)
-    work = partial(_list_range, session.open_work, source, rules, place)
+    folder.mkdir(parents=True)
+    work = partial(_list_range, session.open_work, source, rules, folder)
     return gathered(session.spread(list(enumerate(ranges)), work), KeptRows)
 
 
@@ -117,7 +117,7 @@ def _list_range(
     open_work: OpenPartWork,
     source: WorkspaceSource,
     rules: NameRules | None,
-    place: Path,
+    folder: Path,
     numbered: tuple[int, KeyRange],
 ) -> Iterator[KeptRows]:
     number, part = numbered
@@ -126,10 +126,10 @@ def _list_range(
         rows = open_work().down.list_range(source, rules, part)
         for count, portion in enumerate(portions(rows)):
             name = file_name(number, count)
-            write_rows(place, name, portion)
+            write_rows(folder, name, portion)
             yield KeptRows(name, len(portion), sum(row.size for row in portion))
 
-    return told(keep(), lambda problem: KeptRows("", problem=problem))
+    return ending_with_problem(keep(), lambda problem: KeptRows("", problem=problem))
 
 
 def _fetch(
@@ -142,11 +142,11 @@ def _fetch(
     def keep() -> Iterator[KeptRows]:
         lines = chain.from_iterable(read_rows(state.inventory, name) for name in names)
         rows = (ListedObject(**line) for line in lines)
-        placed = open_work().down.fetch(source, directory, state.landing, rows)
+        placed = open_work().down.fetch(source, directory, state.incoming, rows)
         for count, portion in enumerate(batched(placed, PLACED_AT_ONCE)):
             name = f"{count}-{names[0]}"
             write_rows(state.index, name, portion)
             newest = max(row.ctime_ns for row in portion)
             yield KeptRows(name, len(portion), sum(row.size for row in portion), newest)
 
-    return told(keep(), lambda problem: KeptRows("", problem=problem))
+    return ending_with_problem(keep(), lambda problem: KeptRows("", problem=problem))

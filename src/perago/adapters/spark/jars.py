@@ -111,9 +111,9 @@ def pyspark_jars() -> Path:
     """
     home = os.environ.get(HOME)
     spec = importlib.util.find_spec("pyspark")
-    places = [] if spec is None else spec.submodule_search_locations or []
-    for place in [home, *places] if home else places:
-        jars = Path(place) / "jars"
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    for folder in [home, *folders] if home else folders:
+        jars = Path(folder) / "jars"
         if jars.is_dir():
             return jars
     raise SparkEnvironmentError(

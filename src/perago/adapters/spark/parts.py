@@ -44,7 +44,7 @@ from perago.ports.objects import (
     Objects,
     ObjectTransport,
 )
-from perago.ports.workspace import SparkPlace, StagingArea, WorkspaceSource
+from perago.ports.workspace import SparkRoots, StagingArea, WorkspaceSource
 
 # One transfer is at most this long, because its orders are in memory. Between two transfers the
 # server has nothing to do, so it is not shorter.
@@ -117,7 +117,7 @@ class PartDown:
         self,
         source: WorkspaceSource,
         directory: Path,
-        landing: Path,
+        incoming: Path,
         rows: Iterable[ListedObject],
     ) -> Iterator[PlacedFile]:
         """Bring objects to their files, by way of a landing place on the same disk.
@@ -125,8 +125,8 @@ class PartDown:
         A part that was given up and still runs can place nothing once the landing place is gone.
         """
         made: set[str] = set()
-        with disk_errors(landing):
-            own = Path(tempfile.mkdtemp(dir=landing))  # two runs of one part may overlap
+        with disk_errors(incoming):
+            own = Path(tempfile.mkdtemp(dir=incoming))  # two runs of one part may overlap
         with asyncio.Runner() as runner:
             for batch in batched(rows, FETCHED_AT_ONCE):
                 orders = [
@@ -386,17 +386,17 @@ def _entry_of(row: PlannedChange) -> ObjectEntry:
     )
 
 
-def input_uri(place: SparkPlace, path: str) -> str:
+def input_uri(roots: SparkRoots, path: str) -> str:
     """What Spark opens at the input commit."""
-    return f"{place.input_root}{listing_prefix(place.prefix)}{_inside(path)}"
+    return f"{roots.input_root}{listing_prefix(roots.prefix)}{_inside(path)}"
 
 
-def output_uri(place: SparkPlace, path: str) -> str:
+def output_uri(roots: SparkRoots, path: str) -> str:
     """What Spark opens on the private branch."""
     inside = _inside(path)
-    if place.output_root is None:
+    if roots.output_root is None:
         raise ReadOnlyWorkspaceError(path)
-    return f"{place.output_root}{listing_prefix(place.prefix)}{inside}"
+    return f"{roots.output_root}{listing_prefix(roots.prefix)}{inside}"
 
 
 def _inside(path: str) -> str:

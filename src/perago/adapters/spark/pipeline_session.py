@@ -17,7 +17,7 @@ from typing import Any, TypeVar, final
 from perago.adapters.spark.parts import OpenPartWork
 from perago.adapters.spark.session import SparkConfiguration, first_line, process_session
 from perago.domain.errors import PeragoError
-from perago.ports.errors import UnavailableError, WorldError
+from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.system import Concurrency
 
 Answer = TypeVar("Answer")
@@ -125,7 +125,7 @@ class PipelineSessions:
 
         try:
             return await self._concurrency.blocking(work, abandon=cancel)
-        except (WorldError, PeragoError):
+        except (ServiceError, PeragoError):
             raise
         except Exception as error:
             raise UnavailableError(f"Spark could not {description}: {first_line(error)}") from error
@@ -142,54 +142,54 @@ class PipelineState:
         digest = hashlib.sha256(os.fsencode(directory)).hexdigest()[:8]
         self._root = root
         self._directory = directory
-        self.place = root / f"{directory.name}-{digest}"
+        self.folder = root / f"{directory.name}-{digest}"
 
     @property
     def inventory(self) -> Path:
         """What the commit holds."""
-        return self.place / "inventory"
+        return self.folder / "inventory"
 
     @property
     def index(self) -> Path:
         """What was materialised."""
-        return self.place / "index"
+        return self.folder / "index"
 
     @property
     def changes(self) -> Path:
         """What the comparison found, in no order."""
-        return self.place / "changes"
+        return self.folder / "changes"
 
     @property
     def plan(self) -> Path:
         """What has to move."""
-        return self.place / "plan"
+        return self.folder / "plan"
 
     @property
-    def landing(self) -> Path:
+    def incoming(self) -> Path:
         """Where objects arrive, as long as objects may."""
-        return self.place / "landing"
+        return self.folder / "landing"
 
     def create(self) -> None:
         """Make room, and remove what belongs to workspaces that are no more."""
         self._root.mkdir(parents=True, exist_ok=True)
         _sweep(self._root)
         self.remove()
-        self.landing.mkdir(parents=True)
-        (self.place / OWNER).write_text(os.fspath(self._directory), encoding="utf-8")
+        self.incoming.mkdir(parents=True)
+        (self.folder / OWNER).write_text(os.fspath(self._directory), encoding="utf-8")
 
-    def empty(self, place: Path) -> None:
+    def empty(self, folder: Path) -> None:
         """Make room for a table that may have been written before."""
-        shutil.rmtree(place, ignore_errors=True)
-        place.mkdir()
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
 
-    def close_landing(self) -> None:
+    def close_incoming(self) -> None:
         """From here on nothing arrives: whoever still runs finds no place to rename from."""
-        closed = self.landing.rename(self.place / "landed")
+        closed = self.incoming.rename(self.folder / "landed")
         shutil.rmtree(closed, ignore_errors=True)
 
     def remove(self) -> None:
         """Forget all of it."""
-        shutil.rmtree(self.place, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def _sweep(root: Path) -> None:

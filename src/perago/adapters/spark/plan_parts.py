@@ -20,6 +20,7 @@ from perago.adapters.spark.rows import (
     BOUNDS,
     Line,
     ManifestRows,
+    ending_with_problem,
     file_name,
     gathered,
     line_of,
@@ -29,7 +30,6 @@ from perago.adapters.spark.rows import (
     read_rows,
     row_of,
     table,
-    told,
     unpacked,
     write_rows,
 )
@@ -110,22 +110,24 @@ class WrittenPlan:
                 yield PlanShare(part.name, are_deletes, start, amount)
 
 
-def written_plan(place: Path, parts: Iterable[PlanPart]) -> WrittenPlan:
+def written_plan(folder: Path, parts: Iterable[PlanPart]) -> WrittenPlan:
     """A plan of the files that were written, in order."""
     ordered = tuple(sorted(parts))
     plan = SyncPlan(
-        upload=ManifestRows(place, sum(part.uploads for part in ordered), _facts, PlanKind.UPLOAD),
-        copy=ManifestRows(place, sum(part.copies for part in ordered), _copy, PlanKind.COPY),
-        delete=ManifestRows(place, sum(part.deletes for part in ordered), path_of, PlanKind.DELETE),
+        upload=ManifestRows(folder, sum(part.uploads for part in ordered), _facts, PlanKind.UPLOAD),
+        copy=ManifestRows(folder, sum(part.copies for part in ordered), _copy, PlanKind.COPY),
+        delete=ManifestRows(
+            folder, sum(part.deletes for part in ordered), path_of, PlanKind.DELETE
+        ),
     )
     return WrittenPlan(plan, ordered)
 
 
-def write_part(place: Path, number: int, rows: Iterable[PlannedChange]) -> Iterator[PlanPart]:
+def write_part(folder: Path, number: int, rows: Iterable[PlannedChange]) -> Iterator[PlanPart]:
     """Write one file, unless there is nothing for it; the rows are in order of path."""
     kept = list(rows)
     if kept:
-        write_rows(place, file_name(number), kept)
+        write_rows(folder, file_name(number), kept)
         count = Counter(row.kind for row in kept)
         yield PlanPart(
             file_name(number),
@@ -136,16 +138,16 @@ def write_part(place: Path, number: int, rows: Iterable[PlannedChange]) -> Itera
         )
 
 
-def rows_of(place: Path, name: str) -> Iterator[PlannedChange]:
+def rows_of(folder: Path, name: str) -> Iterator[PlannedChange]:
     """The changes of one file."""
-    return (PlannedChange(**line) for line in read_rows(place, name))
+    return (PlannedChange(**line) for line in read_rows(folder, name))
 
 
-def rows_of_share(place: Path, share: PlanShare) -> Iterator[PlannedChange]:
+def rows_of_share(folder: Path, share: PlanShare) -> Iterator[PlannedChange]:
     """The changes of one share."""
     rows = (
         row
-        for row in rows_of(place, share.name)
+        for row in rows_of(folder, share.name)
         if (row.kind == PlanKind.DELETE) is share.are_deletes
     )
     return islice(rows, share.start, share.start + share.amount)
@@ -183,7 +185,7 @@ def compare(session: PipelineSession, index: Index, directory: Path, folders: li
     parts = session.parts_to_compare(index.objects)
     look = partial(_look, session.open_work, directory, index.newest_ctime_ns)
     found = lines_of(session.session, session.spread(folders, look, parts))
-    base = lines(session.session, index.place)
+    base = lines(session.session, index.folder)
     sides = [
         frame.selectExpr(
             f"substring_index(value, '\\t', {BOUNDS}) AS path",
@@ -218,7 +220,7 @@ def write_plan(
     else:
         changes = table(session.session, state.changes, PlannedChange)
         if any(part.new for part in found):
-            changes = _with_sources(table(session.session, index.place, PlacedFile), changes)
+            changes = _with_sources(table(session.session, index.folder, PlacedFile), changes)
         ordered = _by_path(changes, session.parts_for(count)).rdd
         parts = ordered.mapPartitionsWithIndex(partial(_write, state.plan)).collect()
     return written_plan(state.plan, parts)
@@ -247,8 +249,8 @@ def _by_path(changes: Any, parts: int) -> Any:  # noqa: ANN401 - frames
     return ranged.sortWithinPartitions("path")
 
 
-def _write(place: Path, number: int, rows: Iterable[Any]) -> Iterator[PlanPart]:
-    return write_part(place, number, (PlannedChange(*row) for row in rows))
+def _write(folder: Path, number: int, rows: Iterable[Any]) -> Iterator[PlanPart]:
+    return write_part(folder, number, (PlannedChange(*row) for row in rows))
 
 
 def _in_order(state: PipelineState, names: list[str]) -> Iterator[PlanPart]:
@@ -269,7 +271,7 @@ def _look(
         row._replace(ctime_ns=_NEVER) if row.ctime_ns == newest_ctime_ns else row
         for row in open_work().scan.look(directory, folder)
     )
-    for row in told(rows, lambda problem: FoundFile("", problem=problem)):
+    for row in ending_with_problem(rows, lambda problem: FoundFile("", problem=problem)):
         yield (line_of(row),)
 
 
@@ -277,7 +279,7 @@ def _read(
     open_work: OpenPartWork,
     directory: Path,
     prefix: str,
-    place: Path,
+    folder: Path,
     number: int,
     rows: Iterable[Any],
 ) -> Iterator[FoundChanges]:
@@ -286,11 +288,11 @@ def _read(
     def keep() -> Iterator[FoundChanges]:
         for count, portion in enumerate(batched(changes, CHANGES_AT_ONCE)):
             name = file_name(number, count)
-            write_rows(place, name, portion)
+            write_rows(folder, name, portion)
             new = sum(row.is_new and bool(row.size) for row in portion)
             yield FoundChanges(name, len(portion), new)
 
-    return told(keep(), lambda problem: FoundChanges(problem=problem))
+    return ending_with_problem(keep(), lambda problem: FoundChanges(problem=problem))
 
 
 def _changes(

@@ -28,7 +28,7 @@ from perago.domain.commit_metadata import (
 from perago.domain.key_ranges import KeyRange, cut_keys
 from perago.domain.logical_execution import CommitId, CommitRecord, RepositoryId
 from perago.domain.paths import md5_of_checksum
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import ObjectEntry, Objects
 
@@ -155,13 +155,13 @@ async def _pages(
         after = page.entries[-1].path
 
 
-async def _check_object(objects: Objects, target: Target, entry: ObjectEntry, place: Path) -> Row:
+async def _check_object(objects: Objects, target: Target, entry: ObjectEntry, folder: Path) -> Row:
     try:
-        await objects.download(target.repository, target.commit, entry.path, place)
-    except WorldError as error:
+        await objects.download(target.repository, target.commit, entry.path, folder)
+    except ServiceError as error:
         state = f"unreadable: {error}"
         return entry.path, entry.size, entry.checksum, -1, "", state
-    size, md5 = await asyncio.to_thread(_read, place)
+    size, md5 = await asyncio.to_thread(_read, folder)
     return entry.path, entry.size, entry.checksum, size, md5, _state(entry, size, md5)
 
 
@@ -174,13 +174,13 @@ def _state(entry: ObjectEntry, size: int, md5: str) -> str:
     return SOUND if stated == md5 else f"expected MD5 {stated}, found {md5}"
 
 
-def _read(place: Path) -> tuple[int, str]:
+def _read(folder: Path) -> tuple[int, str]:
     digest, size = hashlib.md5(usedforsecurity=False), 0
-    with place.open("rb") as file:
+    with folder.open("rb") as file:
         while chunk := file.read(READ_CHUNK):
             digest.update(chunk)
             size += len(chunk)
-    place.unlink()
+    folder.unlink()
     return size, digest.hexdigest()
 
 
@@ -296,7 +296,7 @@ async def was_adopted(lakefs: LakeFSInstallation, target: Target, row: tuple[obj
         return False
     try:
         record = await lakefs.commits.read(target.repository, CommitId(staged))
-    except WorldError:
+    except ServiceError:
         return False  # garbage collection took the staged commit
     return record.metadata.get(EXECUTION_ID, execution) != execution
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast, final
 
 from perago.domain.errors import PeragoError
 from perago.domain.sync_plan import ListedObject, PlacedFile, PlannedChange
-from perago.ports.errors import UnavailableError, WorkspaceLostError, WorldError
+from perago.ports.errors import ServiceError, UnavailableError, WorkspaceLostError
 
 Row = TypeVar("Row")
 Line = Mapping[str, object]
@@ -25,12 +25,12 @@ class ManifestRows(Collection[Row], Generic[Row]):
 
     def __init__(
         self,
-        place: Path,
+        folder: Path,
         count: int,
         row_of: Callable[[Line], Row],
         kind: str | None = None,
     ) -> None:
-        self._place = place
+        self._folder = folder
         self._count = count
         self._row_of = row_of
         self._kind = kind
@@ -41,7 +41,7 @@ class ManifestRows(Collection[Row], Generic[Row]):
     def __iter__(self) -> Iterator[Row]:
         if not self._count:
             return
-        for line in manifest_lines(self._place):
+        for line in manifest_lines(self._folder):
             if self._kind is None or line["kind"] == self._kind:
                 yield self._row_of(line)
 
@@ -54,11 +54,11 @@ def path_of(line: Line) -> str:
     return cast("str", line["path"])
 
 
-def manifest_lines(place: Path) -> Iterator[Line]:
+def manifest_lines(folder: Path) -> Iterator[Line]:
     """Every line of the parts of a manifest."""
-    if not place.is_dir():
-        raise WorkspaceLostError(f"{place} is gone: the workspace was forgotten")
-    for part in sorted(place.glob("part-*.json")):
+    if not folder.is_dir():
+        raise WorkspaceLostError(f"{folder} is gone: the workspace was forgotten")
+    for part in sorted(folder.glob("part-*.json")):
         with part.open(encoding="utf-8") as lines:
             for line in lines:
                 yield cast("Line", json.loads(line))
@@ -89,13 +89,13 @@ def file_name(*numbers: int) -> str:
     return "part-" + "-".join(f"{number:06}" for number in numbers) + ".json"
 
 
-def write_rows(place: Path, name: str, rows: Iterable[Any]) -> None:
+def write_rows(folder: Path, name: str, rows: Iterable[Any]) -> None:
     """Write named tuples as lines; nobody sees the file before it is whole."""
     # Whoever was given up may still write it, on another host by the same process number.
-    hidden = place / f".{name}-{secrets.token_hex(8)}"
+    hidden = folder / f".{name}-{secrets.token_hex(8)}"
     with hidden.open("w", encoding="ascii") as file:
         file.writelines(f"{line_of(row)}\n" for row in rows)
-    hidden.replace(place / name)
+    hidden.replace(folder / name)
 
 
 def line_of(row: Any) -> str:  # noqa: ANN401 - any named tuple
@@ -103,9 +103,9 @@ def line_of(row: Any) -> str:  # noqa: ANN401 - any named tuple
     return _encode(row._asdict())
 
 
-def read_rows(place: Path, name: str) -> Iterator[dict[str, Any]]:
+def read_rows(folder: Path, name: str) -> Iterator[dict[str, Any]]:
     """The lines of one file."""
-    with (place / name).open(encoding="ascii") as file:
+    with (folder / name).open(encoding="ascii") as file:
         yield from map(row_of, file)
 
 
@@ -145,14 +145,14 @@ def lines_of(session: Any, rows: Any) -> Any:  # noqa: ANN401 - pyspark stays in
     return session.createDataFrame(rows, "value string", verifySchema=False)
 
 
-def lines(session: Any, place: Path) -> Any:  # noqa: ANN401 - as above
+def lines(session: Any, folder: Path) -> Any:  # noqa: ANN401 - as above
     """A frame of lines that were written."""
-    return session.read.text(place.as_uri())
+    return session.read.text(folder.as_uri())
 
 
-def table(session: Any, place: Path, kind: type) -> Any:  # noqa: ANN401 - as above
+def table(session: Any, folder: Path, kind: type) -> Any:  # noqa: ANN401 - as above
     """A frame of rows that were written."""
-    return session.read.schema(COLUMNS[kind]).json(place.as_uri())
+    return session.read.schema(COLUMNS[kind]).json(folder.as_uri())
 
 
 OURS = "perago."
@@ -180,11 +180,11 @@ def gathered(rows: Any, kind: type[Sayings]) -> list[Sayings]:  # noqa: ANN401 -
     return said
 
 
-def told(rows: Iterator[Row], as_row: Callable[[str], Row]) -> Iterator[Row]:
+def ending_with_problem(rows: Iterator[Row], as_row: Callable[[str], Row]) -> Iterator[Row]:
     """The rows of a part; its error becomes the last one."""
     try:
         yield from rows
-    except (WorldError, PeragoError) as error:
+    except (ServiceError, PeragoError) as error:
         yield as_row(packed(error))
 
 
@@ -205,7 +205,7 @@ def unpacked(problem: str) -> Exception:
     kind: object = None
     if module.startswith(OURS):
         kind = getattr(importlib.import_module(module), name, None)
-    if not (isinstance(kind, type) and issubclass(kind, WorldError | PeragoError)):
+    if not (isinstance(kind, type) and issubclass(kind, ServiceError | PeragoError)):
         return UnavailableError(text)
     error = kind.__new__(kind, text)
     Exception.__init__(error, text)

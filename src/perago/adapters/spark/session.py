@@ -29,7 +29,7 @@ from perago.adapters.spark.jars import (
     session_options,
 )
 from perago.domain.errors import SparkSessionError
-from perago.ports.workspace import SparkPlace
+from perago.ports.workspace import SparkRoots
 
 CONNECT_SECONDS = 5.0
 _STANDALONE = re.compile(r"spark://(?P<places>.+)")
@@ -41,13 +41,13 @@ def check_master(master: str) -> None:
     if found is None:
         return
     reasons: list[str] = []
-    for place in found["places"].split(","):
-        host, _, port = place.rpartition(":")
+    for address in found["places"].split(","):
+        host, _, port = address.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS):
                 return
         except (OSError, ValueError) as error:
-            reasons.append(f"{place}: {error}")
+            reasons.append(f"{address}: {error}")
     raise SparkSessionError(master, "; ".join(reasons))
 
 
@@ -82,11 +82,11 @@ SUBMITTED = "PYSPARK_GATEWAY_PORT"  # how spark-submit tells a program where its
 _starting = threading.Lock()
 
 
-def attempt_session(configuration: SparkConfiguration, place: SparkPlace) -> Any:  # noqa: ANN401
+def attempt_session(configuration: SparkConfiguration, roots: SparkRoots) -> Any:  # noqa: ANN401
     """A session for one attempt, with the keys of its repository in Hadoop's configuration."""
-    session = process_session(configuration, needs_s3a=place.gateway is not None).newSession()
-    if place.gateway is not None:
-        _set_keys(session, repository_options(place.repository, place.gateway))
+    session = process_session(configuration, needs_s3a=roots.gateway is not None).newSession()
+    if roots.gateway is not None:
+        _set_keys(session, repository_options(roots.repository, roots.gateway))
     return session
 
 

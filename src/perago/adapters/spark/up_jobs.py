@@ -21,7 +21,7 @@ from perago.adapters.spark.plan_parts import (
     rows_of,
     rows_of_share,
 )
-from perago.adapters.spark.rows import gathered, told
+from perago.adapters.spark.rows import ending_with_problem, gathered
 from perago.adapters.workspace.staging import difference
 from perago.domain.paths import object_path
 from perago.domain.sync_plan import PlanKind, PlannedChange, SeenChange, WrittenBatch, batched
@@ -36,7 +36,7 @@ CHECKING_THREADS = 8
 def write_changes(
     session: PipelineSession,
     written: WrittenPlan,
-    place: Path,
+    folder: Path,
     directory: Path,
     area: StagingArea,
 ) -> TransferCounts:
@@ -47,17 +47,17 @@ def write_changes(
         writes_max=max(1, -(-writes // session.parts_for(writes))),
         deletes_max=DELETE_PATHS_MAX * max(1, -(-pages // session.parts)),
     )
-    work = partial(_write, session.open_work, place, directory, area)
+    work = partial(_write, session.open_work, folder, directory, area)
     totals = _sum(gathered(session.spread(shares, work, len(shares)), WrittenBatch))
     return TransferCounts(totals.objects, totals.bytes, totals.reused, totals.requests)
 
 
 def check_branch(
-    session: PipelineSession, written: WrittenPlan, place: Path, area: StagingArea
+    session: PipelineSession, written: WrittenPlan, folder: Path, area: StagingArea
 ) -> None:
     """Raise unless the branch differs from its start by exactly the plan."""
     ranges = written.ranges(area.prefix)
-    work = partial(_check, session.open_work, place, area)
+    work = partial(_check, session.open_work, folder, area)
     gathered(session.spread(ranges, work, len(ranges)), SeenChange)
 
 
@@ -81,12 +81,12 @@ def as_planned(
 
 
 def _write(
-    open_work: OpenPartWork, place: Path, directory: Path, area: StagingArea, share: PlanShare
+    open_work: OpenPartWork, folder: Path, directory: Path, area: StagingArea, share: PlanShare
 ) -> Iterator[WrittenBatch]:
     def write() -> Iterator[WrittenBatch]:
-        yield _sum(open_work().up.write(directory, area, rows_of_share(place, share)))
+        yield _sum(open_work().up.write(directory, area, rows_of_share(folder, share)))
 
-    return told(write(), lambda problem: WrittenBatch(problem=problem))
+    return ending_with_problem(write(), lambda problem: WrittenBatch(problem=problem))
 
 
 def _sum(batches: Iterable[WrittenBatch]) -> WrittenBatch:
@@ -102,12 +102,12 @@ def _sum(batches: Iterable[WrittenBatch]) -> WrittenBatch:
 
 
 def _check(
-    open_work: OpenPartWork, place: Path, area: StagingArea, part: PlanRange
+    open_work: OpenPartWork, folder: Path, area: StagingArea, part: PlanRange
 ) -> Iterator[SeenChange]:
     """Some neighbours at a time in threads, because what takes time is the way to the server."""
 
     def rows() -> Iterator[PlannedChange]:
-        return iter(()) if part.name is None else rows_of(place, part.name)
+        return iter(()) if part.name is None else rows_of(folder, part.name)
 
     def check() -> Iterator[SeenChange]:
         up = open_work().up
@@ -120,7 +120,7 @@ def _check(
             walk.result()
         yield from ()
 
-    return told(check(), lambda problem: SeenChange("", problem=problem))
+    return ending_with_problem(check(), lambda problem: SeenChange("", problem=problem))
 
 
 def _kind_of(row: PlannedChange) -> str:

@@ -16,7 +16,7 @@ from perago.adapters.spark.session import SparkConfiguration, attempt_session
 from perago.adapters.spark.up_jobs import JobWatch, cancel_jobs
 from perago.domain.errors import OpenStreamError
 from perago.domain.logical_execution import CommitId
-from perago.ports.workspace import SparkPlace, SparkWorkspace, WriteMode
+from perago.ports.workspace import SparkRoots, SparkWorkspace, WriteMode
 
 Report = Callable[[str, Mapping[str, object]], None]
 
@@ -33,10 +33,10 @@ class SparkCall:
 
 @contextmanager
 def open_workspace(
-    configuration: SparkConfiguration, place: SparkPlace, call: SparkCall
+    configuration: SparkConfiguration, roots: SparkRoots, call: SparkCall
 ) -> Generator[SparkWorkspace]:
     """Open the place for one body; whatever it leaves running is ended and may be an error."""
-    session = attempt_session(configuration, place)
+    session = attempt_session(configuration, roots)
     context = getattr(session, "sparkContext", None) if hasattr(session, "_jsc") else None
     # Over Spark Connect the session is the attempt's alone, and so is everything that it runs.
     cancel = session.interruptAll
@@ -47,7 +47,7 @@ def open_workspace(
     follower = threading.Thread(target=watch.follow, daemon=True)
     follower.start()
     try:
-        yield SessionWorkspace(session, place)
+        yield SessionWorkspace(session, roots)
         _refuse_open_streams(session)
     finally:
         watch.end()
@@ -60,9 +60,9 @@ def open_workspace(
 class SessionWorkspace(SparkWorkspace):
     """A place seen through a session."""
 
-    def __init__(self, session: Any, place: SparkPlace) -> None:  # noqa: ANN401 - a pyspark session
+    def __init__(self, session: Any, roots: SparkRoots) -> None:  # noqa: ANN401 - a pyspark session
         self._session = session
-        self._place = place
+        self._roots = roots
 
     @property
     def spark(self) -> Any:  # noqa: ANN401 - a pyspark session
@@ -74,20 +74,20 @@ class SessionWorkspace(SparkWorkspace):
 
     @property
     def input_ref(self) -> CommitId:
-        return self._place.input_ref
+        return self._roots.input_ref
 
     @property
     def prefix(self) -> str:
-        return self._place.prefix
+        return self._roots.prefix
 
     def table(self, path: str, *, format: str = "parquet") -> Any:  # noqa: ANN401, A002 - pyspark's
         return self._session.read.format(format).load(self.uri(path))
 
     def uri(self, path: str) -> str:
-        return input_uri(self._place, path)
+        return input_uri(self._roots, path)
 
     def output(self, path: str) -> str:
-        return output_uri(self._place, path)
+        return output_uri(self._roots, path)
 
     def write(
         self,

@@ -141,7 +141,7 @@ class SparkWorkspacePipeline(WorkspacePipeline):
             if rules.folds_case or rules.folds_unicode:
                 _refuse_folded_names(session, source, state)
             index = fetch_files(session, source, inventory, directory, state)
-            state.close_landing()
+            state.close_incoming()
         except BaseException:
             state.remove()
             raise
@@ -167,10 +167,10 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         self, session: PipelineSession, source: WorkspaceSource, ranges: list[KeyRange]
     ) -> Collection[str]:
         self._state_root.mkdir(parents=True, exist_ok=True)
-        place = Path(tempfile.mkdtemp(dir=self._state_root, prefix=".listing-"))
-        listed = take_inventory(session, source, ranges, place / "paths", None)
-        paths = ManifestRows(place / "paths", sum(part.objects for part in listed), path_of)
-        weakref.finalize(paths, shutil.rmtree, place, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(dir=self._state_root, prefix=".listing-"))
+        listed = take_inventory(session, source, ranges, folder / "paths", None)
+        paths = ManifestRows(folder / "paths", sum(part.objects for part in listed), path_of)
+        weakref.finalize(paths, shutil.rmtree, folder, ignore_errors=True)
         return paths
 
     def _workspace(self, materialised: Materialised) -> _Workspace:

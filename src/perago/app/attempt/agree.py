@@ -39,7 +39,7 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.outcome import join_result
 from perago.domain.settled import LOOKS_MAX
-from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError, WorldError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, TagExistsError, UnavailableError
 from perago.ports.workspace import Phase
 
 
@@ -88,7 +88,7 @@ async def _put_decision(
         except (OutcomeUnknownError, UnavailableError) as error:
             sent = sent or isinstance(error, OutcomeUnknownError)
             seen = str(error)
-        except WorldError:
+        except ServiceError:
             attempt.leftovers.staging_may_go = not sent  # refused: nothing was decided by this
             raise
         else:
@@ -101,8 +101,8 @@ async def _put_decision(
             return found
         await ports.clock.sleep(0.05 * (look + 1))
     evidence = {"tag": tag, "staged": proposal, "staging_branch": attempt.staging_branch}
-    told = {"warning": OUTCOME_UNKNOWN, "seen": seen, **evidence}
-    ports.progress.phase(Phase.WARNED, told)
+    facts = {"warning": OUTCOME_UNKNOWN, "seen": seen, **evidence}
+    ports.progress.phase(Phase.WARNED, facts)
     raise OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}")
 
 
@@ -113,9 +113,9 @@ async def read_decision(
 
     Whoever may create tags can put the decision of this key on any commit, with any metadata.
     """
-    place = target.workspace
-    record = await ports.lakefs.commits.read(place.repository, commit)
-    expected = {LOGICAL_EXECUTION_KEY: target.key or "", INPUT_REF: place.ref}
+    workspace = target.workspace
+    record = await ports.lakefs.commits.read(workspace.repository, commit)
+    expected = {LOGICAL_EXECUTION_KEY: target.key or "", INPUT_REF: workspace.ref}
     for name, value in expected.items():
         found = record.metadata.get(name, "nothing")
         if found != value:
@@ -124,20 +124,20 @@ async def read_decision(
                 f"{text}; {_remove_command(attempt)}", code="PRG-F006", terminal=True
             )
     await _believe(ports, attempt, target, record)
-    return await decision_of(ports, attempt, target, record, input_ref=place.ref)
+    return await decision_of(ports, attempt, target, record, input_ref=workspace.ref)
 
 
 async def _believe(
     ports: AttemptPorts, attempt: Attempt, target: Target, record: CommitRecord
 ) -> None:
     """Raise, without a retry, unless an attempt of this task may have staged this commit."""
-    place, commit = target.workspace, record.commit
+    workspace, commit = target.workspace, record.commit
     branch = record.metadata.get(STAGING_BRANCH, "")
     try:
         refuse_foreign_branch(attempt.row, commit, branch)
         await ports.concurrency.together(
-            refuse_unless_on_input(ports, place, commit),
-            refuse_foreign_changes(ports, place, commit, target.prefix),
+            refuse_unless_on_input(ports, workspace, commit),
+            refuse_foreign_changes(ports, workspace, commit, target.prefix),
         )
     except PublicationRefusedError as error:
         text = f"{error}; {_remove_command(attempt)}"

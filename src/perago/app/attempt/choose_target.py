@@ -77,7 +77,7 @@ async def choose_target(
     """
     lakefs = ports.lakefs
     record, fence = await ports.concurrency.together(
-        lakefs.places.check(workspace, ports.concurrency, writes=True),
+        lakefs.known.check(workspace, ports.concurrency, writes=True),
         lakefs.trust.file(workspace.repository, workspace.ref),
     )
     earlier = Earlier()
@@ -279,13 +279,13 @@ async def read_first_walk(ports: AttemptPorts, target: Target) -> FirstParentWal
 
 async def read_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk:
     """The target's head and its history down to the input, as far as the policy looks."""
-    place = target.workspace
+    workspace = target.workspace
     commits_read_max = target.level.shape.commits_read_max
     if commits_read_max == 1:
-        head = await ports.lakefs.branches.head(place.repository, place.branch)
-        return FirstParentWalk((head,), reached=head.commit == place.ref)
+        head = await ports.lakefs.branches.head(workspace.repository, workspace.branch)
+        return FirstParentWalk((head,), reached=head.commit == workspace.ref)
     return await ports.lakefs.commits.first_parents(
-        place.repository, place.branch, place.ref, commits_max=commits_read_max
+        workspace.repository, workspace.branch, workspace.ref, commits_max=commits_read_max
     )
 
 
@@ -300,9 +300,9 @@ async def _is_untouched(ports: AttemptPorts, target: Target, head: CommitId) -> 
 
 
 async def _differs(ports: AttemptPorts, target: Target, head: CommitId, prefix: str) -> bool:
-    place = target.workspace
+    workspace = target.workspace
     page = await ports.lakefs.commits.diff_page(
-        place.repository, place.ref, head, prefix=prefix, amount=1
+        workspace.repository, workspace.ref, head, prefix=prefix, amount=1
     )
     return bool(page.changes)
 

@@ -26,8 +26,8 @@ from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
     RequestRefusedError,
+    ServiceError,
     UnavailableError,
-    WorldError,
 )
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
@@ -221,7 +221,7 @@ async def _may_end(ports: AttemptPorts, attempt: Attempt, *, sent: bool) -> bool
         return True
     try:
         verdict = await read_verdict_before_end(ports, attempt)
-    except WorldError as error:
+    except ServiceError as error:
         warning = {"warning": "the end waits: the attempt could not be read"}
         ports.progress.phase(Phase.WARNED, {**warning, "error": str(error)})
         return False
@@ -249,7 +249,7 @@ async def _send(ports: AttemptPorts, update: TerminalUpdate, seconds: float) -> 
         await ports.queue.complete(update, timeout_seconds=seconds)
     except MissingError:
         return Recorded.SUPERSEDED
-    except WorldError as error:
+    except ServiceError as error:
         ports.progress.phase(Phase.WARNED, {"warning": "completion failed", "error": str(error)})
         recorded = await _look(ports, update)  # an earlier try may have landed
         if recorded is Recorded.UNKNOWN and isinstance(error, RequestRefusedError):
@@ -262,7 +262,7 @@ async def _look(ports: AttemptPorts, update: TerminalUpdate) -> Recorded:
     """Read the row back; a read that fails has seen nothing."""
     try:
         fresh = await ports.queue.read_attempt(update.attempt.workflow_id, update.attempt.task_id)
-    except WorldError:
+    except ServiceError:
         return Recorded.UNKNOWN
     return Recorded.SUPERSEDED if fresh is None else judge_read_back(update, fresh)
 

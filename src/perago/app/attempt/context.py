@@ -16,7 +16,7 @@ from perago.domain.attempt import (
     merge_timeout_seconds,
 )
 from perago.domain.commit_metadata import PublicationIdentity
-from perago.domain.errors import InputPlaceError, PublicationRefusedError
+from perago.domain.errors import InputNotCommitError, PublicationRefusedError
 from perago.domain.logical_execution import (
     BranchName,
     CommitId,
@@ -62,7 +62,7 @@ class NoStopOrder(StopOrder):
         return await work
 
 
-class KnownPlaces:
+class KnownRepositories:
     """Repositories and branches that were seen; shared by all attempts of a process."""
 
     def __init__(self, repositories: Repositories, branches: Branches, commits: Commits) -> None:
@@ -89,7 +89,7 @@ class KnownPlaces:
             text = f"repository {repository} is read-only; nothing can be published"
             raise PublicationRefusedError(text, code="PRG-L011")
         if record.commit != workspace.ref:  # a branch or half an id names another one tomorrow
-            raise InputPlaceError(
+            raise InputNotCommitError(
                 f"workspace ref {workspace.ref} is not a commit id; it names {record.commit} now"
             )
         return record
@@ -116,7 +116,7 @@ class LakeFS:
     repositories: Repositories
     pipeline: WorkspacePipeline
     trust: FenceTrust
-    places: KnownPlaces
+    known: KnownRepositories
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from perago.domain.settled import (
     look_after_merge,
     look_after_relocation,
 )
-from perago.ports.errors import TagExistsError, WorldError
+from perago.ports.errors import ServiceError, TagExistsError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.workspace import Phase
 
@@ -185,8 +185,10 @@ async def refuse_dirty_target(ports: AttemptPorts, plan: WorkspacePublicationPla
     if page.changes:
         names = ", ".join(change.path for change in page.changes)
         more = ", ..." if page.more else ""
-        place = f"lakefs://{plan.repository}/{plan.branch}"
-        text = f"{place} has uncommitted objects ({names}{more}); `lakectl branch reset {place}`"
+        address = f"lakefs://{plan.repository}/{plan.branch}"
+        text = (
+            f"{address} has uncommitted objects ({names}{more}); `lakectl branch reset {address}`"
+        )
         raise PublicationRefusedError(text, code="PRG-F013")
 
 
@@ -320,7 +322,7 @@ async def _send_again(
     """
     try:
         after = await send_merge(ports, plan, prepared, timeout_seconds=seconds)
-    except WorldError as error:
+    except ServiceError as error:
         return KeepLooking(str(error))
     return after if isinstance(after, Published) else KeepLooking(after.reason)
 
@@ -332,12 +334,12 @@ async def _look(
 
     Whatever the policy reads to decide, a publication may stand below somebody else's by now.
     """
-    place, bound = target.workspace, FIRST_PARENT_COMMITS_MAX + 1
+    address, bound = target.workspace, FIRST_PARENT_COMMITS_MAX + 1
     try:
         walk = await ports.lakefs.commits.first_parents(
-            place.repository, place.branch, place.ref, commits_max=bound
+            address.repository, address.branch, address.ref, commits_max=bound
         )
-    except WorldError as error:
+    except ServiceError as error:
         return KeepLooking(str(error))
     if isinstance(plan.effect, Relocate):
         to, abandoned = plan.effect.to, plan.effect.abandoned

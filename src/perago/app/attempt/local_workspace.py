@@ -11,9 +11,9 @@ from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.errors import BodyFailedError, PeragoError
 from perago.domain.logical_execution import StagedReference, WorkspaceReference
 from perago.domain.sync_plan import SyncPlan
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
-from perago.ports.workspace import AttemptMarker, Materialised, Phase, SparkPlace, WorkspaceSource
+from perago.ports.workspace import AttemptMarker, Materialised, Phase, SparkRoots, WorkspaceSource
 
 DROPPED_PATHS_NAMED_MAX = 10
 
@@ -65,7 +65,7 @@ async def call_body(
     params: Mapping[str, object],
     directory: Path | None,
     *,
-    spark: SparkPlace | None = None,
+    spark: SparkRoots | None = None,
 ) -> Mapping[str, object]:
     """Run the team's function; its validated result as plain JSON."""
     call = BodyCall(
@@ -98,7 +98,7 @@ async def warn_of_dropped_writes(ports: AttemptPorts, materialised: Materialised
     facts: dict[str, object] = {"warning": "local writes of a read-only task were dropped"}
     try:
         plan = await ports.lakefs.pipeline.plan(materialised)
-    except (PeragoError, WorldError) as error:
+    except (PeragoError, ServiceError) as error:
         ports.progress.phase(Phase.WARNED, {**facts, "error": str(error)})
         return
     if not plan.is_empty:

@@ -26,7 +26,7 @@ from perago.domain.policy import (
 )
 from perago.domain.publication import Adopt, Isolation, Keep, Relocate
 from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
-from perago.ports.errors import UnavailableError, WorldError
+from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.workspace import Phase
 
 READS_MAX = 5
@@ -161,13 +161,13 @@ async def _turn(
 
     While a merge is pending a failed look is a look that saw nothing.
     """
-    place = target.workspace
+    workspace = target.workspace
     try:
         if target.isolation is not Isolation.PREFIX:
             return await _round(ports, attempt, target, staged, walk)
-        async with ports.concurrency.turn(f"{place.repository}/{place.branch}"):
+        async with ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
             return await _round(ports, attempt, target, staged, walk)
-    except WorldError as error:
+    except ServiceError as error:
         if pending is None:
             raise
         return LookAgain(str(error))

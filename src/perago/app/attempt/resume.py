@@ -102,10 +102,10 @@ async def find_decision_on_other_input(
         )
         if published is None:
             continue
-        theirs = ExecutionInput(published.place, published.prefix, params)
+        theirs = ExecutionInput(published.workspace, published.prefix, params)
         assert target.key is not None, "settled always has a key"
         same_params = key_on_input(target.key, theirs) == decision_key(tag.name)
-        if same_params and published.place.branch == target.workspace.branch:
+        if same_params and published.workspace.branch == target.workspace.branch:
             return await _adopt(ports, attempt, target, tag.commit, published)
         refused = published.record.commit
     if refused is not None:
@@ -128,7 +128,7 @@ class PublishedDecision:
     """The commit on a target that published a decision, and where that decision belongs."""
 
     record: CommitRecord
-    place: WorkspaceReference
+    workspace: WorkspaceReference
     prefix: str
 
 
@@ -137,22 +137,25 @@ async def find_publication_of(
 ) -> PublishedDecision | None:
     """Look for the publication of a decision on the branch that its metadata names."""
     decided = (await commits.read(repository, tag.commit)).metadata
-    place = WorkspaceReference(
+    workspace = WorkspaceReference(
         repository,
         BranchName(decided.get(TARGET_BRANCH, "")),
         CommitId(decided.get(INPUT_REF, "")),
     )
-    if not (place.branch and place.ref):
+    if not (workspace.branch and workspace.ref):
         return None  # not a staged commit of ours: it was never published
     try:
         walk = await commits.first_parents(
-            repository, place.branch, place.ref, commits_max=settled.FIRST_PARENT_COMMITS_MAX
+            repository,
+            workspace.branch,
+            workspace.ref,
+            commits_max=settled.FIRST_PARENT_COMMITS_MAX,
         )
     except MissingError:
         return None  # the branch or the input is gone, and the publication with it
     found = settled.find_publication(
         PublicationFacts(
-            workspace=place,
+            workspace=workspace,
             walk=walk,
             staged=None,
             logical_task_key=decided.get(LOGICAL_TASK_KEY, ""),
@@ -160,7 +163,7 @@ async def find_publication_of(
             isolation=Isolation.PREFIX,  # anywhere above the input: the head may have moved
         )
     )
-    return None if found is None else PublishedDecision(found, place, decided.get(PREFIX, ""))
+    return None if found is None else PublishedDecision(found, workspace, decided.get(PREFIX, ""))
 
 
 async def _adopt(
@@ -177,7 +180,7 @@ async def _adopt(
     found = published.record
     staged = found.metadata.get(STAGING_COMMIT, decided)
     record = await ports.lakefs.commits.read(target.workspace.repository, staged)
-    decision = await decision_of(ports, attempt, target, record, input_ref=published.place.ref)
+    decision = await decision_of(ports, attempt, target, record, input_ref=published.workspace.ref)
     return Finished(found.commit, decision.result)
 
 
@@ -192,9 +195,9 @@ async def _result(
     staged = publication.adopted.get(STAGING_COMMIT, decision.staged.commit)
     if staged == decision.staged.commit:
         return decision.result
-    place = target.workspace
-    record = await ports.lakefs.commits.read(place.repository, staged)
-    return (await decision_of(ports, attempt, target, record, input_ref=place.ref)).result
+    workspace = target.workspace
+    record = await ports.lakefs.commits.read(workspace.repository, staged)
+    return (await decision_of(ports, attempt, target, record, input_ref=workspace.ref)).result
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
         result = await call_body(ports, attempt, given.params, None)
         return free_output(result)
     if spec.read_only:
-        await ports.lakefs.places.check(given.reference, ports.concurrency, writes=False)
+        await ports.lakefs.known.check(given.reference, ports.concurrency, writes=False)
         ran = await _run_task_function(ports, attempt, given, None)
         await ran.drop_writes()
         return workspace_output(given, Finished(given.reference.ref, ran.result))

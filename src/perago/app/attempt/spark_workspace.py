@@ -40,7 +40,7 @@ from perago.ports.workspace import (
     AttemptMarker,
     Materialised,
     Phase,
-    SparkPlace,
+    SparkRoots,
     StagingArea,
     WorkspaceSource,
 )
@@ -74,8 +74,10 @@ class SparkFiles:
         await self.ports.directories.check(self.directory, self.execution_id)
         plan = await pipeline.plan(output)
         await self.ports.directories.check(self.directory, self.execution_id)
-        place = self.workspace
-        area = StagingArea(StagedReference(place.repository, branch, place.ref), self.prefix)
+        workspace = self.workspace
+        area = StagingArea(
+            StagedReference(workspace.repository, branch, workspace.ref), self.prefix
+        )
         await pipeline.transfer(output, plan, area)
 
     async def _materialise(self, name: str) -> Materialised:
@@ -152,11 +154,11 @@ class BranchSweep:
 
     async def uncommitted(self) -> Swept:
         """Delete litter that is not committed, count changes; raise when any is foreign."""
-        place = self.workspace
+        workspace = self.workspace
 
         async def page(after: str) -> ChangePage:
             commits = self.ports.lakefs.commits
-            return await commits.uncommitted_page(place.repository, self.branch, after=after)
+            return await commits.uncommitted_page(workspace.repository, self.branch, after=after)
 
         return await self._sweep(page)
 
@@ -166,11 +168,11 @@ class BranchSweep:
         Litter is deleted from the branch and not from the commit: where there was some, another
         commit has to follow.
         """
-        place = self.workspace
+        workspace = self.workspace
 
         async def page(after: str) -> ChangePage:
             return await self.ports.lakefs.commits.diff_page(
-                place.repository, place.ref, commit, prefix="", after=after
+                workspace.repository, workspace.ref, commit, prefix="", after=after
             )
 
         return await self._sweep(page)
@@ -249,8 +251,10 @@ async def refuse_dirty_target(ports: AttemptPorts, workspace: WorkspaceReference
     if page.changes:
         names = ", ".join(change.path for change in page.changes)
         more = ", ..." if page.more else ""
-        place = f"lakefs://{workspace.repository}/{workspace.branch}"
-        text = f"{place} has uncommitted objects ({names}{more}); `lakectl branch reset {place}`"
+        address = f"lakefs://{workspace.repository}/{workspace.branch}"
+        text = (
+            f"{address} has uncommitted objects ({names}{more}); `lakectl branch reset {address}`"
+        )
         raise PublicationRefusedError(text, code="PRG-F013")
 
 
@@ -349,13 +353,13 @@ class SparkOpened:
         if self.target is not None:
             await check_attempt(self.ports, self.attempt)
             branch = await open_staging(self.ports, self.attempt, self.target)
-        place = await self._place(branch)
-        result = await call_body(self.ports, self.attempt, params, None, spark=place)
+        roots = await self._roots(branch)
+        result = await call_body(self.ports, self.attempt, params, None, spark=roots)
         if self.files is not None and branch is not None:
             await self.files.store(branch)
         return SparkRan(self.ports, self.attempt, self.workspace, branch, result)
 
-    async def _place(self, branch: BranchName | None) -> SparkPlace:
+    async def _roots(self, branch: BranchName | None) -> SparkRoots:
         workspace, output_root = self.workspace, None
         if self.files is not None:
             input_root, output_root = await self.files.fetch(writes=branch is not None)
@@ -363,7 +367,7 @@ class SparkOpened:
             input_root = f"s3a://{workspace.repository}/{workspace.ref}/"
             if branch is not None:
                 output_root = f"s3a://{workspace.repository}/{branch}/"
-        return SparkPlace(
+        return SparkRoots(
             repository=workspace.repository,
             input_ref=workspace.ref,
             prefix=_spec(self.attempt).prefix,

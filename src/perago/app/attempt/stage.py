@@ -43,8 +43,8 @@ async def stage_changes(
     own, below = _stored(target, result)
     branch = await open_staging(ports, attempt, target)
     await _commit_below(ports, attempt, target, branch, below)
-    place = target.workspace
-    area = StagingArea(StagedReference(place.repository, branch, place.ref), target.prefix)
+    workspace = target.workspace
+    area = StagingArea(StagedReference(workspace.repository, branch, workspace.ref), target.prefix)
     counts = await ports.lakefs.pipeline.transfer(materialised, plan, area)
     await ports.lakefs.pipeline.verify(materialised, plan, area)
     commit = await _commit(ports, attempt, target, branch, own, empty=False)
@@ -56,7 +56,7 @@ async def stage_changes(
         "transfer_requests": counts.requests,
     }
     ports.progress.phase(Phase.STAGED, facts)
-    return StagedReference(place.repository, branch, commit)
+    return StagedReference(workspace.repository, branch, commit)
 
 
 async def stage_nothing(
@@ -122,15 +122,15 @@ def _stored(
 
 async def open_staging(ports: AttemptPorts, attempt: Attempt, target: Target) -> BranchName:
     """Record the name first: whatever dies after this line, GC finds the branch."""
-    place = target.workspace
+    workspace = target.workspace
     branch = attempt.staging_branch
     if attempt.leftovers.directory is not None:
         await ports.directories.record_staging(
-            attempt.leftovers.directory, place.repository, branch
+            attempt.leftovers.directory, workspace.repository, branch
         )
-    attempt.leftovers.staging = (place.repository, branch)
-    ports.progress.phase(Phase.STAGING, {"repository": place.repository, "branch": branch})
-    await ports.lakefs.branches.create(place.repository, branch, place.ref)
+    attempt.leftovers.staging = (workspace.repository, branch)
+    ports.progress.phase(Phase.STAGING, {"repository": workspace.repository, "branch": branch})
+    await ports.lakefs.branches.create(workspace.repository, branch, workspace.ref)
     return branch
 
 

@@ -98,7 +98,7 @@ def read_workspace_input(input_data: object, *, strict: bool) -> WorkspaceInput:
         return WorkspaceInput.model_validate(workspace)
     except ValidationError as error:
         raise without_input_values(
-            error, place="workspace", data=workspace, model=WorkspaceInput
+            error, part="workspace", data=workspace, model=WorkspaceInput
         ) from None  # the original carries the values
 
 
@@ -119,7 +119,7 @@ def params_model_value(task: TaskDefinition, params: object) -> BaseModel:
         )
     except ValidationError as error:
         raise without_input_values(
-            error, place="params", data=params, model=task.params_model
+            error, part="params", data=params, model=task.params_model
         ) from None  # the original carries the values
 
 
@@ -129,7 +129,7 @@ def validate_result(task: TaskDefinition, raw: object) -> dict[str, Any]:
         result = json_result(task.output_model, raw)
     except ValidationError as error:
         raise without_input_values(
-            error, place="result", data=raw, model=task.output_model
+            error, part="result", data=raw, model=task.output_model
         ) from None  # the original carries the values
     try:
         json.dumps(result, allow_nan=False)
@@ -147,8 +147,8 @@ def check_stored_result(task: TaskDefinition, stored: Mapping[str, Any]) -> None
     try:
         again = rewritten_result(task.output_model, stored)
     except ValidationError as error:
-        told = without_input_values(error, place="result", data=stored, model=task.output_model)
-        raise StoredResultError(validation_reason(told)) from None  # the original has the values
+        safe = without_input_values(error, part="result", data=stored, model=task.output_model)
+        raise StoredResultError(validation_reason(safe)) from None  # the original has the values
     if again != stored:
         names = ", ".join(sorted(set(again) ^ set(stored))) or "values inside"
         raise StoredResultError(names)

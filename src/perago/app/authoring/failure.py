@@ -22,7 +22,7 @@ from perago.domain.errors import (
     TaskTerminalError,
 )
 from perago.domain.text import NO_SECRETS, Secrets
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 
 _HIDDEN = "<value>"
 _HIDDEN_KEY = "<key>"
@@ -35,7 +35,7 @@ _FIXED_SENTENCES = frozenset(get_args(ErrorType)) - _MAY_QUOTE_INPUT
 
 
 def without_input_values(
-    error: ValidationError, *, place: str, data: object, model: type[BaseModel]
+    error: ValidationError, *, part: str, data: object, model: type[BaseModel]
 ) -> ValidationError:
     """Return the same errors, below `place`, with no value of `data` in text or fields."""
     names = declared_names(model)
@@ -43,7 +43,7 @@ def without_input_values(
         error.title,
         [
             InitErrorDetails(
-                type=_sentence(each), loc=(place, *_path(each, data, names)), input=None
+                type=_sentence(each), loc=(part, *_path(each, data, names)), input=None
             )
             for each in error.errors(include_url=False)
         ],
@@ -141,7 +141,7 @@ logger = logging.getLogger(__name__)
 
 Status = Literal["COMPLETED", "FAILED", "FAILED_WITH_TERMINAL_ERROR"]
 _TERMINAL = (PreGuardrailViolation, TaskTerminalError)
-_CODE_OF_PLACE = {"workspace": "PRG-I002", "params": "PRG-I003", "result": "PRG-R001"}
+_CODE_OF_PART = {"workspace": "PRG-I002", "params": "PRG-I003", "result": "PRG-R001"}
 
 
 class RuntimeTaskResult(BaseModel):
@@ -224,7 +224,7 @@ def failure_reason(exc: BaseException, task: tuple[str, str] | None = None) -> s
         return exc.reason or name
     if isinstance(exc, BodyFailedError):
         return str(exc)  # the process that ran the body has said it all
-    if isinstance(exc, PeragoError | WorldError):
+    if isinstance(exc, PeragoError | ServiceError):
         text = exc.text_for(*task) if task and isinstance(exc, ResetNeededError) else str(exc)
         return f"{text} [{name} {exc.code}]".lstrip()
     if isinstance(exc, ValidationError):
@@ -235,14 +235,14 @@ def failure_reason(exc: BaseException, task: tuple[str, str] | None = None) -> s
 
 def error_code(exc: BaseException) -> str:
     """The stable code of whatever ended an attempt."""
-    if isinstance(exc, PeragoError | WorldError):
+    if isinstance(exc, PeragoError | ServiceError):
         return exc.code
     if isinstance(exc, ValidationError):
         code = validation_code(exc)
         if code is not None:
             return code
         location = exc.errors(include_url=False, include_input=False)[0]["loc"]
-        return _CODE_OF_PLACE.get(str(location[0]) if location else "", "PRG-B004")
+        return _CODE_OF_PART.get(str(location[0]) if location else "", "PRG-B004")
     return "PRG-B004"
 
 

@@ -68,13 +68,13 @@ class DirectoryTree(WorkspaceTree):
         """Ask the file system about one path."""
         if not is_visible(path):
             return None
-        place = self._root / path
+        full_path = self._root / path
         try:
-            if place.is_file():
+            if full_path.is_file():
                 return EntryKind.FILE
-            if place.is_dir():
+            if full_path.is_dir():
                 return EntryKind.DIRECTORY
-            return EntryKind.OTHER if place.exists() else None
+            return EntryKind.OTHER if full_path.exists() else None
         except ValueError:  # a NUL in the path: nothing can be there
             return None
 

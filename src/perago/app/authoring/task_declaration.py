@@ -136,11 +136,11 @@ def _refuse_if(condition: bool, text: str) -> None:  # noqa: FBT001  # reads as 
         raise TaskDefinitionError(text, code="PRG-T009")
 
 
-def _model(annotation: object, place: str) -> type[BaseModel]:
+def _model(annotation: object, part: str) -> type[BaseModel]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     raise TaskDefinitionError(
-        f"{place} must be annotated as a Pydantic BaseModel subclass", code="PRG-T010"
+        f"{part} must be annotated as a Pydantic BaseModel subclass", code="PRG-T010"
     )
 
 
@@ -301,5 +301,5 @@ def _check_type(field: str, value: object, expected: type) -> None:
 def _register(fn: Callable[..., Any], definition: TaskDefinition) -> None:
     setattr(fn, _ATTRIBUTE, definition)
     # The line tells two functions of one name apart, and lets a reload replace its own entry.
-    place = (fn.__qualname__, fn.__code__.co_firstlineno)
-    _declared.setdefault(fn.__module__, {})[place] = definition
+    position = (fn.__qualname__, fn.__code__.co_firstlineno)
+    _declared.setdefault(fn.__module__, {})[position] = definition

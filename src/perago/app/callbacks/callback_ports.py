@@ -266,7 +266,7 @@ class CallbackQueue:
         self._ended = AttemptRecord(ended)
 
 
-class CallbackPlaces:
+class CallbackRepositories:
     """Every repository is there and writable: the download callback knows better."""
 
     async def read(self, repository: RepositoryId) -> RepositoryFacts:

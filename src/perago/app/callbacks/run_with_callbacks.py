@@ -59,7 +59,7 @@ def run_workspace_task_attempt(  # noqa: PLR0913  # the public signature of 0.6.
             "run_workspace_task_attempt only supports workspace tasks", code="PRG-I007"
         )
     # The composition root is imported by those who run attempts, not by those who declare tasks.
-    from perago.app.callbacks.callback_world import run_on_callbacks  # noqa: PLC0415
+    from perago.app.callbacks.callback_run import run_on_callbacks  # noqa: PLC0415
 
     callbacks = WorkspaceCallbacks(
         download=download_workspace,

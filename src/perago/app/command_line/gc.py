@@ -24,7 +24,7 @@ from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.retention import RetentionTimes
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 
 INCOMPLETE, UNREACHED = 1, 6
@@ -34,7 +34,7 @@ INCOMPLETE, UNREACHED = 1, 6
 class _Done:
     repositories: dict[str, list[Judged]]
     local: LocalPass
-    unreached: list[WorldError]
+    unreached: list[ServiceError]
 
 
 @reports_errors_by_class
@@ -83,12 +83,12 @@ async def _collect(
         lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue, container.clock()
     )
     judged: dict[str, list[Judged]] = {}
-    unreached: list[WorldError] = []
+    unreached: list[ServiceError] = []
     try:
         for name in repositories or await _all_repositories(lakefs):
             try:
                 judged[name] = await RemotePass(tools, RepositoryId(name), times, dry_run).run()
-            except WorldError as error:  # the others are looked through first
+            except ServiceError as error:  # the others are looked through first
                 unreached.append(error)
         local = await sweep_directories(container.directories(), times, dry_run=dry_run)
         return _Done(judged, local, unreached)

@@ -102,8 +102,8 @@ def _perago(
 def find_command(row: CommandRow) -> object:
     """Import what a row names: a function, or a group of commands."""
     module, _, name = row.home.partition(":")
-    place = module if "." in module else f"{_PACKAGE}.{module}"
-    found: object = getattr(import_module(place), name)
+    full_name = module if "." in module else f"{_PACKAGE}.{module}"
+    found: object = getattr(import_module(full_name), name)
     return found
 
 

@@ -25,7 +25,7 @@ from perago.domain.errors import (
 )
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.text import plain, plain_lines
-from perago.ports.errors import WorldError
+from perago.ports.errors import ServiceError
 
 Arguments = ParamSpec("Arguments")
 
@@ -48,7 +48,7 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (PublishFenceError, 4),
     (StaleAttemptError, 4),
     (OutcomeUnknownAtDeadlineError, 5),
-    (WorldError, 6),
+    (ServiceError, 6),
 )
 
 
@@ -138,7 +138,7 @@ def _report(error: Exception, *, as_json: bool) -> None:
 
 
 def _code_of(error: Exception) -> str:
-    if isinstance(error, PeragoError | WorldError):
+    if isinstance(error, PeragoError | ServiceError):
         return error.code
     return LOCAL_FILE if isinstance(error, OSError) else PeragoError.code
 

@@ -54,9 +54,11 @@ def reset_task(
     if not (done.marks or done.decisions):
         note(f"no attempt of {reference} in workflow {workflow} can have decided anything")
     for each in done.published:
-        place = each.place
-        text = f"{each.record.commit} stays published on {place.branch}: a retry on the old input"
-        note(f"{text} will be refused; {start_anew(place.repository, place.branch)}")
+        workspace = each.workspace
+        text = (
+            f"{each.record.commit} stays published on {workspace.branch}: a retry on the old input"
+        )
+        note(f"{text} will be refused; {start_anew(workspace.repository, workspace.branch)}")
 
 
 async def _reset(repository: str | None, workflow: str, reference: str) -> Reset:
@@ -77,8 +79,8 @@ async def _repository_of(workflows: Workflows, workflow: str, reference: str) ->
     """The repository in the task's own input."""
     record = await workflows.read(workflow)
     for attempt in record.attempts if record else ():
-        place = attempt.input_data.get("workspace")
-        if attempt.snapshot.reference_name == reference and isinstance(place, Mapping):
-            return str(cast("Mapping[str, object]", place).get("repository"))
+        workspace = attempt.input_data.get("workspace")
+        if attempt.snapshot.reference_name == reference and isinstance(workspace, Mapping):
+            return str(cast("Mapping[str, object]", workspace).get("repository"))
     text = f"Conductor knows no workspace of {reference} in workflow {workflow}; give --repo"
     raise CommandUsageError(text)

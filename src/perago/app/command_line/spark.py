@@ -42,12 +42,12 @@ def verify(
     settings = load_settings()
     wanted = parse_address(address)
     commit = asyncio.run(commit_of(settings, wanted))
-    place = report or f"perago-verify-{wanted.repository}-{commit[:12]}"
-    if "://" not in place:
-        place = f"file://{Path(place).absolute()}"
+    destination = report or f"perago-verify-{wanted.repository}-{commit[:12]}"
+    if "://" not in destination:
+        destination = f"file://{Path(destination).absolute()}"
     target = job_target(wanted.repository, commit, prefix)
     lakefs = connections_of(settings).lakefs
-    found = verify_commit(spark_configuration(settings), lakefs, target, place)
+    found = verify_commit(spark_configuration(settings), lakefs, target, destination)
     if as_json:
         say_json("verify/1", {"commit": commit, **asdict(found)})
     else:

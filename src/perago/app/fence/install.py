@@ -20,7 +20,7 @@ from perago.domain.names import fence_branch
 from perago.domain.outcome import Merged
 from perago.domain.paths import FENCE_PATH
 from perago.domain.publication import FENCE_FILE, FenceState, recognise_fence
-from perago.ports.errors import ObjectMissingError, WorldError
+from perago.ports.errors import ObjectMissingError, ServiceError
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects, ObjectUpload
 from perago.ports.system import Identities
@@ -112,7 +112,7 @@ async def _side_branch(
     try:
         yield side
     finally:
-        with suppress(WorldError):  # garbage collection sweeps canaries older than an hour
+        with suppress(ServiceError):  # garbage collection sweeps canaries older than an hour
             await tools.branches.delete(repository, side)
 
 
@@ -157,7 +157,7 @@ async def verify_fence(
     """Read the file at the head, then let the canary sing from it."""
     head = await tools.branches.head(repository, branch)
     state = recognise_fence(await read_fence(tools, repository, head.commit))
-    if state is FenceState.TRUSTED and not await canary.sings(repository, head.commit):
+    if state is FenceState.TRUSTED and not await canary.refuses_wrong_head(repository, head.commit):
         state = FenceState.DEAD
     protected = await tools.branches.is_protected(repository, branch)
     return FenceVerdict(repository, branch, head.commit, state, protected)

@@ -14,7 +14,7 @@ from perago.domain.outcome import HeadMoved, Merged, NotPublished
 from perago.domain.paths import FENCE_PATH
 from perago.domain.publication import FenceState, recognise_fence
 from perago.domain.settled import after_merge
-from perago.ports.errors import ObjectMissingError, UnavailableError, WorldError
+from perago.ports.errors import ObjectMissingError, ServiceError, UnavailableError
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
@@ -30,7 +30,7 @@ class Canary:
         self._commits = commits
         self._identities = identities
 
-    async def sings(self, repository: RepositoryId, commit: CommitId) -> bool:
+    async def refuses_wrong_head(self, repository: RepositoryId, commit: CommitId) -> bool:
         """Whether a wrong expected head is refused and the right one passes.
 
         Raises when the server said neither: a verdict is kept, so it must be one. UnavailableError
@@ -73,7 +73,7 @@ class Canary:
     async def _forget(self, repository: RepositoryId, branch: BranchName) -> None:
         try:
             await self._branches.delete(repository, branch)
-        except WorldError:
+        except ServiceError:
             return  # garbage collection sweeps canaries older than an hour
 
 
@@ -128,7 +128,7 @@ class FenceTrust:
         return verdict.state
 
     async def _ask(self, repository: RepositoryId, commit: CommitId) -> _Verdict:
-        works = await self._canary.sings(repository, commit)
+        works = await self._canary.refuses_wrong_head(repository, commit)
         seconds = TRUSTED_SECONDS if works else DEAD_SECONDS
         state = FenceState.TRUSTED if works else FenceState.DEAD
         return _Verdict(state, self._clock.monotonic() + seconds)

@@ -69,7 +69,7 @@ class Judged:
 
 
 @dataclass(slots=True)
-class Leftovers:
+class WorkflowLeftovers:
     """The leftovers of one workflow, by kind."""
 
     decisions: list[TagRecord] = field(default_factory=list[TagRecord])

@@ -18,8 +18,8 @@ from typing import final
 
 from perago.app.gc.local_pass import (
     Judged,
-    Leftovers,
     Owner,
+    WorkflowLeftovers,
     all_branches,
     all_tags,
     is_own_commit,
@@ -70,8 +70,8 @@ from perago.ports.errors import (
     BranchMissingError,
     OutcomeUnknownError,
     RepositoryMissingError,
+    ServiceError,
     UnavailableError,
-    WorldError,
 )
 from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
 from perago.ports.system import Clock
@@ -119,7 +119,7 @@ class RemotePass:
 
         What cannot be listed is told and left; only a repository that is not there is raised.
         """
-        left: defaultdict[str, Leftovers] = defaultdict(Leftovers)
+        left: defaultdict[str, WorkflowLeftovers] = defaultdict(WorkflowLeftovers)
         unattributed: list[BranchName] = []
         listings: tuple[tuple[str, Callable[[], Awaitable[None]]], ...] = (
             ("decisions", lambda: self._list_decisions(left)),
@@ -133,7 +133,7 @@ class RemotePass:
                 await work()
             except RepositoryMissingError:
                 raise
-            except WorldError as error:
+            except ServiceError as error:
                 self._failed(kinds, "*", error)
         for segment in sorted(left):
             await self._workflow(segment, left[segment])
@@ -141,7 +141,7 @@ class RemotePass:
             await self._unattributed(branch)
         return self.judged
 
-    async def _list_decisions(self, left: defaultdict[str, Leftovers]) -> None:
+    async def _list_decisions(self, left: defaultdict[str, WorkflowLeftovers]) -> None:
         async for tag in self._tags(DECISION_TAG_PREFIX):
             self._listed.add(tag.name)
             segment = workflow_of_tag(tag.name)
@@ -150,7 +150,7 @@ class RemotePass:
             else:
                 left[segment].decisions.append(tag)
 
-    async def _list_marks(self, left: defaultdict[str, Leftovers]) -> None:
+    async def _list_marks(self, left: defaultdict[str, WorkflowLeftovers]) -> None:
         async for tag in self._tags(ATTEMPT_MARK_PREFIX):
             segment = workflow_of_tag(tag.name)
             if segment is None or parse_attempt_mark(tag.name) is None:
@@ -159,7 +159,7 @@ class RemotePass:
                 left[segment].marks.append(tag)
 
     async def _list_branches(
-        self, left: defaultdict[str, Leftovers], unattributed: list[BranchName]
+        self, left: defaultdict[str, WorkflowLeftovers], unattributed: list[BranchName]
     ) -> None:
         async for branch in self._names(STAGING_BRANCH_PREFIX):
             owner = owner_by_name(branch)
@@ -168,7 +168,7 @@ class RemotePass:
             else:
                 left[workflow_segment(owner.workflow_id)].branches.append(branch)
 
-    async def _workflow(self, segment: str, left: Leftovers) -> None:
+    async def _workflow(self, segment: str, left: WorkflowLeftovers) -> None:
         """Ask for a workflow, and judge what it left at once, while the answer is fresh.
 
         Decisions first: a branch is judged by the tag that points at it, and a mark never goes
@@ -176,7 +176,7 @@ class RemotePass:
         """
         try:
             workflow = await self._workflow_of(segment, left)
-        except WorldError as error:
+        except ServiceError as error:
             for kind, name in left.named():
                 self._failed(kind, name, error)
             return
@@ -186,7 +186,7 @@ class RemotePass:
             await self._branch(branch, owner)
         await self._marks(owner, left)
 
-    async def _workflow_of(self, segment: str, left: Leftovers) -> WorkflowSnapshot | None:
+    async def _workflow_of(self, segment: str, left: WorkflowLeftovers) -> WorkflowSnapshot | None:
         """The workflow, also where the names hold a hash of its id: then a commit tells it."""
         workflow = await self._ask(segment)
         if workflow is None and left.decisions and _HASH.fullmatch(segment):
@@ -211,19 +211,19 @@ class RemotePass:
         self._unanswered = 0
         return self._asked[workflow_id]
 
-    async def _decisions(self, owner: Owner, left: Leftovers) -> None:
+    async def _decisions(self, owner: Owner, left: WorkflowLeftovers) -> None:
         if not left.decisions:
             return
         try:
             verdict = judge_decision(owner.standing, await self._age(owner, left), self.times)
-        except WorldError as error:
+        except ServiceError as error:
             for tag in left.decisions:
                 self._failed("decision", tag.name, error)
             return
         for tag in left.decisions:
             await self._settle("decision", tag.name, verdict, self._tag_gone(tag.name))
 
-    async def _age(self, owner: Owner, left: Leftovers) -> timedelta:
+    async def _age(self, owner: Owner, left: WorkflowLeftovers) -> timedelta:
         """How long a workflow has been over.
 
         Where Conductor does not say when it ended, that was not before the newest of its decisions
@@ -241,16 +241,16 @@ class RemotePass:
             ages.append(self._since(record.created_at))
         return min(ages, default=timedelta(0))
 
-    async def _marks(self, owner: Owner, left: Leftovers) -> None:
+    async def _marks(self, owner: Owner, left: WorkflowLeftovers) -> None:
         """The marks of a workflow go together, and after its decisions."""
         if not left.marks:
             return
         try:
-            age = await self._age(owner, Leftovers(marks=left.marks))
+            age = await self._age(owner, WorkflowLeftovers(marks=left.marks))
             verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=False)
             if isinstance(verdict, Remove) and await self._has_decisions(owner):
                 verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=True)
-        except WorldError as error:
+        except ServiceError as error:
             for tag in left.marks:
                 self._failed("attempt mark", tag.name, error)
             return
@@ -283,7 +283,7 @@ class RemotePass:
             await self._judge_branch(branch, head, owner, task_id)
         except BranchMissingError:
             return  # its attempt or another pass removed it meanwhile
-        except WorldError as error:
+        except ServiceError as error:
             self._failed("staging branch", branch, error)
 
     async def _unattributed(self, branch: BranchName) -> None:
@@ -299,7 +299,7 @@ class RemotePass:
             await self._judge_branch(branch, head, owner, named.task_id)
         except BranchMissingError:
             return
-        except WorldError as error:
+        except ServiceError as error:
             self._failed("staging branch", branch, error)
 
     async def _judge_branch(
@@ -362,7 +362,7 @@ class RemotePass:
         """
         try:
             await self.tools.branches.delete(self.repository, branch)
-        except WorldError:
+        except ServiceError:
             await self._look_again(branch, owner)
             raise
         return await self._look_again(branch, owner)
@@ -410,7 +410,7 @@ class RemotePass:
             return
         try:
             stays = None if self.dry_run else await remove()
-        except WorldError as error:
+        except ServiceError as error:
             self._failed(kind, name, error)
             return
         if stays is None:
@@ -422,7 +422,7 @@ class RemotePass:
     def _kept(self, kind: str, name: str, reason: str) -> None:
         self.judged.append(Judged(kind, name, removed=False, reason=reason))
 
-    def _failed(self, kind: str, name: str, error: WorldError) -> None:
+    def _failed(self, kind: str, name: str, error: ServiceError) -> None:
         self.judged.append(Judged(kind, name, removed=False, reason="", error=str(error)))
 
     def _tag_gone(self, tag: TagName) -> Callable[[], Awaitable[None]]:

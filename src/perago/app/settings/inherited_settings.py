@@ -28,13 +28,13 @@ def default_root(environment: Mapping[str, str] = os.environ, temporary: str | N
     """
     state = environment.get("XDG_STATE_HOME", "")
     home = environment.get("HOME", "")
-    places = [Path(state)] if Path(state).is_absolute() else []
+    folders = [Path(state)] if Path(state).is_absolute() else []
     if Path(home).is_absolute():
-        places.append(Path(home) / ".local" / "state")
-    for place in places:
-        nearest = next(each for each in (place, *place.parents) if each.exists())
+        folders.append(Path(home) / ".local" / "state")
+    for folder in folders:
+        nearest = next(each for each in (folder, *folder.parents) if each.exists())
         if os.access(nearest, os.W_OK | os.X_OK) and nearest != Path("/"):
-            return place / "perago"
+            return folder / "perago"
     return Path(temporary or gettempdir()) / f"perago-{os.geteuid()}"
 
 
@@ -45,15 +45,15 @@ def check_private_root(root: Path, variable: str) -> None:
     his to read, to replace, and to point at files of ours.
     """
     trusted = {0, os.geteuid(), Path("/").stat().st_uid}  # who owns "/" is root, under any number
-    for place in _leading_to(root.absolute()):
-        status = place.lstat()
+    for folder in _leading_to(root.absolute()):
+        status = folder.lstat()
         if status.st_uid not in trusted:
-            raise _refused(root, variable, f"{place} belongs to the user {status.st_uid}")
+            raise _refused(root, variable, f"{folder} belongs to the user {status.st_uid}")
     resolved = root.resolve()
-    for place in (resolved, *resolved.parents):
-        if _is_open(place, is_root=place == resolved):
-            mend = f"; or run: chmod go-w {place}"
-            raise _refused(root, variable, f"other users can write to {place}", mend)
+    for folder in (resolved, *resolved.parents):
+        if _is_open(folder, is_root=folder == resolved):
+            mend = f"; or run: chmod go-w {folder}"
+            raise _refused(root, variable, f"other users can write to {folder}", mend)
 
 
 def _leading_to(path: Path) -> Iterator[Path]:
@@ -64,11 +64,11 @@ def _leading_to(path: Path) -> Iterator[Path]:
         yield from (resolved, *resolved.parents)
 
 
-def _is_open(place: Path, *, is_root: bool) -> bool:
+def _is_open(folder: Path, *, is_root: bool) -> bool:
     """Whether other users can make and rename entries of a directory."""
-    status = place.stat()
+    status = folder.stat()
     is_sticky = bool(status.st_mode & stat.S_ISVTX)
-    if not is_sticky and place.is_mount():
+    if not is_sticky and folder.is_mount():
         # A volume that was mounted for the worker: Kubernetes makes an emptyDir writable to every
         # user, and the users of a pod are the worker's own containers. /tmp is always sticky.
         return False

@@ -27,7 +27,7 @@ _SPELLINGS = {
 }
 LAKEFS = "PERAGO_LAKEFS"
 
-_LAKECTL_PLACES = {
+_LAKECTL_KEYS = {
     "LAKECTL_SERVER_ENDPOINT_URL": ("server", "endpoint_url"),
     "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": ("credentials", "access_key_id"),
     "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": ("credentials", "secret_access_key"),
@@ -82,23 +82,23 @@ def standard_layers(
     ]
     home = process_env.get("HOME")
     given = {name for layer in layers for name in layer.values}
-    asked = {each for name in _LAKECTL_PLACES for each in (name, name + FILE_SUFFIX)}
+    asked = {each for name in _LAKECTL_KEYS for each in (name, name + FILE_SUFFIX)}
     # All or nothing: a key from here must never meet an address from there.
     if home and not asked & given:
         own = _read_lakectl(Path(home) / ".lakectl.yaml")
         chosen = find(layers, LAKEFS, secret=False)
-        if chosen is None or _is_same_place(str(chosen.value), own):
+        if chosen is None or _is_same_server(str(chosen.value), own):
             layers.append(Layer(LAKECTL, own))
     return layers
 
 
-def _is_same_place(chosen: str, own: Mapping[str, object]) -> bool:
+def _is_same_server(chosen: str, own: Mapping[str, object]) -> bool:
     """Whether lakectl's keys are for the address that was chosen; no address is no choice."""
-    place = _place(chosen)
-    return not place or place == _place(str(own.get("LAKECTL_SERVER_ENDPOINT_URL", "")))
+    host = _host(chosen)
+    return not host or host == _host(str(own.get("LAKECTL_SERVER_ENDPOINT_URL", "")))
 
 
-def _place(address: str) -> str:
+def _host(address: str) -> str:
     return address.strip().rstrip("/").removesuffix("/api/v1").rstrip("/").lower()
 
 
@@ -186,7 +186,7 @@ def _read_lakectl(path: Path) -> dict[str, object]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RuntimeConfigError(f"{path} cannot be read", code="PRG-C006") from error
     values: dict[str, object] = {}
-    for name, (section, key) in _LAKECTL_PLACES.items():
+    for name, (section, key) in _LAKECTL_KEYS.items():
         value = _mapping(_mapping(document).get(section)).get(key)
         if isinstance(value, str) and value.strip():
             values[name] = value

@@ -22,7 +22,7 @@ LOGGER = logging.getLogger("perago.attempt")
 WORKER_LOGGER = logging.getLogger("perago.worker")
 TASK_LOGGER = logging.getLogger("perago.task")
 EXECUTOR_LOGGER = logging.getLogger("perago.executor")
-TOLD_AT_THE_END = frozenset({Phase.ENDED, Phase.COMPLETED})
+LOGGED_AT_THE_END = frozenset({Phase.ENDED, Phase.COMPLETED})
 
 
 @final
@@ -33,15 +33,15 @@ class AttemptLog(AttemptListener):
         self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """Warnings stand out; the end is told with its report."""
-        if phase in TOLD_AT_THE_END:
+        if phase in LOGGED_AT_THE_END:
             return
         level = logging.WARNING if phase is Phase.WARNED else logging.INFO
         if not LOGGER.isEnabledFor(level):
             return
-        told = {"phase": str(phase), "seconds": round(seconds, 6), **facts}
+        line = {"phase": str(phase), "seconds": round(seconds, 6), **facts}
         if phase is Phase.STARTED:
-            told["queue_wait_ms"] = attempt.record.queue_wait_ms
-        write(LOGGER, level, f"attempt {phase}", facts_of(attempt) | told)
+            line["queue_wait_ms"] = attempt.record.queue_wait_ms
+        write(LOGGER, level, f"attempt {phase}", facts_of(attempt) | line)
 
     def lost(self, attempt: Attempt, stale: Stale) -> None:
         """The body is being stopped."""
@@ -175,5 +175,5 @@ class AttemptStory(Progress):
             "seconds": f"{seconds:.3f}",
             "requests": self._requests.sent,
         }
-        told = " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
-        self.task_log_line = f"perago {told}"
+        line = " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+        self.task_log_line = f"perago {line}"

@@ -39,12 +39,12 @@ class AttemptSpans(AttemptListener):
         if phase in NO_STEPS:
             return
         ended = self._clock.now().timestamp()
-        told = {
+        attributes = {
             f"perago.{key}": self._secrets.masked(each) if isinstance(each, str) else each
             for key, each in facts.items()
             if isinstance(each, str | int | float | bool)
         }
-        step = FinishedStep(str(phase), ended - seconds, ended, told)
+        step = FinishedStep(str(phase), ended - seconds, ended, attributes)
         self._steps.setdefault(attempt.execution_id, []).append(step)
 
     def lost(self, attempt: Attempt, stale: Stale) -> None:

@@ -20,7 +20,7 @@ from perago.app.worker.slot_budget import SlotBudget, first_of
 from perago.domain.attempt import AttemptRecord, ExecutionId, FenceVerdict, Stale, heartbeat_seconds
 from perago.domain.commit_metadata import traceparent_of
 from perago.domain.errors import BodyFailedError, GuardrailViolation
-from perago.ports.errors import UnavailableError, WorldError
+from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease
 
@@ -86,7 +86,7 @@ class HeartbeatLease(Lease):
         except UnavailableError:
             self._plan_unless_ended()  # nothing was sent, and a look could not be sent either
             return
-        except WorldError:
+        except ServiceError:
             # No look is as urgent as this one: a refused beat is how a restarted or a removed
             # workflow shows itself, because the server no longer knows the row.
             pass
@@ -94,7 +94,7 @@ class HeartbeatLease(Lease):
             return
         try:
             verdict: FenceVerdict | None = await self._heartbeat.look()
-        except WorldError:
+        except ServiceError:
             verdict = None
         if isinstance(verdict, Stale):
             self._heartbeat.lost(verdict)
@@ -366,7 +366,7 @@ class Attempts:
         async def log() -> None:
             try:
                 await self._tools.ports.queue.log(task_id, line)
-            except WorldError as error:
+            except ServiceError as error:
                 self._tools.listener.warned("task log line was not taken", str(error))
 
         task = asyncio.create_task(log())

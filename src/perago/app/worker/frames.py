@@ -15,7 +15,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from perago.domain.attempt import AttemptSnapshot
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
-from perago.ports.workspace import SparkPlace
+from perago.ports.workspace import SparkRoots
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct("!I")
@@ -35,7 +35,7 @@ class RunBody:
     params: Mapping[str, Any]
     workspace: str | None
     worker_id: str = ""
-    spark: SparkPlace | None = None
+    spark: SparkRoots | None = None
     kind: Literal["run"] = "run"
 
 
@@ -117,14 +117,14 @@ Frame: TypeAlias = (
     RunBody | Ready | ImportFailed | Returned | Raised | Cancelled | Logged | Sampled | Progressed
 )
 _TELEMETRY = frozenset({"logged", "sampled", "progressed"})
-_TOLD = (ImportFailed, Raised, Logged, Sampled, Progressed)
+_MAY_BE_CUT = (ImportFailed, Raised, Logged, Sampled, Progressed)
 _FRAMES: TypeAdapter[Frame] = TypeAdapter(Annotated[Frame, Field(discriminator="kind")])
 
 
 def encode(frame: Frame, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     """One message with its length in front; raises FrameError for what JSON cannot say."""
     # Of what is only told, half a character may go; a result arrives as it is or not at all.
-    lenient = "replace" if isinstance(frame, _TOLD) else "strict"
+    lenient = "replace" if isinstance(frame, _MAY_BE_CUT) else "strict"
     try:
         text = json.dumps(frame, default=_plain, allow_nan=False, ensure_ascii=False)
         body = text.encode("utf-8", lenient)
@@ -144,14 +144,14 @@ def decode(body: bytes) -> Frame:
             # Only the line or the sample is lost. Ending the executor would fail its attempt.
             text = "dropped a log record, a sample or a line of progress that was not well-formed"
             return Logged(logging.WARNING, __name__, text)
-        places = ", ".join(".".join(map(str, each["loc"])) for each in error.errors()[:3])
-        raise FrameError(f"not a message of ours: {places or error.title}") from error
+        locations = ", ".join(".".join(map(str, each["loc"])) for each in error.errors()[:3])
+        raise FrameError(f"not a message of ours: {locations or error.title}") from error
 
 
 def _kind_of(error: ValidationError) -> object:
     """The kind of message that was meant: the first place of what is wrong names it."""
-    place = error.errors(include_url=False, include_input=False)[0]["loc"]
-    return place[0] if place else None
+    location = error.errors(include_url=False, include_input=False)[0]["loc"]
+    return location[0] if location else None
 
 
 def frame_length(header: bytes) -> int:

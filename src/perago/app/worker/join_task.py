@@ -68,7 +68,7 @@ class JoiningBody(TaskBody):
         self._commits = commits
 
     async def run(self, call: BodyCall) -> BodyOutcome:
-        """Join here; no executor is asked. Raises WorldError when lakeFS does not answer."""
+        """Join here; no executor is asked. Raises ServiceError when lakeFS does not answer."""
         if call.task_name != JOIN:
             return await self._beneath.run(call)
         with self._orders.for_execution(call.execution_id) as order:

@@ -14,7 +14,7 @@ from perago.app.telemetry.listeners import write
 from perago.app.worker.slot_budget import SlotBudget, first_of
 from perago.domain.attempt import AttemptRecord
 from perago.ports.conductor import PollRequest
-from perago.ports.errors import OutcomeUnknownError, UnavailableError, WorldError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.system import Clock
 
 FIRST_PAUSE_SECONDS = 0.5
@@ -209,7 +209,7 @@ class Poller:
         asked = tools.clock.monotonic()
         try:
             records = await tools.queue.poll(request)
-        except WorldError as error:
+        except ServiceError as error:
             was_closed = tools.breaker.closed
             pause = tools.breaker.failed(str(error))
             if was_closed:
@@ -335,7 +335,7 @@ class ServiceGate:
             await self._look()
         except (UnavailableError, OutcomeUnknownError) as error:
             return self.breaker.failed(str(error))
-        except WorldError:
+        except ServiceError:
             pass  # an answer, if not a kind one
         self.breaker.looked()
         return 0.0

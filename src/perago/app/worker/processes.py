@@ -182,8 +182,8 @@ def hand_over(directory: Path, user: ExecutorUser) -> None:
 
     Until then it is ours alone, so that nothing in it can be replaced meanwhile.
     """
-    for place, folders, files, descriptor in os.fwalk(directory, topdown=False):
-        del place
+    for folder, folders, files, descriptor in os.fwalk(directory, topdown=False):
+        del folder
         for name in (*folders, *files):
             os.chown(name, user.uid, user.gid, dir_fd=descriptor, follow_symlinks=False)
     os.chown(directory, user.uid, user.gid, follow_symlinks=False)
@@ -273,7 +273,7 @@ def process_facts(pid: int) -> ProcessFacts | None:
 
 def all_processes() -> Iterator[int]:
     """Every process that may be seen."""
-    return (int(place.name) for place in PROCESSES.glob("[0-9]*"))
+    return (int(folder.name) for folder in PROCESSES.glob("[0-9]*"))
 
 
 def environment_of(pid: int) -> list[str]:

@@ -18,56 +18,63 @@ from perago.ports.errors import (
     ReferenceMissingError,
 )
 from perago.ports.lakefs import CommitRequest
-from perago.testing.contract.lakefs_world import BROKEN_FILE, MAIN, NOWHERE, STAGING, UNKNOWN, Scene
-from perago.testing.contract.lakefs_world import fenced as fenced
-from perago.testing.contract.lakefs_world import scene as scene
+from perago.testing.contract.lakefs_under_test import (
+    BROKEN_FILE,
+    MAIN,
+    NOWHERE,
+    STAGING,
+    UNKNOWN,
+    Scene,
+)
+from perago.testing.contract.lakefs_under_test import fenced as fenced
+from perago.testing.contract.lakefs_under_test import scene as scene
 
 
 async def test_B1_create_starts_at_source(scene: Scene) -> None:
     await scene.commit(MAIN, later=b"later")
-    await scene.world.branches.create(scene.repository, BranchName("new"), scene.input_ref)
+    await scene.under_test.branches.create(scene.repository, BranchName("new"), scene.input_ref)
     assert await scene.head(BranchName("new")) == scene.input_ref
 
 
 async def test_B2_create_refuses_existing(scene: Scene) -> None:
     with pytest.raises(BranchExistsError):
-        await scene.world.branches.create(scene.repository, STAGING, scene.input_ref)
+        await scene.under_test.branches.create(scene.repository, STAGING, scene.input_ref)
     assert await scene.head(STAGING) == scene.staged
 
 
 async def test_B3_create_needs_a_known_source(scene: Scene) -> None:
     with pytest.raises(ReferenceMissingError):
-        await scene.world.branches.create(scene.repository, NOWHERE, UNKNOWN)
+        await scene.under_test.branches.create(scene.repository, NOWHERE, UNKNOWN)
 
 
 async def test_B4_head_of_missing_branch(scene: Scene) -> None:
     with pytest.raises(BranchMissingError):
         await scene.head(NOWHERE)
-    await scene.world.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
+    await scene.under_test.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
     for name in (NOWHERE, BranchName(scene.input_ref[:8])):
         with pytest.raises(BranchMissingError):
             await scene.head(name)
 
 
 async def test_B5_head_is_a_record(scene: Scene) -> None:
-    told = {"perago.phase": "try", "empty": ""}
-    request = CommitRequest(scene.repository, MAIN, "for humans", told, allow_empty=True)
-    commit = await scene.world.commits.commit(request)
-    head = await scene.world.branches.head(scene.repository, MAIN)
+    metadata = {"perago.phase": "try", "empty": ""}
+    request = CommitRequest(scene.repository, MAIN, "for humans", metadata, allow_empty=True)
+    commit = await scene.under_test.commits.commit(request)
+    head = await scene.under_test.branches.head(scene.repository, MAIN)
     assert (head.commit, head.parents, head.message) == (commit, (scene.input_ref,), "for humans")
-    assert head.metadata == told
+    assert head.metadata == metadata
 
 
 async def test_B6_delete_is_idempotent(scene: Scene) -> None:
     for _ in range(2):
-        await scene.world.branches.delete(scene.repository, STAGING)
+        await scene.under_test.branches.delete(scene.repository, STAGING)
     with pytest.raises(BranchMissingError):
         await scene.head(STAGING)
 
 
 async def test_B21_relocate_points_the_branch(scene: Scene) -> None:
     await scene.commit(MAIN, abandoned=b"abandoned")
-    relocate = scene.world.branches.relocate
+    relocate = scene.under_test.branches.relocate
     for commit in (scene.staged, scene.input_ref):
         assert await relocate(scene.repository, MAIN, commit) == Relocated()
         assert await scene.head() == commit
@@ -75,10 +82,10 @@ async def test_B21_relocate_points_the_branch(scene: Scene) -> None:
 
 
 async def test_B22_relocate_of_a_protected_branch(scene: Scene) -> None:
-    await scene.world.protect(scene.repository, MAIN)
-    assert await scene.world.branches.is_protected(scene.repository, MAIN)
-    assert not await scene.world.branches.is_protected(scene.repository, STAGING)
-    answer = await scene.world.branches.relocate(scene.repository, MAIN, scene.staged)
+    await scene.under_test.protect(scene.repository, MAIN)
+    assert await scene.under_test.branches.is_protected(scene.repository, MAIN)
+    assert not await scene.under_test.branches.is_protected(scene.repository, STAGING)
+    answer = await scene.under_test.branches.relocate(scene.repository, MAIN, scene.staged)
     assert isinstance(answer, RelocationRefused)
     assert answer.protected
     assert await scene.head() == scene.input_ref
@@ -86,29 +93,29 @@ async def test_B22_relocate_of_a_protected_branch(scene: Scene) -> None:
 
 
 async def test_B23_relocate_keeps_uncommitted_objects(scene: Scene) -> None:
-    await scene.world.write(scene.repository, MAIN, "left behind", b"uncommitted")
-    answer = await scene.world.branches.relocate(scene.repository, MAIN, scene.staged)
+    await scene.under_test.write(scene.repository, MAIN, "left behind", b"uncommitted")
+    answer = await scene.under_test.branches.relocate(scene.repository, MAIN, scene.staged)
     assert answer == Relocated()
-    dirt = await scene.world.commits.uncommitted_page(scene.repository, MAIN)
+    dirt = await scene.under_test.commits.uncommitted_page(scene.repository, MAIN)
     assert [change.path for change in dirt.changes] == ["left behind"]
     assert isinstance(await scene.merge(replace(scene.request, allow_empty=True)), DirtyTarget)
 
 
 async def test_B24_relocate_to_an_unknown_commit(scene: Scene) -> None:
     with pytest.raises(ReferenceMissingError):
-        await scene.world.branches.relocate(scene.repository, MAIN, UNKNOWN)
+        await scene.under_test.branches.relocate(scene.repository, MAIN, UNKNOWN)
     assert await scene.head() == scene.input_ref
 
 
 async def test_B25_list_is_paged_by_prefix(scene: Scene) -> None:
     wanted = [BranchName(f"run-{number}") for number in range(5)]
     for name in (*wanted, BranchName("running"), BranchName("rum")):
-        await scene.world.branches.create(scene.repository, name, scene.input_ref)
+        await scene.under_test.branches.create(scene.repository, name, scene.input_ref)
     found: list[BranchName] = []
     more = True
     while more:
         after = found[-1] if found else ""
-        page = await scene.world.branches.list_page(scene.repository, "run-", after, 2)
+        page = await scene.under_test.branches.list_page(scene.repository, "run-", after, 2)
         assert len(page.names) == len(page.heads) <= 2
         assert set(page.heads) == {scene.input_ref}
         found.extend(page.names)
@@ -117,24 +124,24 @@ async def test_B25_list_is_paged_by_prefix(scene: Scene) -> None:
 
 
 async def test_B26_branch_of_broken_actions_is_refused(scene: Scene) -> None:
-    broken = await scene.world.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
+    broken = await scene.under_test.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
     with pytest.raises(BrokenActionsError):
-        await scene.world.branches.create(scene.repository, BranchName("new"), broken)
+        await scene.under_test.branches.create(scene.repository, BranchName("new"), broken)
     with pytest.raises(BranchMissingError):
         await scene.head(BranchName("new"))
 
 
 async def test_B29_broken_actions_block_deletion(scene: Scene) -> None:
-    broken = await scene.world.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
+    broken = await scene.under_test.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
     with pytest.raises(BrokenActionsError):
-        await scene.world.branches.delete(scene.repository, STAGING)
+        await scene.under_test.branches.delete(scene.repository, STAGING)
     assert await scene.head(STAGING) == broken
 
 
 async def test_B30_branches_share_names_with_tags(scene: Scene) -> None:
-    await scene.world.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
+    await scene.under_test.tags.create(scene.repository, TagName(NOWHERE), scene.input_ref)
     for source in (scene.input_ref, UNKNOWN):
         with pytest.raises(ExistsError):
-            await scene.world.branches.create(scene.repository, NOWHERE, source)
+            await scene.under_test.branches.create(scene.repository, NOWHERE, source)
     with pytest.raises(BranchMissingError):
         await scene.head(NOWHERE)

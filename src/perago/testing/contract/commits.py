@@ -12,7 +12,7 @@ from perago.ports.errors import (
     ReferenceMissingError,
 )
 from perago.ports.lakefs import Change, ChangeKind, ChangePage, CommitRequest
-from perago.testing.contract.lakefs_world import MAIN, WALK_PAGE, LakeFSWorld
+from perago.testing.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnderTest
 
 SIDE = BranchName("side")
 UNKNOWN = CommitId("f" * 64)
@@ -24,19 +24,19 @@ BROKEN_PATH = "_lakefs_actions/broken.yaml"
 class Scene:
     """A repository whose main has one commit above the root."""
 
-    world: LakeFSWorld
+    under_test: LakeFSUnderTest
     repository: RepositoryId
     start: CommitId
 
     async def put(self, path: str, content: bytes, branch: BranchName = MAIN) -> None:
         """Leave an object uncommitted."""
-        await self.world.write(self.repository, branch, path, content)
+        await self.under_test.write(self.repository, branch, path, content)
 
     async def commit_files(
         self, files: Mapping[str, bytes | None], branch: BranchName = MAIN
     ) -> CommitId:
         """Commit files."""
-        return await self.world.commit_files(self.repository, branch, files)
+        return await self.under_test.commit_files(self.repository, branch, files)
 
     def request(
         self,
@@ -53,27 +53,27 @@ class Scene:
 
     async def walk(self, stop_at: CommitId, commits_max: int = WALK_MAX) -> FirstParentWalk:
         """Walk down from main."""
-        return await self.world.commits.first_parents(
+        return await self.under_test.commits.first_parents(
             self.repository, MAIN, stop_at, commits_max=commits_max
         )
 
     async def diff(self, left: CommitId, right: CommitId, prefix: str = "") -> ChangePage:
         """The first page of differences."""
-        return await self.world.commits.diff_page(self.repository, left, right, prefix=prefix)
+        return await self.under_test.commits.diff_page(self.repository, left, right, prefix=prefix)
 
     async def head(self) -> CommitId:
         """The head of main."""
-        return (await self.world.branches.head(self.repository, MAIN)).commit
+        return (await self.under_test.branches.head(self.repository, MAIN)).commit
 
 
 @pytest.fixture
-async def scene(lakefs_world: LakeFSWorld) -> Scene:
-    repository = await lakefs_world.create_repository()
-    start = await lakefs_world.commit_files(repository, MAIN, {"kept": b"kept", "old": b"old"})
-    return Scene(lakefs_world, repository, start)
+async def scene(lakefs_under_test: LakeFSUnderTest) -> Scene:
+    repository = await lakefs_under_test.create_repository()
+    start = await lakefs_under_test.commit_files(repository, MAIN, {"kept": b"kept", "old": b"old"})
+    return Scene(lakefs_under_test, repository, start)
 
 
-def told(changes: Iterable[Change]) -> list[tuple[str, ChangeKind]]:
+def described(changes: Iterable[Change]) -> list[tuple[str, ChangeKind]]:
     """Paths with what happened to them; that the objects themselves come along is C12's."""
     return [(change.path, change.kind) for change in changes]
 
@@ -85,22 +85,22 @@ def added(*paths: str) -> list[tuple[str, ChangeKind]]:
 async def test_C1_commit_has_the_branch_head_as_parent(scene: Scene) -> None:
     await scene.put("new", b"new")
     metadata = {"perago.phase": "try", "empty": ""}
-    commit = await scene.world.commits.commit(scene.request(metadata=metadata))
-    head = await scene.world.branches.head(scene.repository, MAIN)
+    commit = await scene.under_test.commits.commit(scene.request(metadata=metadata))
+    head = await scene.under_test.branches.head(scene.repository, MAIN)
     assert (head.commit, head.parents, head.message) == (commit, (scene.start,), "for humans")
     assert head.metadata == metadata
 
 
 async def test_C2_empty_commit_is_refused(scene: Scene) -> None:
     with pytest.raises(NothingToCommitError):
-        await scene.world.commits.commit(scene.request())
+        await scene.under_test.commits.commit(scene.request())
     assert await scene.head() == scene.start
 
 
 async def test_C3_empty_commit_when_allowed(scene: Scene) -> None:
-    before = await scene.world.commits.read(scene.repository, scene.start)
-    commit = await scene.world.commits.commit(scene.request(allow_empty=True))
-    empty = await scene.world.commits.read(scene.repository, commit)
+    before = await scene.under_test.commits.read(scene.repository, scene.start)
+    commit = await scene.under_test.commits.commit(scene.request(allow_empty=True))
+    empty = await scene.under_test.commits.read(scene.repository, commit)
     assert empty.parents == (scene.start,)
     assert empty.metarange == before.metarange
     assert (await scene.diff(scene.start, commit)).changes == ()
@@ -108,11 +108,11 @@ async def test_C3_empty_commit_when_allowed(scene: Scene) -> None:
 
 async def test_C4_exact_tree(scene: Scene) -> None:
     abandoned = await scene.commit_files({"abandoned": b"abandoned", "old": None})
-    wanted = await scene.world.commits.read(scene.repository, scene.start)
-    await scene.world.branches.create(scene.repository, SIDE, abandoned)
+    wanted = await scene.under_test.commits.read(scene.repository, scene.start)
+    await scene.under_test.branches.create(scene.repository, SIDE, abandoned)
     request = scene.request(SIDE, metarange=wanted.metarange)
-    exact = await scene.world.commits.read(
-        scene.repository, await scene.world.commits.commit(request)
+    exact = await scene.under_test.commits.read(
+        scene.repository, await scene.under_test.commits.commit(request)
     )
     assert exact.parents == (abandoned,)
     assert exact.metarange == wanted.metarange
@@ -122,29 +122,29 @@ async def test_C4_exact_tree(scene: Scene) -> None:
 async def test_C5_read_by_id(scene: Scene) -> None:
     await scene.put("new", b"new")
     metadata = {"perago.phase": "try"}
-    commit = await scene.world.commits.commit(scene.request(metadata=metadata))
-    record = await scene.world.commits.read(scene.repository, commit)
+    commit = await scene.under_test.commits.commit(scene.request(metadata=metadata))
+    record = await scene.under_test.commits.read(scene.repository, commit)
     assert (record.commit, record.parents, record.message) == (
         commit,
         (scene.start,),
         "for humans",
     )
     assert record.metadata == metadata
-    before = await scene.world.commits.read(scene.repository, scene.start)
+    before = await scene.under_test.commits.read(scene.repository, scene.start)
     assert record.metarange not in {"", before.metarange}
     assert record.created_at >= before.created_at > 0
     for spelling in (MAIN, f"{MAIN}~0", f"{commit}^0"):
-        assert await scene.world.commits.read(scene.repository, spelling) == record
+        assert await scene.under_test.commits.read(scene.repository, spelling) == record
     for spelling in (f"{MAIN}~1", f"{commit}^1"):
-        assert await scene.world.commits.read(scene.repository, spelling) == before
+        assert await scene.under_test.commits.read(scene.repository, spelling) == before
 
 
 @pytest.mark.parametrize("reference", [UNKNOWN, "nowhere", f"{MAIN}~7", f"{MAIN}$"])
 async def test_C6_unknown_commit(scene: Scene, reference: str) -> None:
     with pytest.raises(ReferenceMissingError):
-        await scene.world.commits.read(scene.repository, reference)
+        await scene.under_test.commits.read(scene.repository, reference)
     with pytest.raises(ReferenceMissingError):
-        await scene.world.commits.read(scene.repository, f"{scene.start}@")
+        await scene.under_test.commits.read(scene.repository, f"{scene.start}@")
 
 
 async def test_C7_walk_ends_at_the_asked_commit(scene: Scene) -> None:
@@ -154,16 +154,16 @@ async def test_C7_walk_ends_at_the_asked_commit(scene: Scene) -> None:
     assert walk.reached
     assert not walk.truncated
     assert [record.commit for record in walk.commits] == [newest, middle, scene.start]
-    assert walk.commits[1] == await scene.world.commits.read(scene.repository, middle)
+    assert walk.commits[1] == await scene.under_test.commits.read(scene.repository, middle)
     alone = await scene.walk(newest)
     assert ([record.commit for record in alone.commits], alone.reached) == ([newest], True)
 
 
 async def test_C8_walk_off_the_chain_is_not_reached(scene: Scene) -> None:
-    await scene.world.branches.create(scene.repository, SIDE, scene.start)
+    await scene.under_test.branches.create(scene.repository, SIDE, scene.start)
     side = await scene.commit_files({"side": b"side"}, SIDE)
     await scene.commit_files({"main": b"main"})
-    merge = scene.world.merge_keeping_both_parents
+    merge = scene.under_test.merge_keeping_both_parents
     merged = await merge(scene.repository, SIDE, MAIN)
     walk = await scene.walk(side)
     assert not walk.reached
@@ -199,12 +199,12 @@ async def test_C11_walk_to_an_unknown_commit(scene: Scene) -> None:
 async def test_C12_diff_names_what_differs(scene: Scene) -> None:
     right = await scene.commit_files({"new": b"new", "kept": b"changed", "old": None})
     page = await scene.diff(scene.start, right)
-    assert told(page.changes) == [
+    assert described(page.changes) == [
         ("kept", ChangeKind.CHANGED),
         ("new", ChangeKind.ADDED),
         ("old", ChangeKind.REMOVED),
     ]
-    listing = await scene.world.objects.list_page(scene.repository, right, prefix="")
+    listing = await scene.under_test.objects.list_page(scene.repository, right, prefix="")
     assert [change.entry for change in page.changes] == [*listing.entries, None]
     assert not page.more
 
@@ -214,13 +214,13 @@ async def test_C13_diff_respects_the_prefix(scene: Scene) -> None:
         {"data": b"1", "data/a": b"1", "data/b/c": b"1", "data-2/a": b"1", "data2": b"1"}
     )
     page = await scene.diff(scene.start, right, "data/")
-    assert told(page.changes) == added("data/a", "data/b/c")
+    assert described(page.changes) == added("data/a", "data/b/c")
 
 
 async def test_C14_diff_is_directed(scene: Scene) -> None:
     right = await scene.commit_files({"new": b"new", "old": None})
     page = await scene.diff(right, scene.start)
-    assert told(page.changes) == [("new", ChangeKind.REMOVED), ("old", ChangeKind.ADDED)]
+    assert described(page.changes) == [("new", ChangeKind.REMOVED), ("old", ChangeKind.ADDED)]
 
 
 async def test_C15_diff_is_paged(scene: Scene) -> None:
@@ -229,7 +229,7 @@ async def test_C15_diff_is_paged(scene: Scene) -> None:
     found: list[Change] = []
     more = True
     while more:
-        page = await scene.world.commits.diff_page(
+        page = await scene.under_test.commits.diff_page(
             scene.repository,
             scene.start,
             right,
@@ -240,44 +240,44 @@ async def test_C15_diff_is_paged(scene: Scene) -> None:
         assert 0 < len(page.changes) <= 3
         found.extend(page.changes)
         more = page.more
-    assert told(found) == added(*paths)
+    assert described(found) == added(*paths)
 
 
 async def test_C16_uncommitted_names_what_is_staged(scene: Scene) -> None:
     await scene.put("new", b"new")
     await scene.put("sub/new", b"new")
     await scene.put("kept", b"changed")
-    await scene.world.objects.delete_many(scene.repository, MAIN, ["old"])
-    uncommitted = scene.world.commits.uncommitted_page
+    await scene.under_test.objects.delete_many(scene.repository, MAIN, ["old"])
+    uncommitted = scene.under_test.commits.uncommitted_page
     page = await uncommitted(scene.repository, MAIN)
-    assert told(page.changes) == [
+    assert described(page.changes) == [
         ("kept", ChangeKind.CHANGED),
         ("new", ChangeKind.ADDED),
         ("old", ChangeKind.REMOVED),
         ("sub/new", ChangeKind.ADDED),
     ]
     under = await uncommitted(scene.repository, MAIN, prefix="sub/")
-    assert told(under.changes) == added("sub/new")
+    assert described(under.changes) == added("sub/new")
     first = await uncommitted(scene.repository, MAIN, amount=3)
     rest = await uncommitted(scene.repository, MAIN, after=first.changes[-1].path, amount=3)
     assert (first.more, first.changes + rest.changes, rest.more) == (True, page.changes, False)
-    await scene.world.commits.commit(scene.request())
+    await scene.under_test.commits.commit(scene.request())
     assert (await uncommitted(scene.repository, MAIN)).changes == ()
 
 
 async def test_C17_same_bytes_are_not_a_change(scene: Scene) -> None:
     await scene.put("kept", b"kept")
     with pytest.raises(NothingToCommitError):
-        await scene.world.commits.commit(scene.request())
+        await scene.under_test.commits.commit(scene.request())
     assert await scene.head() == scene.start
-    commit = await scene.world.commits.commit(scene.request(allow_empty=True))
+    commit = await scene.under_test.commits.commit(scene.request(allow_empty=True))
     assert (await scene.diff(scene.start, commit)).changes == ()
 
 
 async def test_C18_broken_action_file_is_refused(scene: Scene) -> None:
-    await scene.world.branches.create(scene.repository, SIDE, scene.start)
+    await scene.under_test.branches.create(scene.repository, SIDE, scene.start)
     await scene.put(BROKEN_PATH, b"{not yaml", SIDE)
     with pytest.raises(BrokenActionsError):
-        await scene.world.commits.commit(scene.request(SIDE))
-    head = await scene.world.branches.head(scene.repository, SIDE)
+        await scene.under_test.commits.commit(scene.request(SIDE))
+    head = await scene.under_test.branches.head(scene.repository, SIDE)
     assert head.commit == scene.start

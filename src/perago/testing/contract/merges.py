@@ -20,7 +20,7 @@ from perago.domain.paths import FENCE_PATH
 from perago.ports.errors import (
     BranchMissingError,
 )
-from perago.testing.contract.lakefs_world import (
+from perago.testing.contract.lakefs_under_test import (
     BROKEN_FILE,
     MAIN,
     NOWHERE,
@@ -28,16 +28,16 @@ from perago.testing.contract.lakefs_world import (
     STAGING,
     Scene,
 )
-from perago.testing.contract.lakefs_world import fenced as fenced
-from perago.testing.contract.lakefs_world import scene as scene
+from perago.testing.contract.lakefs_under_test import fenced as fenced
+from perago.testing.contract.lakefs_under_test import scene as scene
 
 
 async def test_B7_squash_merge_has_one_parent(scene: Scene) -> None:
-    told = {"perago.phase": "confirm", EXPECTED_HEAD: scene.input_ref}
-    commit = await scene.merged(replace(scene.request, metadata=told, message="published"))
-    head = await scene.world.branches.head(scene.repository, MAIN)
+    metadata = {"perago.phase": "confirm", EXPECTED_HEAD: scene.input_ref}
+    commit = await scene.merged(replace(scene.request, metadata=metadata, message="published"))
+    head = await scene.under_test.branches.head(scene.repository, MAIN)
     assert (head.commit, head.parents, head.message) == (commit, (scene.input_ref,), "published")
-    assert told.items() <= head.metadata.items()
+    assert metadata.items() <= head.metadata.items()
     assert await scene.paths() == ["added", "kept"]
 
 
@@ -50,7 +50,7 @@ async def test_B8_merge_takes_a_commit_id(scene: Scene) -> None:
 async def test_B9_stale_merge_lands_on_the_new_head(scene: Scene) -> None:
     human = await scene.commit(MAIN, human=b"meanwhile")
     commit = await scene.merged()
-    assert (await scene.world.commits.read(scene.repository, commit)).parents == (human,)
+    assert (await scene.under_test.commits.read(scene.repository, commit)).parents == (human,)
     assert await scene.paths() == ["added", "human", "kept"]
 
 
@@ -63,14 +63,16 @@ async def test_B10_conflicting_merge_is_a_conflict(scene: Scene) -> None:
 async def test_B11_second_merge_of_a_squashed_source_makes_an_empty_commit(scene: Scene) -> None:
     first = await scene.merged()
     request = replace(scene.request, message="again")
-    second = await scene.world.commits.read(scene.repository, await scene.merged(request))
+    second = await scene.under_test.commits.read(scene.repository, await scene.merged(request))
     assert second.parents == (first,)
-    changes = await scene.world.commits.diff_page(scene.repository, first, second.commit, prefix="")
+    changes = await scene.under_test.commits.diff_page(
+        scene.repository, first, second.commit, prefix=""
+    )
     assert changes.changes == ()
 
 
 async def test_B12_merge_of_an_ancestor_has_no_changes(scene: Scene) -> None:
-    merge = scene.world.merge_keeping_both_parents
+    merge = scene.under_test.merge_keeping_both_parents
     merged = await merge(scene.repository, scene.staged, MAIN)
     assert isinstance(await scene.merge(), NoChanges)
     assert await scene.head() == merged
@@ -86,22 +88,22 @@ async def test_B13_hook_refusal_names_the_head(fenced: Scene) -> None:
 
 async def test_B14_hook_passes_the_expected_head(fenced: Scene) -> None:
     commit = await fenced.merged(fenced.expecting(fenced.input_ref))
-    record = await fenced.world.commits.read(fenced.repository, commit)
+    record = await fenced.under_test.commits.read(fenced.repository, commit)
     assert record.parents == (fenced.input_ref,)
 
 
 async def test_B15_hooks_come_from_the_source(fenced: Scene) -> None:
-    await fenced.world.commit_files(fenced.repository, STAGING, {FENCE_PATH: None})
+    await fenced.under_test.commit_files(fenced.repository, STAGING, {FENCE_PATH: None})
     human = await fenced.commit(MAIN, human=b"meanwhile")
     request = replace(fenced.expecting(fenced.input_ref), source=STAGING)
     commit = await fenced.merged(request)
-    assert (await fenced.world.commits.read(fenced.repository, commit)).parents == (human,)
+    assert (await fenced.under_test.commits.read(fenced.repository, commit)).parents == (human,)
     assert FENCE_PATH not in await fenced.paths()
 
 
 async def test_B16_other_hook_refusal_is_not_ours(scene: Scene) -> None:
     files = {"_lakefs_actions/no_entry.yaml": REFUSING_FILE}
-    staged = await scene.world.commit_files(scene.repository, STAGING, files)
+    staged = await scene.under_test.commit_files(scene.repository, STAGING, files)
     answer = await scene.merge(replace(scene.request, source=staged))
     assert isinstance(answer, RefusedByHook)
     assert "closed on Sundays" in answer.text
@@ -109,7 +111,7 @@ async def test_B16_other_hook_refusal_is_not_ours(scene: Scene) -> None:
 
 
 async def test_B17_broken_action_file_blocks_the_merge(scene: Scene) -> None:
-    staged = await scene.world.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
+    staged = await scene.under_test.commit_unchecked(scene.repository, STAGING, BROKEN_FILE)
     answer = await scene.merge(replace(scene.request, source=staged))
     assert isinstance(answer, BrokenActions)
     assert "_lakefs_actions/broken.yaml" in answer.text
@@ -117,7 +119,7 @@ async def test_B17_broken_action_file_blocks_the_merge(scene: Scene) -> None:
 
 
 async def test_B18_merge_into_a_dirty_branch(scene: Scene) -> None:
-    await scene.world.write(scene.repository, MAIN, "left behind", b"uncommitted")
+    await scene.under_test.write(scene.repository, MAIN, "left behind", b"uncommitted")
     assert isinstance(await scene.merge(), DirtyTarget)
     assert await scene.head() == scene.input_ref
     assert await scene.paths() == ["kept", "left behind"]
@@ -133,19 +135,19 @@ async def test_B20_race_on_one_expected_head_has_one_winner(fenced: Scene) -> No
     staged = [fenced.staged]
     for number in range(1, publishers):
         branch = BranchName(f"staging-{number}")
-        await fenced.world.branches.create(fenced.repository, branch, fenced.input_ref)
+        await fenced.under_test.branches.create(fenced.repository, branch, fenced.input_ref)
         staged.append(await fenced.commit(branch, **{f"by-{number}": b"mine"}))
     fence = fenced.expecting(fenced.input_ref)
     answers = await asyncio.gather(
         *(fenced.merge(replace(fence, source=source)) for source in staged)
     )
     winners = [answer.commit for answer in answers if isinstance(answer, Merged)]
-    head = await fenced.world.branches.head(fenced.repository, MAIN)
+    head = await fenced.under_test.branches.head(fenced.repository, MAIN)
     assert (winners, head.parents) == ([head.commit], (fenced.input_ref,))
 
 
 async def test_B27_empty_merge_needs_allow_empty(scene: Scene) -> None:
-    await scene.world.branches.create(scene.repository, BranchName("no-op"), scene.input_ref)
+    await scene.under_test.branches.create(scene.repository, BranchName("no-op"), scene.input_ref)
     noop = await scene.commit(BranchName("no-op"))
     request = replace(scene.request, source=noop)
     assert isinstance(await scene.merge(request), NoChanges)
@@ -156,12 +158,12 @@ async def test_B27_empty_merge_needs_allow_empty(scene: Scene) -> None:
 
 async def test_B28_conflicting_race_is_never_merged_twice(fenced: Scene) -> None:
     other = BranchName("other")
-    await fenced.world.branches.create(fenced.repository, other, fenced.input_ref)
+    await fenced.under_test.branches.create(fenced.repository, other, fenced.input_ref)
     theirs = await fenced.commit(other, added=b"added by another, differently")
     fence = fenced.expecting(fenced.input_ref)
     winner = await fenced.merged(replace(fence, source=theirs))
     refused = await fenced.merge(fence)
     assert isinstance(refused, MergeConflict | HeadMoved)
     assert await fenced.head() == winner
-    content = await fenced.world.objects.read(fenced.repository, MAIN, "added")
+    content = await fenced.under_test.objects.read(fenced.repository, MAIN, "added")
     assert content == b"added by another, differently"

@@ -15,7 +15,7 @@ from perago.ports.errors import (
     RequestRefusedError,
 )
 from perago.ports.objects import ObjectEntry, ObjectUpload
-from perago.testing.contract.lakefs_world import MAIN, LakeFSWorld
+from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
 WORK = BranchName("work")
 NOWHERE = BranchName("nowhere")
@@ -44,7 +44,7 @@ ODD_NAMES = [
 class Scene:
     """A repository with one commit, and a work branch on it."""
 
-    world: LakeFSWorld
+    under_test: LakeFSUnderTest
     repository: RepositoryId
     start: CommitId
     folder: Path
@@ -58,25 +58,25 @@ class Scene:
     async def upload(self, path: str, content: bytes, branch: BranchName = WORK) -> ObjectEntry:
         """Upload bytes."""
         upload = ObjectUpload(path, self.file(content))
-        return await self.world.objects.upload(self.repository, branch, upload)
+        return await self.under_test.objects.upload(self.repository, branch, upload)
 
     async def read(self, path: str, ref: str = WORK) -> bytes:
         """Read an object."""
-        return await self.world.objects.read(self.repository, ref, path)
+        return await self.under_test.objects.read(self.repository, ref, path)
 
     async def paths(self, prefix: str = "", ref: str = WORK) -> list[str]:
         """The first page of paths."""
-        page = await self.world.objects.list_page(self.repository, ref, prefix=prefix)
+        page = await self.under_test.objects.list_page(self.repository, ref, prefix=prefix)
         assert not page.more
         return [entry.path for entry in page.entries]
 
 
 @pytest.fixture
-async def scene(lakefs_world: LakeFSWorld, tmp_path: Path) -> Scene:
-    repository = await lakefs_world.create_repository()
-    start = await lakefs_world.commit_files(repository, MAIN, {"kept": b"kept"})
-    await lakefs_world.branches.create(repository, WORK, start)
-    return Scene(lakefs_world, repository, start, tmp_path)
+async def scene(lakefs_under_test: LakeFSUnderTest, tmp_path: Path) -> Scene:
+    repository = await lakefs_under_test.create_repository()
+    start = await lakefs_under_test.commit_files(repository, MAIN, {"kept": b"kept"})
+    await lakefs_under_test.branches.create(repository, WORK, start)
+    return Scene(lakefs_under_test, repository, start, tmp_path)
 
 
 async def test_O1_upload_then_read(scene: Scene) -> None:
@@ -96,18 +96,18 @@ async def test_O3_checksum_is_md5(scene: Scene) -> None:
     entry = await scene.upload("new", b"seven b")
     expected = md5(b"seven b", usedforsecurity=False).hexdigest()
     assert (entry.path, entry.checksum, entry.size) == ("new", expected, 7)
-    page = await scene.world.objects.list_page(scene.repository, WORK, prefix="new")
+    page = await scene.under_test.objects.list_page(scene.repository, WORK, prefix="new")
     assert [(found.checksum, found.size) for found in page.entries] == [(expected, 7)]
 
 
 async def test_O4_list_is_paged_in_order(scene: Scene) -> None:
     files: dict[str, bytes | None] = {f"data/{number:02}": b"x" for number in range(8)}
-    await scene.world.commit_files(scene.repository, WORK, {**files, "data": b"x", "e": b"x"})
+    await scene.under_test.commit_files(scene.repository, WORK, {**files, "data": b"x", "e": b"x"})
     await scene.upload("data/03b", b"uncommitted")
     found: list[str] = []
     more = True
     while more:
-        page = await scene.world.objects.list_page(
+        page = await scene.under_test.objects.list_page(
             scene.repository, WORK, prefix="data/", after=found[-1] if found else "", amount=4
         )
         assert 0 < len(page.entries) <= 4
@@ -118,7 +118,7 @@ async def test_O4_list_is_paged_in_order(scene: Scene) -> None:
 
 async def test_O5_list_prefix_is_a_string(scene: Scene) -> None:
     names = ["data", "data-2/a", "data/a", "data2"]
-    await scene.world.commit_files(scene.repository, WORK, dict.fromkeys(names, b"x"))
+    await scene.under_test.commit_files(scene.repository, WORK, dict.fromkeys(names, b"x"))
     assert await scene.paths("data") == names
     assert await scene.paths("data/") == ["data/a"]
     assert await scene.paths("data/nothing") == []
@@ -126,8 +126,8 @@ async def test_O5_list_prefix_is_a_string(scene: Scene) -> None:
 
 async def test_O6_listing_carries_content_type_and_metadata(scene: Scene) -> None:
     upload = ObjectUpload("new", scene.file(b"{}"), "application/json", {"origin": "a body"})
-    written = await scene.world.objects.upload(scene.repository, WORK, upload)
-    page = await scene.world.objects.list_page(scene.repository, WORK, prefix="new")
+    written = await scene.under_test.objects.upload(scene.repository, WORK, upload)
+    page = await scene.under_test.objects.list_page(scene.repository, WORK, prefix="new")
     for entry in (written, *page.entries):
         assert (entry.content_type, dict(entry.metadata)) == (
             "application/json",
@@ -140,19 +140,21 @@ async def test_O7_read_missing(scene: Scene) -> None:
         with pytest.raises(ObjectMissingError):
             await scene.read(path)
     with pytest.raises(ObjectMissingError):
-        await scene.world.objects.read(scene.repository, "nowhere", "kept")
+        await scene.under_test.objects.read(scene.repository, "nowhere", "kept")
 
 
 async def test_O8_list_unknown_ref(scene: Scene) -> None:
     for ref in ("nowhere", "f" * 64):
         with pytest.raises(ReferenceMissingError):
-            await scene.world.objects.list_page(scene.repository, ref, prefix="")
+            await scene.under_test.objects.list_page(scene.repository, ref, prefix="")
 
 
 async def test_O9_bulk_delete(scene: Scene) -> None:
     await scene.upload("uncommitted", b"x")
     absent = [f"absent/{number}" for number in range(998)]
-    await scene.world.objects.delete_many(scene.repository, WORK, ["kept", "uncommitted", *absent])
+    await scene.under_test.objects.delete_many(
+        scene.repository, WORK, ["kept", "uncommitted", *absent]
+    )
     assert await scene.paths() == []
     assert await scene.paths(ref=MAIN) == ["kept"]
 
@@ -161,33 +163,33 @@ async def test_O10_write_to_missing_branch(scene: Scene) -> None:
     with pytest.raises(BranchMissingError):
         await scene.upload("new", b"new", NOWHERE)
     with pytest.raises(BranchMissingError):
-        await scene.world.objects.copy(
+        await scene.under_test.objects.copy(
             scene.repository, NOWHERE, source_ref=MAIN, source_path="nothing", target_path="new"
         )
 
 
 async def test_O11_copy_keeps_bytes_and_type(scene: Scene) -> None:
     upload = ObjectUpload("new", scene.file(b"{}"), "application/json")
-    await scene.world.objects.upload(scene.repository, WORK, upload)
-    copy = await scene.world.objects.copy(
+    await scene.under_test.objects.upload(scene.repository, WORK, upload)
+    copy = await scene.under_test.objects.copy(
         scene.repository, WORK, source_ref=WORK, source_path="new", target_path="copied/new"
     )
     assert (copy.path, copy.content_type, copy.size) == ("copied/new", "application/json", 2)
     assert await scene.read("copied/new") == b"{}"
     with pytest.raises(ObjectMissingError):
-        await scene.world.objects.copy(
+        await scene.under_test.objects.copy(
             scene.repository, WORK, source_ref=MAIN, source_path="new", target_path="again"
         )
 
 
 async def test_O12_write_to_protected_branch(scene: Scene) -> None:
-    await scene.world.protect(scene.repository, f"{MAIN}*")
+    await scene.under_test.protect(scene.repository, f"{MAIN}*")
     with pytest.raises(BranchMissingError):
         await scene.upload("new", b"new", BranchName(f"{MAIN}-2"))
     with pytest.raises(ProtectedBranchError):
         await scene.upload("new", b"new", MAIN)
     with pytest.raises(ProtectedBranchError):
-        await scene.world.objects.delete_many(scene.repository, MAIN, ["kept"])
+        await scene.under_test.objects.delete_many(scene.repository, MAIN, ["kept"])
     assert await scene.paths(ref=MAIN) == ["kept"]
 
 
@@ -196,7 +198,7 @@ async def test_O13_empty_object(scene: Scene) -> None:
     assert entry.size == 0
     assert await scene.read("empty") == b""
     target = scene.folder / "downloaded"
-    await scene.world.objects.download(scene.repository, WORK, "empty", target)
+    await scene.under_test.objects.download(scene.repository, WORK, "empty", target)
     assert target.read_bytes() == b""
 
 
@@ -207,7 +209,7 @@ async def test_O14_odd_names(scene: Scene) -> None:
     for name in ODD_NAMES:
         assert await scene.read(name) == name.encode()
         assert name in await scene.paths(name)
-    await scene.world.objects.delete_many(scene.repository, WORK, ODD_NAMES)
+    await scene.under_test.objects.delete_many(scene.repository, WORK, ODD_NAMES)
     assert await scene.paths() == ["kept"]
 
 
@@ -215,7 +217,7 @@ async def test_O15_download_writes_the_exact_bytes(scene: Scene) -> None:
     content = bytes(range(256)) * 10_000
     await scene.upload("data", content)
     target = scene.folder / "downloaded"
-    await scene.world.objects.download(scene.repository, WORK, "data", target)
+    await scene.under_test.objects.download(scene.repository, WORK, "data", target)
     assert target.read_bytes() == content
 
 

@@ -13,7 +13,7 @@ from perago.ports.errors import (
     TagExistsError,
 )
 from perago.ports.lakefs import TagRecord
-from perago.testing.contract.lakefs_world import MAIN, LakeFSWorld
+from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
 TAG = TagName("perago-settled-1a2b.3")
 UNKNOWN = CommitId("f" * 64)
@@ -23,26 +23,26 @@ UNKNOWN = CommitId("f" * 64)
 class Scene:
     """A repository with two commits on main."""
 
-    world: LakeFSWorld
+    under_test: LakeFSUnderTest
     repository: RepositoryId
     first: CommitId
     second: CommitId
 
     async def create(self, commit: CommitId, tag: TagName = TAG) -> None:
         """Create a tag."""
-        await self.world.tags.create(self.repository, tag, commit)
+        await self.under_test.tags.create(self.repository, tag, commit)
 
     async def read(self, tag: TagName = TAG) -> CommitId | None:
         """Read a tag."""
-        return await self.world.tags.read(self.repository, tag)
+        return await self.under_test.tags.read(self.repository, tag)
 
 
 @pytest.fixture
-async def scene(lakefs_world: LakeFSWorld) -> Scene:
-    repository = await lakefs_world.create_repository()
-    first = await lakefs_world.commit_files(repository, MAIN, {"a": b"1"})
-    second = await lakefs_world.commit_files(repository, MAIN, {"a": b"2"})
-    return Scene(lakefs_world, repository, first, second)
+async def scene(lakefs_under_test: LakeFSUnderTest) -> Scene:
+    repository = await lakefs_under_test.create_repository()
+    first = await lakefs_under_test.commit_files(repository, MAIN, {"a": b"1"})
+    second = await lakefs_under_test.commit_files(repository, MAIN, {"a": b"2"})
+    return Scene(lakefs_under_test, repository, first, second)
 
 
 async def test_T1_create_puts_if_absent(scene: Scene) -> None:
@@ -75,7 +75,7 @@ async def test_T4_absent_tag_reads_as_none(scene: Scene) -> None:
 async def test_T5_delete_is_idempotent(scene: Scene) -> None:
     await scene.create(scene.first)
     for _ in range(2):
-        await scene.world.tags.delete(scene.repository, TAG)
+        await scene.under_test.tags.delete(scene.repository, TAG)
     assert await scene.read() is None
     await scene.create(scene.second)
     assert await scene.read() == scene.second
@@ -89,7 +89,7 @@ async def test_T6_list_is_paged_by_prefix(scene: Scene) -> None:
     more = True
     while more:
         after = found[-1].name if found else ""
-        page = await scene.world.tags.list_page(scene.repository, "run-", after, 2)
+        page = await scene.under_test.tags.list_page(scene.repository, "run-", after, 2)
         assert 0 < len(page.tags) <= 2
         found.extend(page.tags)
         more = page.more
@@ -104,9 +104,9 @@ async def test_T7_unknown_commit(scene: Scene) -> None:
 
 async def test_T8_broken_actions_block_creation(scene: Scene) -> None:
     branch = BranchName("broken")
-    await scene.world.branches.create(scene.repository, branch, scene.first)
+    await scene.under_test.branches.create(scene.repository, branch, scene.first)
     files = {"_lakefs_actions/README.md": b"not an action"}
-    broken = await scene.world.commit_unchecked(scene.repository, branch, files)
+    broken = await scene.under_test.commit_unchecked(scene.repository, branch, files)
     with pytest.raises(BrokenActionsError):
         await scene.create(broken)
     assert await scene.read() is None
@@ -114,8 +114,8 @@ async def test_T8_broken_actions_block_creation(scene: Scene) -> None:
 
 async def test_T9_tags_share_names_with_branches(scene: Scene) -> None:
     branch = BranchName("branch")
-    await scene.world.branches.create(scene.repository, branch, scene.first)
+    await scene.under_test.branches.create(scene.repository, branch, scene.first)
     for commit in (scene.second, UNKNOWN):
         with pytest.raises(ExistsError):
             await scene.create(commit, TagName(branch))
-    assert await scene.world.tags.read(scene.repository, TagName(branch)) is None
+    assert await scene.under_test.tags.read(scene.repository, TagName(branch)) is None

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from perago.ports.errors import RequestRefusedError
-from perago.testing.contract.conductor_world import OWNER, ConductorWorld
+from perago.testing.contract.conductor_under_test import OWNER, ConductorUnderTest
 
 EVERY_FIELD: Mapping[str, object] = {
     "description": "counts rows",
@@ -45,8 +45,8 @@ DEFAULTS: Mapping[str, object] = {
 }
 
 
-async def read(world: ConductorWorld, name: str) -> Mapping[str, object]:
-    definition = await world.definitions.read(name)
+async def read(under_test: ConductorUnderTest, name: str) -> Mapping[str, object]:
+    definition = await under_test.definitions.read(name)
     assert definition is not None
     return definition
 
@@ -55,31 +55,33 @@ def shown(definition: Mapping[str, object], fields: Mapping[str, object]) -> dic
     return {field: definition.get(field) for field in fields}
 
 
-async def test_D1_put_then_read(conductor_world: ConductorWorld) -> None:
-    name = conductor_world.unique("task")
-    await conductor_world.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
-    definition = await read(conductor_world, name)
+async def test_D1_put_then_read(conductor_under_test: ConductorUnderTest) -> None:
+    name = conductor_under_test.unique("task")
+    await conductor_under_test.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
+    definition = await read(conductor_under_test, name)
     assert definition["name"] == name
     assert shown(definition, EVERY_FIELD) == EVERY_FIELD
 
 
-async def test_D2_put_replaces(conductor_world: ConductorWorld) -> None:
-    name = conductor_world.unique("task")
-    await conductor_world.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
-    await conductor_world.definitions.put({"name": name, "ownerEmail": OWNER, "retryCount": 1})
-    definition = await read(conductor_world, name)
+async def test_D2_put_replaces(conductor_under_test: ConductorUnderTest) -> None:
+    name = conductor_under_test.unique("task")
+    await conductor_under_test.definitions.put({"name": name, "ownerEmail": OWNER, **EVERY_FIELD})
+    await conductor_under_test.definitions.put({"name": name, "ownerEmail": OWNER, "retryCount": 1})
+    definition = await read(conductor_under_test, name)
     assert shown(definition, DEFAULTS) == {**DEFAULTS, "retryCount": 1}
     assert definition.get("description") is None
 
 
-async def test_D3_absent_definition_is_none(conductor_world: ConductorWorld) -> None:
-    assert await conductor_world.definitions.read(conductor_world.unique("absent")) is None
+async def test_D3_absent_definition_is_none(conductor_under_test: ConductorUnderTest) -> None:
+    assert (
+        await conductor_under_test.definitions.read(conductor_under_test.unique("absent")) is None
+    )
 
 
-async def test_D4_defaults(conductor_world: ConductorWorld) -> None:
-    name = conductor_world.unique("task")
-    await conductor_world.definitions.put({"name": name, "ownerEmail": OWNER})
-    assert shown(await read(conductor_world, name), DEFAULTS) == DEFAULTS
+async def test_D4_defaults(conductor_under_test: ConductorUnderTest) -> None:
+    name = conductor_under_test.unique("task")
+    await conductor_under_test.definitions.put({"name": name, "ownerEmail": OWNER})
+    assert shown(await read(conductor_under_test, name), DEFAULTS) == DEFAULTS
 
 
 @pytest.mark.parametrize(
@@ -96,15 +98,15 @@ async def test_D4_defaults(conductor_world: ConductorWorld) -> None:
     ids=["above", "equal", "below", "none", "zero", "negative", "default above"],
 )
 async def test_D5_impossible_timeouts_are_refused(
-    conductor_world: ConductorWorld, response: int | None, execution: int, *, refused: bool
+    conductor_under_test: ConductorUnderTest, response: int | None, execution: int, *, refused: bool
 ) -> None:
-    name = conductor_world.unique("task")
+    name = conductor_under_test.unique("task")
     given = {} if response is None else {"responseTimeoutSeconds": response}
     definition = {"name": name, "ownerEmail": OWNER, "timeoutSeconds": execution, **given}
     if refused:
         with pytest.raises(RequestRefusedError):
-            await conductor_world.definitions.put(definition)
-        assert await conductor_world.definitions.read(name) is None
+            await conductor_under_test.definitions.put(definition)
+        assert await conductor_under_test.definitions.read(name) is None
     else:
-        await conductor_world.definitions.put(definition)
-        assert (await read(conductor_world, name))["timeoutSeconds"] == execution
+        await conductor_under_test.definitions.put(definition)
+        assert (await read(conductor_under_test, name))["timeoutSeconds"] == execution

@@ -5,8 +5,8 @@ import pytest
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, WorkflowStatus
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.errors import MissingError, RequestRefusedError
-from perago.testing.contract.conductor_world import (
-    ConductorWorld,
+from perago.testing.contract.conductor_under_test import (
+    ConductorUnderTest,
     define_task,
     define_workflow,
     fail,
@@ -23,209 +23,211 @@ from perago.testing.contract.conductor_world import (
 NOBODY = AttemptSnapshot("", "no-such-task", "only", "none", AttemptStatus.IN_PROGRESS)
 
 
-async def test_Q1_poll_hands_out_once(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    (taken,) = await poll_now(conductor_world, task_type, "worker-7")
-    assert await poll_now(conductor_world, task_type, "worker-8") == ()
-    row = (await row_of(conductor_world, taken)).snapshot
+async def test_Q1_poll_hands_out_once(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    (taken,) = await poll_now(conductor_under_test, task_type, "worker-7")
+    assert await poll_now(conductor_under_test, task_type, "worker-8") == ()
+    row = (await row_of(conductor_under_test, taken)).snapshot
     assert row == taken.snapshot
     assert (row.workflow_id, row.status) == (workflow_id, AttemptStatus.IN_PROGRESS)
     assert (row.worker_id, row.poll_count) == ("worker-7", 1)
     assert row.start_time >= row.scheduled_time > 0
 
 
-async def test_Q2_poll_of_nothing_is_empty(conductor_world: ConductorWorld) -> None:
-    known = await define_task(conductor_world)
-    assert await poll_now(conductor_world, known) == ()
-    assert await poll_now(conductor_world, conductor_world.unique("unknown")) == ()
+async def test_Q2_poll_of_nothing_is_empty(conductor_under_test: ConductorUnderTest) -> None:
+    known = await define_task(conductor_under_test)
+    assert await poll_now(conductor_under_test, known) == ()
+    assert await poll_now(conductor_under_test, conductor_under_test.unique("unknown")) == ()
 
 
-async def test_Q3_poll_respects_the_domain(conductor_world: ConductorWorld) -> None:
-    task_type = await define_task(conductor_world)
-    name = await define_workflow(conductor_world, simple(task_type, "only"))
-    domain = conductor_world.unique("domain")
-    await conductor_world.workflows.start(name, {}, task_to_domain={task_type: domain})
-    assert await poll_now(conductor_world, task_type) == ()
-    assert len(await poll_now(conductor_world, task_type, domain=domain)) == 1
-    await conductor_world.workflows.start(name, {})
-    assert await poll_now(conductor_world, task_type, domain=domain) == ()
-    assert len(await poll_now(conductor_world, task_type)) == 1
+async def test_Q3_poll_respects_the_domain(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
+    name = await define_workflow(conductor_under_test, simple(task_type, "only"))
+    domain = conductor_under_test.unique("domain")
+    await conductor_under_test.workflows.start(name, {}, task_to_domain={task_type: domain})
+    assert await poll_now(conductor_under_test, task_type) == ()
+    assert len(await poll_now(conductor_under_test, task_type, domain=domain)) == 1
+    await conductor_under_test.workflows.start(name, {})
+    assert await poll_now(conductor_under_test, task_type, domain=domain) == ()
+    assert len(await poll_now(conductor_under_test, task_type)) == 1
 
 
-async def test_Q4_poll_gives_up_to_count(conductor_world: ConductorWorld) -> None:
-    task_type = await define_task(conductor_world)
-    name = await define_workflow(conductor_world, simple(task_type, "only"))
-    started = {await conductor_world.workflows.start(name, {}) for _ in range(3)}
-    two = await conductor_world.queue.poll(PollRequest(task_type, "worker", count=2))
-    rest = await conductor_world.queue.poll(PollRequest(task_type, "worker", count=5))
+async def test_Q4_poll_gives_up_to_count(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
+    name = await define_workflow(conductor_under_test, simple(task_type, "only"))
+    started = {await conductor_under_test.workflows.start(name, {}) for _ in range(3)}
+    two = await conductor_under_test.queue.poll(PollRequest(task_type, "worker", count=2))
+    rest = await conductor_under_test.queue.poll(PollRequest(task_type, "worker", count=5))
     assert (len(two), len(rest)) == (2, 1)
     assert {taken.snapshot.workflow_id for taken in (*two, *rest)} == started
     with pytest.raises(RequestRefusedError):
-        await conductor_world.queue.poll(PollRequest(task_type, "worker", wait_ms=5001))
+        await conductor_under_test.queue.poll(PollRequest(task_type, "worker", wait_ms=5001))
 
 
-async def test_Q5_read_attempt_is_fresh(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
-    assert (await row_of(conductor_world, taken)).snapshot.status is AttemptStatus.IN_PROGRESS
-    await finish(conductor_world, taken, output={"rows": 3})
-    row = await row_of(conductor_world, taken)
+async def test_Q5_read_attempt_is_fresh(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
+    assert (await row_of(conductor_under_test, taken)).snapshot.status is AttemptStatus.IN_PROGRESS
+    await finish(conductor_under_test, taken, output={"rows": 3})
+    row = await row_of(conductor_under_test, taken)
     assert (row.snapshot.status, row.output_data) == (AttemptStatus.COMPLETED, {"rows": 3})
-    assert await conductor_world.queue.read_attempt(workflow_id, "no-such-task") is None
+    assert await conductor_under_test.queue.read_attempt(workflow_id, "no-such-task") is None
 
 
-async def test_Q6_read_workflow_has_every_row(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    first = await poll_one(conductor_world, task_type, workflow_id)
-    await fail(conductor_world, first)
-    second = await poll_one(conductor_world, task_type, workflow_id)
-    workflow = await snapshot_of(conductor_world, workflow_id)
+async def test_Q6_read_workflow_has_every_row(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    first = await poll_one(conductor_under_test, task_type, workflow_id)
+    await fail(conductor_under_test, first)
+    second = await poll_one(conductor_under_test, task_type, workflow_id)
+    workflow = await snapshot_of(conductor_under_test, workflow_id)
     assert workflow.status is WorkflowStatus.RUNNING
     assert [row.task_id for row in workflow.tasks] == [
         first.snapshot.task_id,
         second.snapshot.task_id,
     ]
     assert workflow.tasks[1] == second.snapshot
-    assert await conductor_world.queue.read_workflow("no-such-workflow") is None
+    assert await conductor_under_test.queue.read_workflow("no-such-workflow") is None
 
 
-async def test_Q7_complete_is_recorded(conductor_world: ConductorWorld) -> None:
-    task_type = await define_task(conductor_world)
+async def test_Q7_complete_is_recorded(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
     name = await define_workflow(
-        conductor_world,
+        conductor_under_test,
         simple(task_type, "first"),
         simple(task_type, "second", {"table": "${first.output.table}"}),
     )
-    workflow_id = await conductor_world.workflows.start(name, {})
-    taken = await poll_one(conductor_world, task_type, workflow_id)
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
     output = {"table": {"rows": 3, "names": ["a", "b"], "empty": None}}
-    await finish(conductor_world, taken, output=output)
-    row = await row_of(conductor_world, taken)
+    await finish(conductor_under_test, taken, output=output)
+    row = await row_of(conductor_under_test, taken)
     assert (row.snapshot.status, row.output_data) == (AttemptStatus.COMPLETED, output)
-    behind = await poll_one(conductor_world, task_type, workflow_id)
+    behind = await poll_one(conductor_under_test, task_type, workflow_id)
     assert behind.snapshot.reference_name == "second"
     assert behind.input_data == output
 
 
 @pytest.mark.parametrize("status", [AttemptStatus.FAILED, AttemptStatus.COMPLETED])
 async def test_Q10_stale_update_is_accepted_and_ignored(
-    conductor_world: ConductorWorld, status: AttemptStatus
+    conductor_under_test: ConductorUnderTest, status: AttemptStatus
 ) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    first = await poll_one(conductor_world, task_type, workflow_id)
-    await fail(conductor_world, first, "superseded")
-    second = await poll_one(conductor_world, task_type, workflow_id)
-    before = await row_of(conductor_world, first)
-    await finish(conductor_world, first, status, {"late": True}, "late")
-    assert await row_of(conductor_world, first) == before
-    await finish(conductor_world, second, output={"in": "time"})
-    await finish(conductor_world, second, status, {"late": True}, "late")
-    row = await row_of(conductor_world, second)
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    first = await poll_one(conductor_under_test, task_type, workflow_id)
+    await fail(conductor_under_test, first, "superseded")
+    second = await poll_one(conductor_under_test, task_type, workflow_id)
+    before = await row_of(conductor_under_test, first)
+    await finish(conductor_under_test, first, status, {"late": True}, "late")
+    assert await row_of(conductor_under_test, first) == before
+    await finish(conductor_under_test, second, output={"in": "time"})
+    await finish(conductor_under_test, second, status, {"late": True}, "late")
+    row = await row_of(conductor_under_test, second)
     assert (row.snapshot.status, row.output_data) == (AttemptStatus.COMPLETED, {"in": "time"})
-    workflow = await workflow_of(conductor_world, workflow_id)
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert workflow.status is WorkflowStatus.COMPLETED
     assert len(workflow.attempts) == 2
 
 
-async def test_Q11_update_of_unknown_task(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
+async def test_Q11_update_of_unknown_task(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
     for known in (workflow_id, "no-such-workflow"):
         attempt = AttemptSnapshot(known, NOBODY.task_id, "only", task_type, NOBODY.status)
         update = TerminalUpdate(attempt, "worker", AttemptStatus.COMPLETED)
         with pytest.raises(MissingError):
-            await conductor_world.queue.complete(update, timeout_seconds=10)
-    assert await row_of(conductor_world, taken) == taken
+            await conductor_under_test.queue.complete(update, timeout_seconds=10)
+    assert await row_of(conductor_under_test, taken) == taken
 
 
-async def test_Q12_extend_lease_moves_nothing_else(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
+async def test_Q12_extend_lease_moves_nothing_else(
+    conductor_under_test: ConductorUnderTest,
+) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
     for sender in ("worker", "a stranger"):
-        await conductor_world.queue.extend_lease(taken.snapshot, sender)
-    assert await row_of(conductor_world, taken) == taken
+        await conductor_under_test.queue.extend_lease(taken.snapshot, sender)
+    assert await row_of(conductor_under_test, taken) == taken
 
 
 async def test_Q13_extend_lease_of_a_finished_task_is_ignored(
-    conductor_world: ConductorWorld,
+    conductor_under_test: ConductorUnderTest,
 ) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
-    await finish(conductor_world, taken, output={"rows": 3})
-    before = await row_of(conductor_world, taken)
-    await conductor_world.queue.extend_lease(taken.snapshot, "worker")
-    assert await row_of(conductor_world, taken) == before
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
+    await finish(conductor_under_test, taken, output={"rows": 3})
+    before = await row_of(conductor_under_test, taken)
+    await conductor_under_test.queue.extend_lease(taken.snapshot, "worker")
+    assert await row_of(conductor_under_test, taken) == before
 
 
-async def test_Q14_lost_lease_is_retried(conductor_world: ConductorWorld) -> None:
+async def test_Q14_lost_lease_is_retried(conductor_under_test: ConductorUnderTest) -> None:
     workflow_id, task_type = await start_one_task(
-        conductor_world, responseTimeoutSeconds=1, timeoutPolicy="ALERT_ONLY"
+        conductor_under_test, responseTimeoutSeconds=1, timeoutPolicy="ALERT_ONLY"
     )
-    first = await poll_one(conductor_world, task_type, workflow_id)
-    await conductor_world.let_pass(1.2)
-    await conductor_world.nudge(workflow_id)
-    row = await row_of(conductor_world, first)
+    first = await poll_one(conductor_under_test, task_type, workflow_id)
+    await conductor_under_test.let_pass(1.2)
+    await conductor_under_test.nudge(workflow_id)
+    row = await row_of(conductor_under_test, first)
     assert (row.snapshot.status, row.snapshot.retried) == (AttemptStatus.TIMED_OUT, True)
     assert (row.reason or "").startswith(
         f"responseTimeout: 1 exceeded for the taskId: {first.snapshot.task_id}"
     )
-    second = await poll_one(conductor_world, task_type, workflow_id)
+    second = await poll_one(conductor_under_test, task_type, workflow_id)
     assert second.snapshot.retried_task_id == first.snapshot.task_id
 
 
-async def test_Q15_kept_lease_lives(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world, responseTimeoutSeconds=2)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
+async def test_Q15_kept_lease_lives(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test, responseTimeoutSeconds=2)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
     for _ in range(4):
-        await conductor_world.let_pass(0.7)
-        await conductor_world.queue.extend_lease(taken.snapshot, "worker")
-    await conductor_world.nudge(workflow_id)
-    assert await row_of(conductor_world, taken) == taken
+        await conductor_under_test.let_pass(0.7)
+        await conductor_under_test.queue.extend_lease(taken.snapshot, "worker")
+    await conductor_under_test.nudge(workflow_id)
+    assert await row_of(conductor_under_test, taken) == taken
 
 
-async def test_Q16_terminated_workflow_cancels(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
-    await conductor_world.workflows.terminate(workflow_id, "by hand")
-    before = await row_of(conductor_world, taken)
+async def test_Q16_terminated_workflow_cancels(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
+    await conductor_under_test.workflows.terminate(workflow_id, "by hand")
+    before = await row_of(conductor_under_test, taken)
     assert before.snapshot.status is AttemptStatus.CANCELED
-    await finish(conductor_world, taken, output={"late": True})
-    assert await row_of(conductor_world, taken) == before
-    workflow = await workflow_of(conductor_world, workflow_id)
+    await finish(conductor_under_test, taken, output={"late": True})
+    assert await row_of(conductor_under_test, taken) == before
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "by hand")
 
 
-async def test_Q23_task_log_is_kept(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
+async def test_Q23_task_log_is_kept(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
     task_id = taken.snapshot.task_id
-    assert await conductor_world.queue.read_log(task_id) == ()
+    assert await conductor_under_test.queue.read_log(task_id) == ()
     for line in ("published c1", 'with "quotes" and ünïcode'):
-        await conductor_world.queue.log(task_id, line)
-    assert set(await conductor_world.queue.read_log(task_id)) == {
+        await conductor_under_test.queue.log(task_id, line)
+    assert set(await conductor_under_test.queue.read_log(task_id)) == {
         "published c1",
         'with "quotes" and ünïcode',
     }
 
 
-async def test_Q24_retry_delay_is_kept(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world, retryDelaySeconds=2)
-    await fail(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
-    assert await poll_now(conductor_world, task_type) == ()
-    await conductor_world.let_pass(0.5)
-    assert await poll_now(conductor_world, task_type) == ()
-    await conductor_world.let_pass(2)
-    assert (await poll_one(conductor_world, task_type, workflow_id)).snapshot.retry_count == 1
+async def test_Q24_retry_delay_is_kept(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test, retryDelaySeconds=2)
+    await fail(conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id))
+    assert await poll_now(conductor_under_test, task_type) == ()
+    await conductor_under_test.let_pass(0.5)
+    assert await poll_now(conductor_under_test, task_type) == ()
+    await conductor_under_test.let_pass(2)
+    assert (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot.retry_count == 1
 
 
-async def test_Q8_failed_is_retried(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    first = await poll_one(conductor_world, task_type, workflow_id)
-    await fail(conductor_world, first, "disk full")
-    before = await row_of(conductor_world, first)
+async def test_Q8_failed_is_retried(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    first = await poll_one(conductor_under_test, task_type, workflow_id)
+    await fail(conductor_under_test, first, "disk full")
+    before = await row_of(conductor_under_test, first)
     assert (before.snapshot.status, before.snapshot.retried) == (AttemptStatus.FAILED, True)
     assert before.reason == "disk full"
-    second = (await poll_one(conductor_world, task_type, workflow_id)).snapshot
+    second = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
     assert second.task_id != first.snapshot.task_id
     assert second.retried_task_id == first.snapshot.task_id
     assert (second.retry_count, second.poll_count) == (1, 1)
@@ -233,12 +235,12 @@ async def test_Q8_failed_is_retried(conductor_world: ConductorWorld) -> None:
     assert not second.retried
 
 
-async def test_Q9_terminal_error_is_not_retried(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
+async def test_Q9_terminal_error_is_not_retried(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
     status = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
-    await finish(conductor_world, taken, status, reason="bad input")
-    workflow = await workflow_of(conductor_world, workflow_id)
+    await finish(conductor_under_test, taken, status, reason="bad input")
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert workflow.status is WorkflowStatus.FAILED
     assert workflow.reason == (
         f"Task {taken.snapshot.task_id} failed with status: FAILED and reason: 'bad input'"
@@ -247,115 +249,119 @@ async def test_Q9_terminal_error_is_not_retried(conductor_world: ConductorWorld)
     assert (row.snapshot.status, row.snapshot.retried, row.reason) == (status, False, "bad input")
 
 
-async def test_Q17_retries_end(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world, retryCount=1)
-    await fail(conductor_world, await poll_one(conductor_world, task_type, workflow_id), "one")
-    last = await poll_one(conductor_world, task_type, workflow_id)
-    await fail(conductor_world, last, "two")
-    workflow = await workflow_of(conductor_world, workflow_id)
+async def test_Q17_retries_end(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test, retryCount=1)
+    await fail(
+        conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id), "one"
+    )
+    last = await poll_one(conductor_under_test, task_type, workflow_id)
+    await fail(conductor_under_test, last, "two")
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert workflow.status is WorkflowStatus.FAILED
     assert [row.reason for row in workflow.attempts] == ["one", "two"]
-    assert await poll_now(conductor_world, task_type) == ()
+    assert await poll_now(conductor_under_test, task_type) == ()
 
 
-async def test_Q18_rerun_reuses_the_row(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    await fail(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
-    second = (await poll_one(conductor_world, task_type, workflow_id)).snapshot
-    await conductor_world.workflows.terminate(workflow_id, "by hand")
-    await conductor_world.workflows.rerun(workflow_id, second.task_id)
+async def test_Q18_rerun_reuses_the_row(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    await fail(conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id))
+    second = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
+    await conductor_under_test.workflows.terminate(workflow_id, "by hand")
+    await conductor_under_test.workflows.rerun(workflow_id, second.task_id)
     (waiting,) = [
         row
-        for row in (await snapshot_of(conductor_world, workflow_id)).tasks
+        for row in (await snapshot_of(conductor_under_test, workflow_id)).tasks
         if row.task_id == second.task_id
     ]
     assert (waiting.status, waiting.poll_count) == (AttemptStatus.SCHEDULED, 0)
-    again = (await poll_one(conductor_world, task_type, workflow_id, "another")).snapshot
+    again = (await poll_one(conductor_under_test, task_type, workflow_id, "another")).snapshot
     assert (again.task_id, again.seq) == (second.task_id, second.seq)
     assert (again.retry_count, again.retried_task_id) == (1, second.retried_task_id)
     assert (again.poll_count, again.worker_id) == (1, "another")
     assert again.scheduled_time > second.scheduled_time
 
 
-async def test_Q19_restart_forgets_the_rows(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    first = (await poll_one(conductor_world, task_type, workflow_id)).snapshot
-    await conductor_world.workflows.terminate(workflow_id, "by hand")
-    await conductor_world.workflows.restart(workflow_id)
-    assert await conductor_world.queue.read_attempt(workflow_id, first.task_id) is None
-    assert (await snapshot_of(conductor_world, workflow_id)).ended_at == 0
-    again = (await poll_one(conductor_world, task_type, workflow_id)).snapshot
+async def test_Q19_restart_forgets_the_rows(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    first = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
+    await conductor_under_test.workflows.terminate(workflow_id, "by hand")
+    await conductor_under_test.workflows.restart(workflow_id)
+    assert await conductor_under_test.queue.read_attempt(workflow_id, first.task_id) is None
+    assert (await snapshot_of(conductor_under_test, workflow_id)).ended_at == 0
+    again = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
     assert again.task_id != first.task_id
     assert (again.retry_count, again.retried_task_id, again.seq) == (0, None, 1)
 
 
-async def test_Q20_redelivery_reuses_the_row(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
-    await conductor_world.workflows.release_without_result(taken)
-    row = (await row_of(conductor_world, taken)).snapshot
+async def test_Q20_redelivery_reuses_the_row(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
+    await conductor_under_test.workflows.release_without_result(taken)
+    row = (await row_of(conductor_under_test, taken)).snapshot
     assert row.status is AttemptStatus.SCHEDULED
-    again = (await poll_one(conductor_world, task_type, workflow_id, "another")).snapshot
+    again = (await poll_one(conductor_under_test, task_type, workflow_id, "another")).snapshot
     assert (again.task_id, again.retry_count) == (taken.snapshot.task_id, 0)
     assert (again.poll_count, again.worker_id) == (2, "another")
     assert again.scheduled_time == taken.snapshot.scheduled_time
     assert again.start_time == taken.snapshot.start_time
 
 
-async def test_Q21_manual_retry_is_a_new_attempt(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world, retryCount=0)
-    first = await poll_one(conductor_world, task_type, workflow_id)
-    await fail(conductor_world, first)
-    assert (await snapshot_of(conductor_world, workflow_id)).status is WorkflowStatus.FAILED
-    await conductor_world.workflows.retry(workflow_id)
-    second = (await poll_one(conductor_world, task_type, workflow_id)).snapshot
+async def test_Q21_manual_retry_is_a_new_attempt(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test, retryCount=0)
+    first = await poll_one(conductor_under_test, task_type, workflow_id)
+    await fail(conductor_under_test, first)
+    assert (await snapshot_of(conductor_under_test, workflow_id)).status is WorkflowStatus.FAILED
+    await conductor_under_test.workflows.retry(workflow_id)
+    second = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
     assert second.retried_task_id == first.snapshot.task_id
     assert second.retry_count == 1
-    assert (await row_of(conductor_world, first)).snapshot.retried
+    assert (await row_of(conductor_under_test, first)).snapshot.retried
 
 
-async def test_Q22_paused_workflow_completes(conductor_world: ConductorWorld) -> None:
-    task_type = await define_task(conductor_world)
+async def test_Q22_paused_workflow_completes(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
     name = await define_workflow(
-        conductor_world, simple(task_type, "first"), simple(task_type, "second")
+        conductor_under_test, simple(task_type, "first"), simple(task_type, "second")
     )
-    workflow_id = await conductor_world.workflows.start(name, {})
-    taken = await poll_one(conductor_world, task_type, workflow_id)
-    await conductor_world.workflows.pause(workflow_id)
-    await finish(conductor_world, taken, output={"rows": 3})
-    assert (await row_of(conductor_world, taken)).output_data == {"rows": 3}
-    assert len((await snapshot_of(conductor_world, workflow_id)).tasks) == 1
-    await conductor_world.workflows.resume(workflow_id)
-    behind = await poll_one(conductor_world, task_type, workflow_id)
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
+    await conductor_under_test.workflows.pause(workflow_id)
+    await finish(conductor_under_test, taken, output={"rows": 3})
+    assert (await row_of(conductor_under_test, taken)).output_data == {"rows": 3}
+    assert len((await snapshot_of(conductor_under_test, workflow_id)).tasks) == 1
+    await conductor_under_test.workflows.resume(workflow_id)
+    behind = await poll_one(conductor_under_test, task_type, workflow_id)
     assert behind.snapshot.reference_name == "second"
 
 
-async def test_Q25_retry_resolves_inputs_anew(conductor_world: ConductorWorld) -> None:
-    task_type = await define_task(conductor_world)
+async def test_Q25_retry_resolves_inputs_anew(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
     name = await define_workflow(
-        conductor_world, simple(task_type, "only", {"table": "${workflow.input.table}"})
+        conductor_under_test, simple(task_type, "only", {"table": "${workflow.input.table}"})
     )
-    workflow_id = await conductor_world.workflows.start(name, {"table": "a"})
-    taken = await poll_one(conductor_world, task_type, workflow_id)
-    await conductor_world.workflows.terminate(workflow_id, "by hand")
-    await conductor_world.workflows.rerun(workflow_id, taken.snapshot.task_id, {"table": "b"})
-    again = await poll_one(conductor_world, task_type, workflow_id)
+    workflow_id = await conductor_under_test.workflows.start(name, {"table": "a"})
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
+    await conductor_under_test.workflows.terminate(workflow_id, "by hand")
+    await conductor_under_test.workflows.rerun(workflow_id, taken.snapshot.task_id, {"table": "b"})
+    again = await poll_one(conductor_under_test, task_type, workflow_id)
     assert again.input_data == {"table": "b"}
-    await fail(conductor_world, again)
-    assert (await poll_one(conductor_world, task_type, workflow_id)).input_data == {"table": "a"}
+    await fail(conductor_under_test, again)
+    assert (await poll_one(conductor_under_test, task_type, workflow_id)).input_data == {
+        "table": "a"
+    }
 
 
-async def test_Q26_ended_workflow_tells_when(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world, retryCount=0)
-    first = (await poll_one(conductor_world, task_type, workflow_id)).snapshot
-    await conductor_world.let_pass(0.05)
-    await conductor_world.workflows.terminate(workflow_id, "by hand")
-    ended = await snapshot_of(conductor_world, workflow_id)
+async def test_Q26_ended_workflow_tells_when(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test, retryCount=0)
+    first = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
+    await conductor_under_test.let_pass(0.05)
+    await conductor_under_test.workflows.terminate(workflow_id, "by hand")
+    ended = await snapshot_of(conductor_under_test, workflow_id)
     assert ended.status.is_terminal
     assert ended.ended_at > first.scheduled_time
-    await conductor_world.let_pass(0.05)
-    assert (await snapshot_of(conductor_world, workflow_id)).ended_at == ended.ended_at
-    await conductor_world.workflows.retry(workflow_id)
-    await conductor_world.let_pass(0.05)
-    await conductor_world.workflows.terminate(workflow_id, "again")
-    assert (await snapshot_of(conductor_world, workflow_id)).ended_at > ended.ended_at
+    await conductor_under_test.let_pass(0.05)
+    assert (await snapshot_of(conductor_under_test, workflow_id)).ended_at == ended.ended_at
+    await conductor_under_test.workflows.retry(workflow_id)
+    await conductor_under_test.let_pass(0.05)
+    await conductor_under_test.workflows.terminate(workflow_id, "again")
+    assert (await snapshot_of(conductor_under_test, workflow_id)).ended_at > ended.ended_at

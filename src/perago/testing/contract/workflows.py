@@ -6,8 +6,8 @@ import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import MissingError, RequestRefusedError
-from perago.testing.contract.conductor_world import (
-    ConductorWorld,
+from perago.testing.contract.conductor_under_test import (
+    ConductorUnderTest,
     define_task,
     define_workflow,
     fail,
@@ -69,39 +69,41 @@ EXPRESSIONS: Mapping[str, tuple[object, object]] = {
 }
 
 
-async def two_tasks(world: ConductorWorld) -> tuple[str, str]:
+async def two_tasks(under_test: ConductorUnderTest) -> tuple[str, str]:
     """Start a workflow of two tasks; its id and their type."""
-    task_type = await define_task(world)
+    task_type = await define_task(under_test)
     tasks = simple(task_type, "first"), simple(task_type, "second")
-    return await world.workflows.start(await define_workflow(world, *tasks), {}), task_type
+    return await under_test.workflows.start(
+        await define_workflow(under_test, *tasks), {}
+    ), task_type
 
 
-async def test_W1_sequence(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await two_tasks(conductor_world)
+async def test_W1_sequence(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await two_tasks(conductor_under_test)
     for name in ("first", "second"):
-        (taken,) = await poll_now(conductor_world, task_type)
+        (taken,) = await poll_now(conductor_under_test, task_type)
         assert taken.snapshot.reference_name == name
-        assert await poll_now(conductor_world, task_type) == ()
-        await finish(conductor_world, taken, output={"done": name})
-    workflow = await workflow_of(conductor_world, workflow_id)
+        assert await poll_now(conductor_under_test, task_type) == ()
+        await finish(conductor_under_test, taken, output={"done": name})
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert workflow.status is WorkflowStatus.COMPLETED
     assert workflow.output_data == {"done": "second"}
     assert [row.snapshot.seq for row in workflow.attempts] == [1, 2]
 
 
-async def test_W2_start_of_unknown_definition(conductor_world: ConductorWorld) -> None:
+async def test_W2_start_of_unknown_definition(conductor_under_test: ConductorUnderTest) -> None:
     with pytest.raises(MissingError):
-        await conductor_world.workflows.start(conductor_world.unique("unknown"), {})
-    known = await define_workflow(conductor_world, simple("any", "only"))
+        await conductor_under_test.workflows.start(conductor_under_test.unique("unknown"), {})
+    known = await define_workflow(conductor_under_test, simple("any", "only"))
     with pytest.raises(MissingError):
-        await conductor_world.workflows.start(known, {}, version=2)
+        await conductor_under_test.workflows.start(known, {}, version=2)
 
 
-async def test_W3_input_expressions(conductor_world: ConductorWorld) -> None:
-    task_type = await define_task(conductor_world)
+async def test_W3_input_expressions(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
     templates = {name: template for name, (template, _) in EXPRESSIONS.items()}
     name = await define_workflow(
-        conductor_world,
+        conductor_under_test,
         simple(task_type, "first", templates),
         simple(
             task_type,
@@ -117,11 +119,11 @@ async def test_W3_input_expressions(conductor_world: ConductorWorld) -> None:
             },
         ),
     )
-    workflow_id = await conductor_world.workflows.start(name, WORKFLOW_INPUT)
-    first = await poll_one(conductor_world, task_type, workflow_id)
+    workflow_id = await conductor_under_test.workflows.start(name, WORKFLOW_INPUT)
+    first = await poll_one(conductor_under_test, task_type, workflow_id)
     assert first.input_data == {name: found for name, (_, found) in EXPRESSIONS.items()}
-    await finish(conductor_world, first, output={"table": [{"rows": 3}]})
-    second = await poll_one(conductor_world, task_type, workflow_id)
+    await finish(conductor_under_test, first, output={"table": [{"rows": 3}]})
+    second = await poll_one(conductor_under_test, task_type, workflow_id)
     assert second.input_data == {
         "output": {"table": [{"rows": 3}]},
         "part": {"rows": 3},
@@ -133,98 +135,100 @@ async def test_W3_input_expressions(conductor_world: ConductorWorld) -> None:
     }
 
 
-async def test_W4_missing_output_is_null(conductor_world: ConductorWorld) -> None:
-    task_type = await define_task(conductor_world, retryCount=0)
+async def test_W4_missing_output_is_null(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test, retryCount=0)
     name = await define_workflow(
-        conductor_world,
+        conductor_under_test,
         simple(task_type, "first", optional=True),
         simple(task_type, "second", {"workspace": "${first.output.workspace}", "n": 1}),
     )
-    workflow_id = await conductor_world.workflows.start(name, {})
-    await fail(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
-    second = await poll_one(conductor_world, task_type, workflow_id)
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    await fail(conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id))
+    second = await poll_one(conductor_under_test, task_type, workflow_id)
     assert second.input_data == {"workspace": None, "n": 1}
-    first = (await workflow_of(conductor_world, workflow_id)).attempts[0].snapshot
+    first = (await workflow_of(conductor_under_test, workflow_id)).attempts[0].snapshot
     assert first.status is AttemptStatus.COMPLETED_WITH_ERRORS
 
 
-async def test_W5_pause_holds_the_next_task(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await two_tasks(conductor_world)
-    await conductor_world.workflows.pause(workflow_id)
+async def test_W5_pause_holds_the_next_task(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await two_tasks(conductor_under_test)
+    await conductor_under_test.workflows.pause(workflow_id)
     # What was scheduled before the pause is handed out all the same.
-    (first,) = await poll_now(conductor_world, task_type)
-    await finish(conductor_world, first)
-    await conductor_world.nudge(workflow_id)
-    assert await poll_now(conductor_world, task_type) == ()
-    paused = await workflow_of(conductor_world, workflow_id)
+    (first,) = await poll_now(conductor_under_test, task_type)
+    await finish(conductor_under_test, first)
+    await conductor_under_test.nudge(workflow_id)
+    assert await poll_now(conductor_under_test, task_type) == ()
+    paused = await workflow_of(conductor_under_test, workflow_id)
     assert (paused.status, len(paused.attempts)) == (WorkflowStatus.PAUSED, 1)
-    await conductor_world.workflows.resume(workflow_id)
-    second = await poll_one(conductor_world, task_type, workflow_id)
+    await conductor_under_test.workflows.resume(workflow_id)
+    second = await poll_one(conductor_under_test, task_type, workflow_id)
     assert second.snapshot.reference_name == "second"
     with pytest.raises(RequestRefusedError):
-        await conductor_world.workflows.resume(workflow_id)
+        await conductor_under_test.workflows.resume(workflow_id)
 
 
-async def test_W6_terminate_is_idempotent(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    await conductor_world.workflows.terminate(workflow_id, "first reason")
-    await conductor_world.workflows.terminate(workflow_id, "second reason")
-    workflow = await workflow_of(conductor_world, workflow_id)
+async def test_W6_terminate_is_idempotent(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    await conductor_under_test.workflows.terminate(workflow_id, "first reason")
+    await conductor_under_test.workflows.terminate(workflow_id, "second reason")
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "first reason")
-    assert await poll_now(conductor_world, task_type) == ()
+    assert await poll_now(conductor_under_test, task_type) == ()
 
-    failed_id, failed_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, failed_type, failed_id)
-    await finish(conductor_world, taken, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
-    await conductor_world.workflows.terminate(failed_id, "after the fact")
-    workflow = await workflow_of(conductor_world, failed_id)
+    failed_id, failed_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, failed_type, failed_id)
+    await finish(conductor_under_test, taken, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    await conductor_under_test.workflows.terminate(failed_id, "after the fact")
+    workflow = await workflow_of(conductor_under_test, failed_id)
     assert (workflow.status, workflow.reason) == (WorkflowStatus.TERMINATED, "after the fact")
 
-    other_id, other_type = await start_one_task(conductor_world)
-    await finish(conductor_world, await poll_one(conductor_world, other_type, other_id))
+    other_id, other_type = await start_one_task(conductor_under_test)
+    await finish(conductor_under_test, await poll_one(conductor_under_test, other_type, other_id))
     with pytest.raises(RequestRefusedError):
-        await conductor_world.workflows.terminate(other_id, "too late")
-    assert (await workflow_of(conductor_world, other_id)).status is WorkflowStatus.COMPLETED
+        await conductor_under_test.workflows.terminate(other_id, "too late")
+    assert (await workflow_of(conductor_under_test, other_id)).status is WorkflowStatus.COMPLETED
 
 
-async def test_W7_retry_needs_a_failed_workflow(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
+async def test_W7_retry_needs_a_failed_workflow(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
     with pytest.raises(RequestRefusedError):
-        await conductor_world.workflows.retry(workflow_id)
-    await finish(conductor_world, await poll_one(conductor_world, task_type, workflow_id))
+        await conductor_under_test.workflows.retry(workflow_id)
+    await finish(conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id))
     with pytest.raises(RequestRefusedError):
-        await conductor_world.workflows.retry(workflow_id)
-    workflow = await workflow_of(conductor_world, workflow_id)
+        await conductor_under_test.workflows.retry(workflow_id)
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert (workflow.status, len(workflow.attempts)) == (WorkflowStatus.COMPLETED, 1)
 
 
-async def test_W8_rerun_needs_a_finished_workflow(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await start_one_task(conductor_world)
-    taken = await poll_one(conductor_world, task_type, workflow_id)
+async def test_W8_rerun_needs_a_finished_workflow(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
     with pytest.raises(RequestRefusedError):
-        await conductor_world.workflows.rerun(workflow_id, taken.snapshot.task_id)
-    assert (await workflow_of(conductor_world, workflow_id)).attempts == (taken,)
-    await finish(conductor_world, taken)
-    await conductor_world.workflows.rerun(workflow_id, taken.snapshot.task_id)
-    workflow = await workflow_of(conductor_world, workflow_id)
+        await conductor_under_test.workflows.rerun(workflow_id, taken.snapshot.task_id)
+    assert (await workflow_of(conductor_under_test, workflow_id)).attempts == (taken,)
+    await finish(conductor_under_test, taken)
+    await conductor_under_test.workflows.rerun(workflow_id, taken.snapshot.task_id)
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert workflow.status is WorkflowStatus.RUNNING
     assert workflow.attempts[0].output_data == {}
 
 
-async def test_W9_restart_starts_from_the_first_task(conductor_world: ConductorWorld) -> None:
-    workflow_id, task_type = await two_tasks(conductor_world)
-    first = await poll_one(conductor_world, task_type, workflow_id)
-    await finish(conductor_world, first)
-    second = await poll_one(conductor_world, task_type, workflow_id)
-    await finish(conductor_world, second, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
-    assert await reaches(conductor_world, workflow_id, WorkflowStatus.FAILED)
-    await conductor_world.workflows.restart(workflow_id)
-    workflow = await workflow_of(conductor_world, workflow_id)
+async def test_W9_restart_starts_from_the_first_task(
+    conductor_under_test: ConductorUnderTest,
+) -> None:
+    workflow_id, task_type = await two_tasks(conductor_under_test)
+    first = await poll_one(conductor_under_test, task_type, workflow_id)
+    await finish(conductor_under_test, first)
+    second = await poll_one(conductor_under_test, task_type, workflow_id)
+    await finish(conductor_under_test, second, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.FAILED)
+    await conductor_under_test.workflows.restart(workflow_id)
+    workflow = await workflow_of(conductor_under_test, workflow_id)
     assert (workflow.workflow_id, workflow.status) == (workflow_id, WorkflowStatus.RUNNING)
     (row,) = workflow.attempts
     assert (row.snapshot.reference_name, row.snapshot.retry_count) == ("first", 0)
     assert row.snapshot.task_id != first.snapshot.task_id
 
 
-async def test_W10_unknown_workflow_is_none(conductor_world: ConductorWorld) -> None:
-    assert await conductor_world.workflows.read("no-such-workflow") is None
+async def test_W10_unknown_workflow_is_none(conductor_under_test: ConductorUnderTest) -> None:
+    assert await conductor_under_test.workflows.read("no-such-workflow") is None

@@ -14,13 +14,13 @@ from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import (
     DamagedObjectError,
     ReferenceMissingError,
+    ServiceError,
     UnsafeNameError,
     WorkspaceLostError,
-    WorldError,
 )
 from perago.ports.objects import ObjectEntry
 from perago.ports.workspace import Materialised, StagingArea, WorkspacePipeline, WorkspaceSource
-from perago.testing.contract.lakefs_world import MAIN, LakeFSWorld
+from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
 Files = Mapping[str, bytes]
 TREE: Files = {
@@ -38,14 +38,14 @@ TREE: Files = {
 class Bench:
     """One repository with one workspace, and the pipeline that moves it."""
 
-    world: LakeFSWorld
+    under_test: LakeFSUnderTest
     pipeline: WorkspacePipeline
     repository: RepositoryId
     directory: Path
 
     async def commit(self, files: Mapping[str, bytes | None]) -> CommitId:
         """Commit files on main."""
-        return await self.world.commit_files(self.repository, MAIN, files)
+        return await self.under_test.commit_files(self.repository, MAIN, files)
 
     async def materialise(self, commit: CommitId, prefix: str = "data") -> Materialised:
         """Materialise into a fresh directory that holds its marker."""
@@ -56,9 +56,9 @@ class Bench:
 
     async def open_staging(self, materialised: Materialised) -> StagingArea:
         """Open a staging branch at the input."""
-        branch = BranchName(self.world.unique_name("staging"))
+        branch = BranchName(self.under_test.unique_name("staging"))
         source = materialised.source
-        await self.world.branches.create(self.repository, branch, source.commit)
+        await self.under_test.branches.create(self.repository, branch, source.commit)
         return StagingArea(StagedReference(self.repository, branch, source.commit), source.prefix)
 
     async def stage(self, materialised: Materialised) -> tuple[SyncPlan, StagingArea]:
@@ -71,13 +71,13 @@ class Bench:
     async def tree(self, ref: str) -> dict[str, bytes]:
         """Every object with its bytes."""
         return {
-            path: await self.world.objects.read(self.repository, ref, path)
+            path: await self.under_test.objects.read(self.repository, ref, path)
             for path in await self.entries(ref)
         }
 
     async def entries(self, ref: str) -> dict[str, ObjectEntry]:
         """Every object as the listing shows it."""
-        page = await self.world.objects.list_page(self.repository, ref, prefix="")
+        page = await self.under_test.objects.list_page(self.repository, ref, prefix="")
         return {entry.path: entry for entry in page.entries}
 
     def local(self) -> dict[str, bytes]:
@@ -202,7 +202,7 @@ async def test_P8_symlinks_are_refused(bench: Bench, target: str) -> None:
     materialised = await bench.materialise(await bench.commit(TREE))
     (bench.directory / "deep/link").symlink_to(bench.directory / target)
     refusal = "workspace publication does not support symlinks: deep/link"
-    with pytest.raises(WorldError, match=refusal):
+    with pytest.raises(ServiceError, match=refusal):
         await bench.pipeline.plan(materialised)
 
 
@@ -221,7 +221,7 @@ async def test_P9_transfer_makes_the_tree(bench: Bench) -> None:
 
 async def described(bench: Bench) -> CommitId:
     for name in ("kept", "changed", "moved"):
-        await bench.world.write(
+        await bench.under_test.write(
             bench.repository,
             MAIN,
             f"data/{name}",
@@ -283,7 +283,7 @@ async def test_P14_verify_finds_a_difference(bench: Bench, path: str) -> None:
     (bench.directory / "deep/er/b.bin").rename(bench.directory / "moved.bin")
     bench.write("a.csv", b"two,one\n")
     plan, area = await bench.stage(materialised)
-    await bench.world.write(bench.repository, area.staged.branch, path, b"behind")
+    await bench.under_test.write(bench.repository, area.staged.branch, path, b"behind")
     with pytest.raises(DamagedObjectError, match=path):
         await bench.pipeline.verify(materialised, plan, area)
 

@@ -123,14 +123,14 @@ async def play(scene: Scene, policy: str, *, on_spark: bool = False) -> Played:
 
 
 TITLE = "Perago: a workflow of three tasks on a versioned workspace, and what goes wrong with it"
-GROUND = "lakeFS and Conductor are in memory, time is virtual; the steps are the real ones"
+SETTING = "lakeFS and Conductor are in memory, time is virtual; the steps are the real ones"
 ON_SPARK = "the aggregate runs on Spark in this process"
 
 
 def opening(policy: str, no_spark: str | None) -> Iterator[str]:
     """The first lines; they say why the aggregate is not a Spark task, when it is none."""
     yield TITLE
-    yield f"  {GROUND}"
+    yield f"  {SETTING}"
     yield f"  {ON_SPARK if no_spark is None else f'the aggregate is plain Python: {no_spark}'}"
     yield f"  policy {policy}; events -> clean -> aggregate -> report, each task one commit on main"
 
@@ -140,9 +140,9 @@ def narrate(number: int, played: Played) -> Iterator[str]:
     yield ""
     yield f"{number}. {played.scene.title}"
     for attempt in played.story.attempts:
-        strikes = [e.text for e in attempt.events if e.kind is EventKind.STRIKE]
-        if strikes or attempt.number > 1 or attempt.reason:
-            yield f"   {attempt.reference} attempt {attempt.number}: {_end(attempt, strikes)}"
+        injected = [e.text for e in attempt.events if e.kind is EventKind.INJECTED]
+        if injected or attempt.number > 1 or attempt.reason:
+            yield f"   {attempt.reference} attempt {attempt.number}: {_end(attempt, injected)}"
     yield f"   main: {_history(played.story)}"
     if played.status == "COMPLETED":
         yield f"   report: {plain(played.report)} after {played.bodies} runs of task code"
@@ -168,8 +168,8 @@ def _verdict(played: Played) -> str:
     return f"{played.policy} does not promise more (docs/guarantees.md); settled does"
 
 
-def _end(attempt: AttemptStory, strikes: list[str]) -> str:
-    told = "; ".join(strikes)
+def _end(attempt: AttemptStory, injected: list[str]) -> str:
+    happened = "; ".join(injected)
     resumed = "resumes the decision without running the body again" if _resumed(attempt) else ""
     ends = {
         "DIED": "",
@@ -181,7 +181,7 @@ def _end(attempt: AttemptStory, strikes: list[str]) -> str:
         "FAILED_WITH_TERMINAL_ERROR recorded": "refused for good: the target moved",
     }
     end = ends.get(f"{attempt.status} {attempt.recorded}".strip(), attempt.status)
-    return "; ".join(part for part in (told, resumed, end) if part)
+    return "; ".join(part for part in (happened, resumed, end) if part)
 
 
 def _resumed(attempt: AttemptStory) -> bool:
@@ -235,21 +235,21 @@ def demo(
     if policy is PolicyChoice.ALL:
         chosen = [choice.value for choice in PolicyChoice if choice is not PolicyChoice.ALL]
     no_spark = _without_spark(spark)
-    told: list[Played] = []
+    happened: list[Played] = []
     with demo_session() if no_spark is None else nullcontext():
         for name in chosen:
             played = asyncio.run(_play_all(name, on_spark=no_spark is None))
-            told += played
+            happened += played
             if not as_json:
                 _print(name, played, no_spark)
     if as_json:
-        say_json("demo/1", {"scenes": [_document(played) for played in told]})
+        say_json("demo/1", {"scenes": [_document(played) for played in happened]})
     if open_page:
-        scenes = [_document(played) for played in told]
+        scenes = [_document(played) for played in happened]
         serve_until_interrupted(
             Shown({"title": "perago demo", "scenes": scenes}), 0, open_page=True
         )
-    if not all(played.as_expected for played in told if played.is_promised):
+    if not all(played.as_expected for played in happened if played.is_promised):
         raise typer.Exit(code=1)
 
 

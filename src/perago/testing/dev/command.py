@@ -31,7 +31,7 @@ from perago.domain.policy import PolicyName
 from perago.testing.definitions import as_list, as_object
 from perago.testing.dev.live_view import live_view, run_aside, tell
 from perago.testing.dev.page_server import Shown, serve_until_interrupted
-from perago.testing.dev.world import DevRequest, run_world
+from perago.testing.dev.scenes import DevRequest, run_scenes
 from perago.testing.faults import (
     Fault,
     crash,
@@ -169,7 +169,7 @@ def _run(
 
     try:
         for name in policies:
-            scene = asyncio.run(run_world(request, name, seen if follow else None))
+            scene = asyncio.run(run_scenes(request, name, seen if follow else None))
             scenes.append(scene)
     except PeragoError:
         raise
@@ -192,7 +192,7 @@ def _watched(files: Sequence[Path], targets: Sequence[str]) -> dict[Path, int]:
     """When each file that a run depends on was changed: what was named, and Python beside it."""
     found = [spec for spec in map(find_spec, targets) if spec and spec.origin]
     folders = [Path(str(spec.origin)).parent for spec in found]
-    named = [path for place in files for path in ([place] if place.is_file() else place.rglob("*"))]
+    named = [path for given in files for path in ([given] if given.is_file() else given.rglob("*"))]
     python = [path for folder in folders for path in folder.glob("*.py")]
     return {path: path.stat().st_mtime_ns for path in [*named, *python] if path.is_file()}
 

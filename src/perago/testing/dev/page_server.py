@@ -19,19 +19,19 @@ from perago.testing.definitions import as_list, as_object
 
 STEP, ASIDE, ROW, RADIUS, LEFT, TOP = 120, 64, 70, 9, 60, 30
 ID_CHARACTERS = 8
-Place = tuple[int, int]
+Point = tuple[int, int]
 
 
 def branch_graph(repository: Mapping[str, object]) -> str:
     """One repository."""
     branches = [as_object(branch) for branch in as_list(repository.get("branches"))]
-    places = _places(branches)
+    points = _points(branches)
     commits = {
         str(commit["id"]): commit for branch in branches for commit in reversed(_commits(branch))
     }
-    width = max((x for x, _ in places.values()), default=0) + LEFT + RADIUS
-    height = max((y for _, y in places.values()), default=0) + ROW // 2
-    body = [*_edges(commits, places), *_dots(commits, places)]
+    width = max((x for x, _ in points.values()), default=0) + LEFT + RADIUS
+    height = max((y for _, y in points.values()), default=0) + ROW // 2
+    body = [*_edges(commits, points), *_dots(commits, points)]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return f'<svg class="graph" role="img" {size}>{"".join(body)}</svg>'
 
@@ -40,13 +40,13 @@ def _commits(branch: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
     return [as_object(commit) for commit in as_list(branch.get("commits"))]
 
 
-def _places(branches: Sequence[Mapping[str, object]]) -> dict[str, Place]:
+def _points(branches: Sequence[Mapping[str, object]]) -> dict[str, Point]:
     """Main from left to right; what stands on it elsewhere is a row down, half a step aside."""
-    places: dict[str, Place] = {}
+    points: dict[str, Point] = {}
     ordered = sorted(branches, key=lambda branch: branch.get("name") != "main")
     row = 0
     for branch in ordered:
-        news = [c for c in reversed(_commits(branch)) if str(c["id"]) not in places]
+        news = [c for c in reversed(_commits(branch)) if str(c["id"]) not in points]
         if not news:
             continue
         y = TOP + row * ROW
@@ -54,33 +54,33 @@ def _places(branches: Sequence[Mapping[str, object]]) -> dict[str, Place]:
         for commit in news:
             parents = [str(parent) for parent in as_list(commit.get("parents"))]
             step = STEP if y == TOP else ASIDE
-            known = [places[parent][0] + step for parent in parents if parent in places]
-            places[str(commit["id"])] = (max(known, default=LEFT), y)
-    return places
+            known = [points[parent][0] + step for parent in parents if parent in points]
+            points[str(commit["id"])] = (max(known, default=LEFT), y)
+    return points
 
 
 def _edges(
-    commits: Mapping[str, Mapping[str, object]], places: Mapping[str, Place]
+    commits: Mapping[str, Mapping[str, object]], points: Mapping[str, Point]
 ) -> Iterator[str]:
     for name, commit in commits.items():
         for parent in as_list(commit.get("parents")):
-            if str(parent) in places:
-                yield _line(places[str(parent)], places[name], "edge")
+            if str(parent) in points:
+                yield _line(points[str(parent)], points[name], "edge")
         staged = str(commit.get("staged", ""))
-        if staged in places:
-            yield _line(places[staged], places[name], "edge merged")
+        if staged in points:
+            yield _line(points[staged], points[name], "edge merged")
 
 
-def _line(start: Place, end: Place, kind: str) -> str:
+def _line(start: Point, end: Point, kind: str) -> str:
     (x1, y1), (x2, y2) = start, end
     return f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
 
 
 def _dots(
-    commits: Mapping[str, Mapping[str, object]], places: Mapping[str, Place]
+    commits: Mapping[str, Mapping[str, object]], points: Mapping[str, Point]
 ) -> Iterator[str]:
     for name, commit in commits.items():
-        x, y = places[name]
+        x, y = points[name]
         tags = [str(tag) for tag in as_list(commit.get("tags"))]
         decided = any(tag.startswith("perago-settled-") for tag in tags)
         kind = escape(str(commit.get("kind", "")), quote=True)
@@ -107,20 +107,20 @@ def page_html(document: Mapping[str, object]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f"<title>{title}</title>"
         '<link rel="stylesheet" href="/page.css"><script src="/page.js" defer></script>'
-        f'</head><body><h1>{title}</h1><main id="worlds">{worlds_html(document)}</main>'
+        f'</head><body><h1>{title}</h1><main id="worlds">{scenes_html(document)}</main>'
         "</body></html>"
     )
 
 
-def worlds_html(document: Mapping[str, object]) -> str:
+def scenes_html(document: Mapping[str, object]) -> str:
     """What the script replaces when something has changed."""
     if document.get("error"):
         return f'<pre class="error">{escape(str(document["error"]))}</pre>'
     scenes = [as_object(scene) for scene in as_list(document.get("scenes"))]
     legend = "".join(f'<span class="key {kind}">{kind}</span>' for kind in LEGEND)
     decided = '<span class="key decided">ring: decided</span>'
-    told = "".join(_scene(scene) for scene in scenes)
-    return f'<p class="legend">{legend}{decided}</p><div class="scenes">{told}</div>'
+    scenes_shown = "".join(_scene(scene) for scene in scenes)
+    return f'<p class="legend">{legend}{decided}</p><div class="scenes">{scenes_shown}</div>'
 
 
 def _scene(scene: Mapping[str, object]) -> str:
@@ -220,7 +220,7 @@ def answer(shown: Shown, path: str, host: str, port: int) -> Answer:
         return Answer(HTTPStatus.MISDIRECTED_REQUEST, TEXT, "this page is served to loopback only")
     parts: dict[str, Callable[[], Answer]] = {
         "/": lambda: Answer(HTTPStatus.OK, HTML, page_html(shown.document)),
-        "/worlds.html": lambda: Answer(HTTPStatus.OK, HTML, worlds_html(shown.document)),
+        "/worlds.html": lambda: Answer(HTTPStatus.OK, HTML, scenes_html(shown.document)),
         "/story.json": lambda: Answer(HTTPStatus.OK, JSON, json.dumps(shown.document)),
         "/version": lambda: Answer(HTTPStatus.OK, TEXT, str(shown.version)),
         "/page.css": lambda: Answer(HTTPStatus.OK, "text/css", _resource("page.css")),

@@ -93,29 +93,29 @@ class TreeDiff:
 class DirectoryFiles(Mapping[str, bytes]):
     """The files of a directory by their paths from there; each is read when it is asked for."""
 
-    def __init__(self, places: Mapping[str, Path]) -> None:
-        self._places = places
+    def __init__(self, paths: Mapping[str, Path]) -> None:
+        self._paths = paths
 
     def __getitem__(self, path: str) -> bytes:
-        return self._places[path].read_bytes()
+        return self._paths[path].read_bytes()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
+        return iter(self._paths)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self._paths)
 
     def __contains__(self, path: object) -> bool:
-        return path in self._places  # the inherited one would read the file
+        return path in self._paths  # the inherited one would read the file
 
-    def place(self, path: str) -> Path:
+    def local_path(self, path: str) -> Path:
         """Where the file lies."""
-        return self._places[path]
+        return self._paths[path]
 
 
 def read_tree(root: Path, *, prefix: str = ROOT_PREFIX, skip_links: bool = False) -> DirectoryFiles:
     """Every file below a directory that stands for a folder of a repository."""
-    places: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     for path in [] if root.is_symlink() and skip_links else sorted(root.rglob("*")):
         relative = path.relative_to(root).as_posix()
         if path.is_symlink():
@@ -123,8 +123,8 @@ def read_tree(root: Path, *, prefix: str = ROOT_PREFIX, skip_links: bool = False
                 continue
             raise SymlinkFoundError(relative)
         if path.is_file() and not is_reserved_object(object_path(prefix, relative)):
-            places[relative] = path
-    return DirectoryFiles(places)
+            paths[relative] = path
+    return DirectoryFiles(paths)
 
 
 def write_back(root: Path, before: Files, after: Files) -> None:
@@ -136,7 +136,7 @@ def write_back(root: Path, before: Files, after: Files) -> None:
             raise ValueError(f"{relative!r} is outside of the workspace")
         target.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(after, DirectoryFiles):
-            shutil.copyfile(after.place(relative), target)
+            shutil.copyfile(after.local_path(relative), target)
         else:
             target.write_bytes(after[relative])
     for path in found.removed:
@@ -178,7 +178,7 @@ def diff_lines(before: Files, after: Files) -> Iterator[str]:
 def _differs(before: Files, after: Files, path: str) -> bool:
     """Compare two files on the disk piece by piece: they may be larger than the memory."""
     if isinstance(before, DirectoryFiles) and isinstance(after, DirectoryFiles):
-        return not filecmp.cmp(before.place(path), after.place(path), shallow=False)
+        return not filecmp.cmp(before.local_path(path), after.local_path(path), shallow=False)
     return _size(before, path) != _size(after, path) or before[path] != after[path]
 
 
@@ -199,7 +199,7 @@ def _size(files: Files, path: str) -> int | None:
     if path not in files:
         return None
     if isinstance(files, DirectoryFiles):
-        return files.place(path).stat().st_size
+        return files.local_path(path).stat().st_size
     return len(files[path])
 
 

@@ -59,7 +59,7 @@ def run(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Run one task once, without a server."""
     task = load_one_task(target, name)
-    _check_places(task, workspace, repo, write=write)
+    _check_options(task, workspace, repo, write=write)
     given = read_json_option("--params", params)
     _warn_of_unknown_params(task, given)
     with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
@@ -109,7 +109,7 @@ def _warn_of_unknown_params(task: TaskDefinition, given: Mapping[str, object]) -
         warn(f"the task has no parameter {name}, which is ignored{hint}")
 
 
-def _check_places(
+def _check_options(
     task: TaskDefinition, workspace: Path | None, repo: str | None, *, write: bool
 ) -> None:
     if (workspace is not None) + (repo is not None) != int(task.has_workspace):

@@ -25,7 +25,13 @@ from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
+from perago.app.attempt.context import (
+    Attempt,
+    AttemptPorts,
+    AttemptSettings,
+    KnownRepositories,
+    LakeFS,
+)
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.attempt.spark_workspace import remove_litter
 from perago.app.authoring.guardrails import (
@@ -41,7 +47,7 @@ from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import PollRequest
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, TaskBody
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover, Phase, Progress
-from perago.testing.crew import NoLease, fence_trust
+from perago.testing.embedded_workers import NoLease, fence_trust
 from perago.testing.trial.captured_body import (
     DirectoryFiles,
     Files,
@@ -106,7 +112,7 @@ def trial_servers(root: Path) -> TrialServers:
     return TrialServers(clock, MemoryLakeFS(files=objects), MemoryConductor(clock))
 
 
-def trial_world(
+def trial_ports(
     servers: TrialServers, directories: AttemptDirectories, body: TaskBody, progress: Progress
 ) -> AttemptPorts:
     """Everything that one attempt asks."""
@@ -122,7 +128,7 @@ def trial_world(
             repositories=lakefs.repositories,
             pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport),
             trust=fence_trust(lakefs, identities, concurrency, servers.clock),
-            places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
+            known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor_installation(servers.conductor, WorkerHandle()).queue,
         body=body,
@@ -153,8 +159,8 @@ def attempt_once(
         for path in files:
             repository.write(object_path(task.workspace.prefix, path), _content(files, path))
         commit = repository.commit({}, message="the files of the trial")
-        place = {"repository": TRIAL, "branch": MAIN, "refType": "commit", "ref": commit}
-        given["workspace"] = place
+        local_path = {"repository": TRIAL, "branch": MAIN, "refType": "commit", "ref": commit}
+        given["workspace"] = local_path
     return driven(_attempt_once(servers, ports, task, given), servers.clock)
 
 
@@ -196,8 +202,10 @@ def driven(work: Coroutine[object, object, Result], clock: VirtualClock) -> Resu
 def _content(files: Files, path: str) -> bytes | Path:
     """A large file of a directory is not read in."""
     if isinstance(files, DirectoryFiles):
-        place = files.place(path)
-        return place if place.stat().st_size >= FILE_BYTES_MIN else place.read_bytes()
+        local_path = files.local_path(path)
+        return (
+            local_path if local_path.stat().st_size >= FILE_BYTES_MIN else local_path.read_bytes()
+        )
     return files[path]
 
 
@@ -277,18 +285,18 @@ def run_task_once(
     servers, watched = trial_servers(root), _Watched(task)
     directories = KeptDirectories(root / "attempts", servers.clock)
     try:
-        ports = trial_world(servers, directories, watched, watched)
+        ports = trial_ports(servers, directories, watched, watched)
         # Conductor hands JSON to a task and nothing else.
         given = cast("dict[str, object]", to_jsonable_python(dict(params)))
         report = attempt_once(servers, ports, task, given, files)
-        yield _told(task, report, watched, files, directories.kept)
+        yield _report(task, report, watched, files, directories.kept)
     finally:
         # The tree first, because a body may have put anything in the place of its directory.
         remove_tree(root)
         driven(directories.forget(), servers.clock)
 
 
-def _told(
+def _report(
     task: TaskDefinition,
     report: AttemptReport,
     watched: _Watched,

@@ -9,7 +9,7 @@ from perago.adapters.conductor.requests import (
     NotConductorError,
     PageError,
     RefusedError,
-    world_error,
+    service_error,
 )
 from perago.adapters.http import NoAnswerError, NotSentError, RequestFailedError
 from perago.ports.errors import (
@@ -17,8 +17,8 @@ from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
     RequestRefusedError,
+    ServiceError,
     UnavailableError,
-    WorldError,
 )
 
 ADDRESS = "http://conductor:8080/api"
@@ -61,29 +61,29 @@ PATH_404 = RefusedError(404, said("No static resource api/api/tasks/7."))
     ],
 )
 def test_the_table(
-    failure: RequestFailedError, read: type[WorldError], write: type[WorldError]
+    failure: RequestFailedError, read: type[ServiceError], write: type[ServiceError]
 ) -> None:
-    assert type(world_error(READ, ADDRESS, failure)) is read
-    assert type(world_error(WRITE, ADDRESS, failure)) is write
+    assert type(service_error(READ, ADDRESS, failure)) is read
+    assert type(service_error(WRITE, ADDRESS, failure)) is write
 
 
 def test_a_page_of_html_leaves_a_write_unknown_and_names_the_remedy() -> None:
-    assert type(world_error(READ, ADDRESS, PageError())) is NotConductorError
-    assert type(world_error(WRITE, ADDRESS, PageError())) is OutcomeUnknownError
-    assert "usually /api" in str(world_error(READ, ADDRESS, PageError()))
+    assert type(service_error(READ, ADDRESS, PageError())) is NotConductorError
+    assert type(service_error(WRITE, ADDRESS, PageError())) is OutcomeUnknownError
+    assert "usually /api" in str(service_error(READ, ADDRESS, PageError()))
 
 
 def test_a_message_names_the_operation_the_address_and_what_the_server_said() -> None:
-    assert str(world_error(READ, ADDRESS, GONE)) == (
+    assert str(service_error(READ, ADDRESS, GONE)) == (
         "read task 7 at http://conductor:8080/api: 404 No such task found by id: 7"
     )
 
 
 def test_the_parts_of_a_failed_validation_are_shown() -> None:
     body = said("Validation failed", validationErrors=[{"message": "at least 1 second"}])
-    error = world_error(WRITE, ADDRESS, RefusedError(400, body))
+    error = service_error(WRITE, ADDRESS, RefusedError(400, body))
     assert "at least 1 second" in str(error)
 
 
 def test_a_long_page_is_cut() -> None:
-    assert len(str(world_error(READ, ADDRESS, RefusedError(502, "x" * 5000)))) < 400
+    assert len(str(service_error(READ, ADDRESS, RefusedError(502, "x" * 5000)))) < 400

@@ -44,9 +44,9 @@ from perago.ports.errors import (
     ReferenceMissingError,
     RepositoryMissingError,
     RequestRefusedError,
+    ServiceError,
     TagExistsError,
     UnavailableError,
-    WorldError,
 )
 
 PAGE = "<!DOCTYPE html><html><title>default backend - 404</title></html>"
@@ -154,7 +154,7 @@ def test_every_row_of_the_merge_table(failure: Failure, answer: type[MergeAnswer
     ],
     ids=str,
 )
-def test_a_merge_that_reached_no_branch_raises(failure: Failure, error: type[WorldError]) -> None:
+def test_a_merge_that_reached_no_branch_raises(failure: Failure, error: type[ServiceError]) -> None:
     with pytest.raises(error):
         merge_answer(MERGE, failure)
 
@@ -193,7 +193,7 @@ def test_every_row_of_the_relocation_table(failure: Failure, answer: object) -> 
     ids=str,
 )
 def test_a_relocation_without_branch_or_commit_raises(
-    failure: Failure, error: type[WorldError]
+    failure: Failure, error: type[ServiceError]
 ) -> None:
     with pytest.raises(error):
         relocation_answer(RELOCATE, failure)
@@ -283,7 +283,7 @@ def test_a_relocation_without_branch_or_commit_raises(
     ids=str,
 )
 def test_every_row_of_the_error_table(
-    operation: Operation, failure: Failure, error: type[WorldError]
+    operation: Operation, failure: Failure, error: type[ServiceError]
 ) -> None:
     assert type(port_error(operation, failure)) is error
 

@@ -7,9 +7,9 @@ import pytest
 from perago.adapters.spark.parts import input_uri, output_uri
 from perago.domain.errors import ReadOnlyWorkspaceError, SparkPathError
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
-from perago.ports.workspace import SparkPlace
+from perago.ports.workspace import SparkRoots
 
-PLACE = SparkPlace(
+PLACE = SparkRoots(
     repository=RepositoryId("repo"),
     input_ref=CommitId("c1"),
     prefix="lake",

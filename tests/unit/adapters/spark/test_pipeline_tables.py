@@ -8,13 +8,13 @@ from threading import Event
 import pytest
 
 from perago.adapters.spark.pipeline_session import PipelineSession, PipelineState
-from perago.adapters.spark.rows import Line, ManifestRows, packed, told, unpacked
+from perago.adapters.spark.rows import Line, ManifestRows, ending_with_problem, packed, unpacked
 from perago.domain.errors import PeragoError, ReservedPathError
 from perago.ports.errors import (
     DamagedObjectError,
+    ServiceError,
     UnavailableError,
     WorkspaceLostError,
-    WorldError,
 )
 
 
@@ -48,7 +48,7 @@ def test_rows_of_a_forgotten_workspace_are_an_error(tmp_path: Path) -> None:
 def test_an_error_of_a_part_is_the_same_error_on_the_driver(error: Exception) -> None:
     found = unpacked(packed(error))
     assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
-    assert isinstance(found, WorldError | PeragoError)
+    assert isinstance(found, ServiceError | PeragoError)
 
 
 def test_a_class_of_somebody_else_is_not_looked_up() -> None:
@@ -61,12 +61,14 @@ def test_a_refusal_ends_the_rows_of_a_part_and_a_defect_is_raised() -> None:
         yield "row"
         raise error
 
-    assert list(told(rows(DamagedObjectError("two bytes")), lambda _: "problem")) == [
+    assert list(
+        ending_with_problem(rows(DamagedObjectError("two bytes")), lambda _: "problem")
+    ) == [
         "row",
         "problem",
     ]
     with pytest.raises(KeyError):
-        list(told(rows(KeyError("defect")), lambda _: "problem"))
+        list(ending_with_problem(rows(KeyError("defect")), lambda _: "problem"))
 
 
 def test_state_of_a_workspace_that_is_gone_is_swept_by_the_next(tmp_path: Path) -> None:
@@ -78,10 +80,10 @@ def test_state_of_a_workspace_that_is_gone_is_swept_by_the_next(tmp_path: Path) 
     two.create()
     (tmp_path / "one").rmdir()
     PipelineState(root, tmp_path / "three").create()
-    assert not one.place.exists()
-    assert two.landing.is_dir()
-    two.close_landing()
-    assert not two.landing.exists()
+    assert not one.folder.exists()
+    assert two.incoming.is_dir()
+    two.close_incoming()
+    assert not two.incoming.exists()
     two.remove()
     assert [path.name[:5] for path in root.iterdir()] == ["three"]
 

@@ -29,11 +29,11 @@ from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import (
     AccessDeniedError,
     RequestRefusedError,
+    ServiceError,
     UnavailableError,
-    WorldError,
 )
 from perago.ports.task_body import Lease
-from perago.testing.crew import NoLease
+from perago.testing.embedded_workers import NoLease
 
 COMPLETE = "queue.complete"
 
@@ -101,7 +101,7 @@ async def test_an_end_after_the_row_timed_out_is_superseded(tmp_path: Path) -> N
     "refusal", [RequestRefusedError("too large"), AccessDeniedError("token expired")], ids=repr
 )
 async def test_an_end_that_is_always_refused_stays_unknown_and_keeps_the_decision(
-    tmp_path: Path, refusal: WorldError
+    tmp_path: Path, refusal: ServiceError
 ) -> None:
     world = await _started(tmp_path)
     worker = world.worker([Refuse(COMPLETE, refusal, nth) for nth in range(1, 100)])

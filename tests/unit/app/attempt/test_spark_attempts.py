@@ -19,7 +19,7 @@ from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import OutsidePrefixError, StaleAttemptError
 from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
-from perago.ports.workspace import Phase, SparkGateway, SparkPlace, SparkWorkspace
+from perago.ports.workspace import Phase, SparkGateway, SparkRoots, SparkWorkspace
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 GATEWAY = SparkGateway("http://lakefs.invalid", "key", "secret")
@@ -46,7 +46,7 @@ class WritingBody(TaskBody):
 
     world: FaultWorld
     paths: tuple[str, ...]
-    meanwhile: Callable[[SparkPlace], None] = lambda _: None
+    meanwhile: Callable[[SparkRoots], None] = lambda _: None
 
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Past the ports of the worker, as Spark does."""
@@ -69,7 +69,7 @@ class SparkWorld:
         self.paths = paths or ("data/daily/part-0.parquet",)
 
     def worker(
-        self, *faults: Fault, meanwhile: Callable[[SparkPlace], None] = lambda _: None
+        self, *faults: Fault, meanwhile: Callable[[SparkRoots], None] = lambda _: None
     ) -> AttemptWorker:
         """A process whose body writes."""
         worker = self.world.worker(faults)
@@ -123,7 +123,7 @@ async def test_the_name_of_the_branch_is_recorded_before_the_branch_is_made(
     spark = SparkWorld(tmp_path / "healthy", policy)
     await spark.world.start()
 
-    def look(place: SparkPlace) -> None:
+    def look(place: SparkRoots) -> None:
         (path,) = tmp_path.rglob(".perago-attempt.json")
         assert f'"staging_branch": "{place.staging_branch}"' in path.read_text()
         recorded.append(place.input_root)
@@ -178,7 +178,7 @@ async def test_a_write_to_the_target_itself_fails_closed(
     spark = SparkWorld(tmp_path, policy, path)
     await spark.world.start()
 
-    def around_publication(_: SparkPlace) -> None:
+    def around_publication(_: SparkRoots) -> None:
         spark.world.repository.write("data/direct", b"direct")
 
     report = await spark.attempt(spark.worker(meanwhile=around_publication))
@@ -210,7 +210,7 @@ async def test_a_body_that_committed_its_own_work_has_published_it(
     spark.paths = also
     await spark.world.start()
 
-    def commit(place: SparkPlace) -> None:
+    def commit(place: SparkRoots) -> None:
         files = {"data/first": b"1", "data/_SUCCESS": b"", "data/old.txt": None}
         spark.world.repository.commit(files, str(place.staging_branch))
 
@@ -231,7 +231,7 @@ async def test_an_object_that_a_body_committed_outside_its_prefix_refuses_public
     spark = SparkWorld(tmp_path, policy, "data/fine")
     await spark.world.start()
 
-    def commit(place: SparkPlace) -> None:
+    def commit(place: SparkRoots) -> None:
         spark.world.repository.commit({path: ACTIONS}, str(place.staging_branch))
 
     report = await spark.attempt(spark.worker(meanwhile=commit))
@@ -250,7 +250,7 @@ async def test_a_body_that_took_its_own_commit_back_has_changed_nothing(
     spark.paths = ()
     await spark.world.start()
 
-    def there_and_back(place: SparkPlace) -> None:
+    def there_and_back(place: SparkRoots) -> None:
         branch = str(place.staging_branch)
         spark.world.repository.commit({"data/x": b"x"}, branch)
         spark.world.repository.write("data/x", None, branch)
@@ -282,7 +282,7 @@ async def test_what_a_lost_executor_writes_between_the_look_and_the_commit_is_no
     await spark.world.start()
     world = spark.world
 
-    def job(place: SparkPlace) -> None:
+    def job(place: SparkRoots) -> None:
         manifest = f"data/_perago_committed-{JOB}"
         world.repository.write(manifest, WON.encode(), str(place.staging_branch))
 
@@ -323,7 +323,7 @@ async def test_a_branch_that_a_body_moved_off_its_input_refuses_publication(
     await spark.world.start()
     root = spark.world.repository.history()[-1].commit
 
-    def move(place: SparkPlace) -> None:
+    def move(place: SparkRoots) -> None:
         spark.world.repository.reset_hard(root, str(place.staging_branch))
         spark.world.repository.commit({"data/mine": b""}, str(place.staging_branch))
 

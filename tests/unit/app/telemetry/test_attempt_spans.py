@@ -15,7 +15,7 @@ from perago.app.telemetry.metrics import AttemptMetrics
 from perago.domain.policy import PolicySetting
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.telemetry import FinishedSpan
-from perago.testing.crew import NoLease
+from perago.testing.embedded_workers import NoLease
 
 SECRET = 's3cr"et\\key of the worker'
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -17,8 +17,8 @@ from perago.app.worker.polling import (
 from perago.ports.errors import (
     OutcomeUnknownError,
     RepositoryMissingError,
+    ServiceError,
     UnavailableError,
-    WorldError,
 )
 
 
@@ -26,7 +26,7 @@ from perago.ports.errors import (
 class Service:
     """Answers with the next of what was planned; no plan left is an answer."""
 
-    plan: list[WorldError] = field(default_factory=list[WorldError])
+    plan: list[ServiceError] = field(default_factory=list[ServiceError])
     looks: int = 0
 
     async def look(self) -> None:

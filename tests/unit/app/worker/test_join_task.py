@@ -15,7 +15,7 @@ from perago.app.worker.attempts import StopOrders
 from perago.app.worker.join_task import JOIN, WORKSPACES_MAX, JoiningBody, JoinResult
 from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.ports.errors import ReferenceMissingError, UnavailableError, WorldError
+from perago.ports.errors import ReferenceMissingError, ServiceError, UnavailableError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
 
 WALK = "commits.first_parents"
@@ -121,7 +121,7 @@ async def test_a_limit_ends_a_walk_that_hangs() -> None:
 
 
 @pytest.mark.parametrize("error", [UnavailableError("refused"), ReferenceMissingError("gone")])
-async def test_an_error_of_lakefs_is_an_error_of_lakefs(error: WorldError) -> None:
+async def test_an_error_of_lakefs_is_an_error_of_lakefs(error: ServiceError) -> None:
     """Not the body's: a circuit breaker hears of lakeFS, and of no body."""
     scene = Scene()
     refs = scene.commits(2)

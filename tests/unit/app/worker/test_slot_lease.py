@@ -6,7 +6,7 @@ import pytest
 
 from perago.app.worker.attempts import Order, SlotLease
 from perago.app.worker.slot_budget import SlotBudget
-from perago.testing.crew import NoLease
+from perago.testing.embedded_workers import NoLease
 
 
 def lease_of_two_slots() -> tuple[SlotBudget, SlotLease]:

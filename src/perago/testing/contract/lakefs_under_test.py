@@ -31,7 +31,7 @@ WALK_PAGE = 50
 """Commits a walk may read at once here, so that a law about pages needs no thousand commits."""
 
 
-class LakeFSWorld(Protocol):
+class LakeFSUnderTest(Protocol):
     """One lakeFS with its actions switched on.
 
     Set-up verbs act at once: when one returns, every later call of a port sees its effect.
@@ -117,7 +117,7 @@ class LakeFSWorld(Protocol):
 
 
 @final
-class MemoryLakeFSWorld(LakeFSWorld):
+class MemoryLakeFSUnderTest(LakeFSUnderTest):
     """Ports over one memory, and set-up in the same memory."""
 
     def __init__(self, lakefs: MemoryLakeFS, ports: LakeFSInstallation) -> None:
@@ -206,10 +206,10 @@ class MemoryLakeFSWorld(LakeFSWorld):
         return f"{prefix}-{next(self._numbers)}"
 
 
-def memory_lakefs_world() -> MemoryLakeFSWorld:
+def memory_lakefs_under_test() -> MemoryLakeFSUnderTest:
     """The in-memory adapters over an installation of their own."""
     lakefs = MemoryLakeFS()
-    return MemoryLakeFSWorld(lakefs, lakefs_installation(lakefs, WorkerHandle()))
+    return MemoryLakeFSUnderTest(lakefs, lakefs_installation(lakefs, WorkerHandle()))
 
 
 STAGING = BranchName("staging")
@@ -233,7 +233,7 @@ hooks:
 class Scene:
     """A repository whose main has one file, and a staging branch that adds another."""
 
-    world: LakeFSWorld
+    under_test: LakeFSUnderTest
     repository: RepositoryId
     input_ref: CommitId
     staged: CommitId
@@ -249,7 +249,7 @@ class Scene:
 
     async def merge(self, request: MergeRequest | None = None) -> MergeAnswer:
         """Merge."""
-        return await self.world.branches.merge(request or self.request)
+        return await self.under_test.branches.merge(request or self.request)
 
     async def merged(self, request: MergeRequest | None = None) -> CommitId:
         """Merge, which must succeed."""
@@ -259,31 +259,31 @@ class Scene:
 
     async def head(self, branch: BranchName = MAIN) -> CommitId:
         """The head's id."""
-        return (await self.world.branches.head(self.repository, branch)).commit
+        return (await self.under_test.branches.head(self.repository, branch)).commit
 
     async def paths(self, ref: str = MAIN) -> list[str]:
         """The paths a reference shows."""
-        page = await self.world.objects.list_page(self.repository, ref, prefix="")
+        page = await self.under_test.objects.list_page(self.repository, ref, prefix="")
         return [entry.path for entry in page.entries]
 
     async def commit(self, branch: BranchName, **files: bytes | None) -> CommitId:
         """Commit files."""
-        return await self.world.commit_files(self.repository, branch, files)
+        return await self.under_test.commit_files(self.repository, branch, files)
 
 
-async def build_scene(world: LakeFSWorld, main: dict[str, bytes | None]) -> Scene:
-    repository = await world.create_repository()
-    input_ref = await world.commit_files(repository, MAIN, {"kept": b"kept", **main})
-    await world.branches.create(repository, STAGING, input_ref)
-    staged = await world.commit_files(repository, STAGING, {"added": b"added"})
-    return Scene(world, repository, input_ref, staged)
-
-
-@pytest.fixture
-async def scene(lakefs_world: LakeFSWorld) -> Scene:
-    return await build_scene(lakefs_world, {})
+async def build_scene(under_test: LakeFSUnderTest, main: dict[str, bytes | None]) -> Scene:
+    repository = await under_test.create_repository()
+    input_ref = await under_test.commit_files(repository, MAIN, {"kept": b"kept", **main})
+    await under_test.branches.create(repository, STAGING, input_ref)
+    staged = await under_test.commit_files(repository, STAGING, {"added": b"added"})
+    return Scene(under_test, repository, input_ref, staged)
 
 
 @pytest.fixture
-async def fenced(lakefs_world: LakeFSWorld) -> Scene:
-    return await build_scene(lakefs_world, {FENCE_PATH: FENCE_FILE})
+async def scene(lakefs_under_test: LakeFSUnderTest) -> Scene:
+    return await build_scene(lakefs_under_test, {})
+
+
+@pytest.fixture
+async def fenced(lakefs_under_test: LakeFSUnderTest) -> Scene:
+    return await build_scene(lakefs_under_test, {FENCE_PATH: FENCE_FILE})

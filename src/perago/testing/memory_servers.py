@@ -31,8 +31,8 @@ from perago.domain.logical_execution import (
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
 from perago.testing.attempt_story import EventKind, StoryProgress
-from perago.testing.ground import Ground
-from perago.testing.strikes import RealMeans
+from perago.testing.fault_injector import RealMeans
+from perago.testing.servers import Servers
 from perago.testing.trial.captured_body import run_captured
 
 
@@ -56,7 +56,7 @@ MILLISECONDS = 1000
 
 
 @final
-class MemoryGround(Ground):
+class MemoryServers(Servers):
     """One in-memory lakeFS and Conductor on one virtual clock; every ground is its own world."""
 
     def __init__(self, *, seed: int = 0) -> None:

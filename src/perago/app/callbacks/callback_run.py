@@ -8,7 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
+from perago.app.attempt.context import (
+    Attempt,
+    AttemptPorts,
+    AttemptSettings,
+    KnownRepositories,
+    LakeFS,
+)
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.failure import RuntimeTaskResult, result_for_exception
 from perago.app.authoring.metrics import MetricRecorder
@@ -19,8 +25,8 @@ from perago.app.callbacks.callback_ports import (
     CallbackCommits,
     CallbackObjects,
     CallbackPipeline,
-    CallbackPlaces,
     CallbackQueue,
+    CallbackRepositories,
     DirectBody,
     NoLease,
 )
@@ -53,7 +59,7 @@ async def run_on_callbacks(
             reads_before_end=False,
         ),
     )
-    ports = _world(run, record, DirectBody(run.task, metrics), workspace_root)
+    ports = _ports(run, record, DirectBody(run.task, metrics), workspace_root)
     report = await run_attempt(ports, attempt, NoLease())
     if report.update is None:
         assert report.error is not None, "only a failure is not sent"
@@ -69,14 +75,14 @@ async def run_on_callbacks(
     )
 
 
-def _world(
+def _ports(
     run: CallbackAttempt, record: AttemptRecord, body: DirectBody, workspace_root: Path
 ) -> AttemptPorts:
     container = Container(connections=Connections(workspace_root=workspace_root))
     # What a plain attempt does not ask is not there; asking would be a defect and shows as one.
     partial: Any = cast("Any", {})
     objects: Any = CallbackObjects()
-    repositories: Any = CallbackPlaces()
+    repositories: Any = CallbackRepositories()
     branches: Any = CallbackBranches(run)
     commits: Any = CallbackCommits(run)
     queue: Any = CallbackQueue(run, record)
@@ -94,7 +100,7 @@ def _world(
                 concurrency=container.concurrency(),
                 clock=container.clock(),
             ),
-            places=KnownPlaces(repositories, branches, commits),
+            known=KnownRepositories(repositories, branches, commits),
         ),
         queue=queue,
         body=body,

@@ -30,7 +30,7 @@ class DevRequest:
     branches: Sequence[str] = field(default_factory=tuple)
 
 
-async def run_world(
+async def run_scenes(
     request: DevRequest, policy: str, seen: Seen | None = None
 ) -> dict[str, object]:
     """One run to its end: its title, policy, broken invariants, story, and the same as lines.

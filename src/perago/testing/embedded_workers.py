@@ -13,7 +13,13 @@ from typing import final
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, KnownPlaces, LakeFS
+from perago.app.attempt.context import (
+    Attempt,
+    AttemptPorts,
+    AttemptSettings,
+    KnownRepositories,
+    LakeFS,
+)
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
@@ -27,16 +33,16 @@ from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
 from perago.testing.attempt_story import AttemptStory, EventKind, StoryProgress, begin_story
 from perago.testing.definitions import as_object
-from perago.testing.faults import Fault, ForeignCommit, Until
-from perago.testing.ground import Ground, Repository
-from perago.testing.strikes import (
+from perago.testing.fault_injector import (
+    FaultInjector,
     ProcessDied,
     RealMeans,
-    Strikes,
     Surrounding,
-    struck_installation,
-    struck_port,
+    faulty_installation,
+    faulty_port,
 )
+from perago.testing.faults import Fault, ForeignCommit, Until
+from perago.testing.servers import Repository, Servers
 
 DIED = "DIED"
 
@@ -87,7 +93,7 @@ class EmbeddedWorker:
     ports: AttemptPorts
     settings: AttemptSettings
     tasks: Mapping[str, TaskDefinition]
-    strikes: Strikes
+    injector: FaultInjector
     progress: StoryProgress
     clock: WorkerClock
     story: AttemptStory | None = None
@@ -97,12 +103,12 @@ class EmbeddedWorker:
     def blocked(self) -> bool:
         """Whether nothing of it can go on before time passes or others act."""
         ended = self.running is None or self.running.done()
-        return ended or self.strikes.waits_for is not None or self.clock.asleep
+        return ended or self.injector.waits_for is not None or self.clock.asleep
 
     def start(self, record: AttemptRecord, story: AttemptStory) -> None:
         """Begin an attempt."""
         self.story = self.progress.story = story
-        self.strikes.begin(record, story.number)
+        self.injector.begin(record, story.number)
         self.running = asyncio.create_task(self._run(record, story), name=self.name)
 
     async def _run(self, record: AttemptRecord, story: AttemptStory) -> None:
@@ -134,7 +140,7 @@ class WorkerParts:
 
     settings: AttemptSettings
     tasks: Mapping[str, TaskDefinition]
-    strikes: Strikes
+    injector: FaultInjector
     progress: StoryProgress
     trust: FenceTrust
 
@@ -147,16 +153,16 @@ def fence_trust(
     return FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency, clock=clock)
 
 
-def embedded_worker(ground: Ground, number: int, parts: WorkerParts) -> EmbeddedWorker:
+def embedded_worker(servers: Servers, number: int, parts: WorkerParts) -> EmbeddedWorker:
     """A new process on a ground; its own ports, directories and memory."""
-    strikes, progress = parts.strikes, parts.progress
-    lakefs = struck_installation(ground.lakefs, strikes)
-    conductor = struck_installation(ground.conductor, strikes)
-    clock = WorkerClock(ground.clock)
-    concurrency = ground.concurrency()
+    injector, progress = parts.injector, parts.progress
+    lakefs = faulty_installation(servers.lakefs, injector)
+    conductor = faulty_installation(servers.conductor, injector)
+    clock = WorkerClock(servers.clock)
+    concurrency = servers.concurrency()
     transport = MemoryTransport(lakefs.objects, concurrency)
     pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
-    directories = LocalAttemptDirectories(ground.worker_root(number), clock, concurrency)
+    directories = LocalAttemptDirectories(servers.worker_root(number), clock, concurrency)
     ports = AttemptPorts(
         lakefs=LakeFS(
             branches=lakefs.branches,
@@ -164,20 +170,20 @@ def embedded_worker(ground: Ground, number: int, parts: WorkerParts) -> Embedded
             tags=lakefs.tags,
             objects=lakefs.objects,
             repositories=lakefs.repositories,
-            pipeline=struck_port(pipeline, "pipeline", strikes),
+            pipeline=faulty_port(pipeline, "pipeline", injector),
             trust=parts.trust,
-            places=KnownPlaces(lakefs.repositories, lakefs.branches, lakefs.commits),
+            known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor.queue,
-        body=struck_port(ground.body(parts.tasks, progress), "body", strikes),
-        directories=struck_port(directories, "directories", strikes),
+        body=faulty_port(servers.body(parts.tasks, progress), "body", injector),
+        directories=faulty_port(directories, "directories", injector),
         clock=clock,
-        identities=ground.identities(number),
+        identities=servers.identities(number),
         concurrency=concurrency,
         progress=progress,
     )
     return EmbeddedWorker(
-        parts.settings.worker_id, ports, parts.settings, parts.tasks, strikes, progress, clock
+        parts.settings.worker_id, ports, parts.settings, parts.tasks, injector, progress, clock
     )
 
 
@@ -187,12 +193,12 @@ BATCH = 10
 
 
 @final
-class Crew(Surrounding):
+class EmbeddedWorkers(Surrounding):
     """Workers, their stories, and the faults that wait for their moment."""
 
     def __init__(
         self,
-        ground: Ground,
+        servers: Servers,
         settings: AttemptSettings,
         repositories: Mapping[RepositoryId, Repository],
     ) -> None:
@@ -200,26 +206,26 @@ class Crew(Surrounding):
         self.stories: list[AttemptStory] = []
         self.pending: list[Fault] = []
         self.watchers: list[Callable[[], None]] = []
-        self._ground = ground
+        self._servers = servers
         self._settings = settings
         self._repositories = repositories
-        self._started_at = ground.clock.monotonic()
+        self._started_at = servers.clock.monotonic()
         self._workers: list[EmbeddedWorker] = []
         self._hired = 0
         self._attempts: Counter[tuple[str, str]] = Counter()
         self._trust = fence_trust(
-            ground.lakefs, ground.identities(0), ground.concurrency(), ground.clock
+            servers.lakefs, servers.identities(0), servers.concurrency(), servers.clock
         )
 
     @property
     def means(self) -> RealMeans | None:
         """The ground's."""
-        return self._ground.means
+        return self._servers.means
 
     @property
     def seconds(self) -> float:
         """Seconds since the environment's start."""
-        return self._ground.clock.monotonic() - self._started_at
+        return self._servers.clock.monotonic() - self._started_at
 
     def use_policy(self, policy: PolicySetting) -> None:
         """For attempts that begin from now on."""
@@ -228,7 +234,7 @@ class Crew(Surrounding):
     def stop(self) -> None:
         """Drop what still runs, as the end of its process would."""
         for worker in self._workers:
-            worker.strikes.dead = True
+            worker.injector.dead = True
             if worker.running is not None and not worker.running.get_loop().is_closed():
                 worker.running.cancel()
 
@@ -240,7 +246,7 @@ class Crew(Surrounding):
             if self._release_due() or polled:
                 continue
             ended = await self._everything_ended(workflow_ids)
-            nothing_is_due = ended or not await self._ground.rest(workflow_ids)
+            nothing_is_due = ended or not await self._servers.rest(workflow_ids)
             if nothing_is_due and not self._release_idle():
                 return
         raise AssertionError(f"the environment is not idle after {ROUNDS_MAX} rounds")
@@ -256,16 +262,16 @@ class Crew(Surrounding):
 
     async def let_lease_expire(self, record: AttemptRecord) -> None:
         """Let time pass."""
-        await self._ground.let_lease_expire(record)
+        await self._servers.let_lease_expire(record)
 
     async def _poll_all(self) -> bool:
         found = False
         for task_type in list(self.tasks):
             number = self._hired + 1
             request = PollRequest(
-                task_type, f"worker-{number}", count=1, domain=self._ground.domain
+                task_type, f"worker-{number}", count=1, domain=self._servers.domain
             )
-            for record in await self._ground.conductor.queue.poll(request):
+            for record in await self._servers.conductor.queue.poll(request):
                 self._hired = number
                 self._begin(number, record)
                 found = True
@@ -277,11 +283,11 @@ class Crew(Surrounding):
         key = snapshot.workflow_id, snapshot.reference_name
         self._attempts[key] += 1
         progress = StoryProgress(lambda: self.seconds, self.watchers)
-        strikes = Strikes(self.pending, self, progress)
+        injector = FaultInjector(self.pending, self, progress)
         name = f"worker-{number}"
         settings = replace(self._settings, worker_id=name)
-        parts = WorkerParts(settings, self.tasks, strikes, progress, self._trust)
-        worker = embedded_worker(self._ground, number, parts)
+        parts = WorkerParts(settings, self.tasks, injector, progress, self._trust)
+        worker = embedded_worker(self._servers, number, parts)
         story = begin_story(name, record, self._attempts[key])
         self.stories.append(story)
         self._workers.append(worker)
@@ -293,26 +299,26 @@ class Crew(Surrounding):
             self._workers = [worker for worker in self._workers if not _ended(worker)]
             if all(worker.blocked for worker in self._workers):
                 return
-            await self._ground.give_way()
+            await self._servers.give_way()
         raise AssertionError("an attempt does not end and does not wait for anything")
 
     def _release_due(self) -> bool:
         """Let those go on who waited for what has happened now."""
         due = [worker for worker in self._workers if self._has_happened(worker)]
         for worker in due:
-            worker.strikes.release()
+            worker.injector.release()
         return bool(due)
 
     def _release_idle(self) -> bool:
         """Nothing else can happen: whoever stands still goes on, whatever it waited for."""
-        standing = [worker for worker in self._workers if worker.strikes.waits_for is not None]
+        standing = [worker for worker in self._workers if worker.injector.waits_for is not None]
         for worker in standing:
-            worker.strikes.release()
+            worker.injector.release()
         return bool(standing)
 
     def _has_happened(self, worker: EmbeddedWorker) -> bool:
         mine = worker.story
-        if mine is None or worker.strikes.waits_for is None:
+        if mine is None or worker.injector.waits_for is None:
             return False
         later = [
             story
@@ -320,7 +326,7 @@ class Crew(Surrounding):
             if (story.workflow_id, story.reference) == (mine.workflow_id, mine.reference)
             and story.number > mine.number
         ]
-        match worker.strikes.waits_for:
+        match worker.injector.waits_for:
             case Until.RETRIED:
                 return bool(later)
             case Until.PUBLISHED:
@@ -331,10 +337,10 @@ class Crew(Surrounding):
                 return False
 
     async def _everything_ended(self, workflow_ids: Sequence[str]) -> bool:
-        if any(worker.strikes.waits_for is None for worker in self._workers):
+        if any(worker.injector.waits_for is None for worker in self._workers):
             return False
         for workflow_id in workflow_ids:
-            workflow = await self._ground.conductor.workflows.read(workflow_id)
+            workflow = await self._servers.conductor.workflows.read(workflow_id)
             if workflow is not None and not workflow.status.is_terminal:
                 return False
         return True

@@ -42,7 +42,7 @@ class CallGate(Protocol):
         ...
 
 
-class StruckPort:
+class FaultyPort:
     """One port behind a gate."""
 
     def __init__(self, port: object, name: str, gate: CallGate) -> None:
@@ -62,16 +62,16 @@ class StruckPort:
         return call
 
 
-def struck_port(port: Port, name: str, gate: CallGate) -> Port:
+def faulty_port(port: Port, name: str, gate: CallGate) -> Port:
     """The same port behind a gate."""
-    return cast("Port", StruckPort(port, name, gate))
+    return cast("Port", FaultyPort(port, name, gate))
 
 
-def struck_installation(installation: Installation, gate: CallGate) -> Installation:
+def faulty_installation(installation: Installation, gate: CallGate) -> Installation:
     """The same installation, every port of it behind a gate."""
     value = cast("Any", installation)
     ports = {
-        field.name: StruckPort(getattr(value, field.name), field.name, gate)
+        field.name: FaultyPort(getattr(value, field.name), field.name, gate)
         for field in fields(value)
         if field.name != "close"
     }
@@ -118,7 +118,7 @@ class Surrounding(Protocol):
 
 
 @final
-class Strikes(CallGate):
+class FaultInjector(CallGate):
     """The faults of one worker; `begin` says which attempt it runs now."""
 
     def __init__(self, pending: list[Fault], around: Surrounding, progress: StoryProgress) -> None:
@@ -140,7 +140,7 @@ class Strikes(CallGate):
     def release(self) -> None:
         """Let a standing worker go on."""
         if self.waits_for is not None:
-            self._progress.note(EventKind.STRIKE, "goes on, not knowing that time has passed")
+            self._progress.note(EventKind.INJECTED, "goes on, not knowing that time has passed")
         self.waits_for = None
         self._released.set()
 
@@ -148,7 +148,7 @@ class Strikes(CallGate):
         """Strike before, send, strike after."""
         self._live()
         due, send = self._by_real_means(self._due(call), call, send)
-        await self._strike_all(due, Side.BEFORE)
+        await self._inject_all(due, Side.BEFORE)
         self._live()
         lost = any(isinstance(fault, LoseRequest | LoseAnswer) for fault in due)
         try:
@@ -157,13 +157,13 @@ class Strikes(CallGate):
         except Exception:
             # A refusal is an answer as well: it can be lost, and its reader can die.
             self._live()
-            await self._strike_all(due, Side.AFTER)
+            await self._inject_all(due, Side.AFTER)
             if not lost:
                 raise
             answer = None
         else:
             self._live()
-            await self._strike_all(due, Side.AFTER)
+            await self._inject_all(due, Side.AFTER)
         return lost_answer(call) if lost else answer
 
     def _by_real_means(
@@ -183,16 +183,16 @@ class Strikes(CallGate):
 
     async def _carry(self, means: RealMeans, fault: Fault, send: Send) -> Any:  # noqa: ANN401
         assert self._record is not None, "only attempts are struck"
-        self._tell(f"by real means: {_told(fault)}")
+        self._tell(f"by real means: {_described(fault)}")
         answer = await means.carry(fault, send)
         if isinstance(fault, ExpireLease):
             await self._around.let_lease_expire(self._record)
         return answer
 
-    async def _strike_all(self, due: Sequence[Fault], side: Side) -> None:
+    async def _inject_all(self, due: Sequence[Fault], side: Side) -> None:
         for fault in due:
             if fault.moment.side is side:
-                await self._strike(fault)
+                await self._inject(fault)
 
     def _due(self, call: Call) -> Sequence[Fault]:
         """The faults whose moment this call is; they are used up."""
@@ -216,10 +216,10 @@ class Strikes(CallGate):
         snapshot = self._record.snapshot
         return task in (None, snapshot.task_type, snapshot.reference_name)
 
-    async def _strike(self, fault: Fault) -> None:
+    async def _inject(self, fault: Fault) -> None:
         assert self._record is not None, "only attempts are struck"
         if not isinstance(fault, ForeignCommit):
-            self._tell(_told(fault))
+            self._tell(_described(fault))
         match fault:
             case Crash():
                 self.dead = True
@@ -242,14 +242,14 @@ class Strikes(CallGate):
         self._live()
 
     def _tell(self, text: str) -> None:
-        self._progress.note(EventKind.STRIKE, text)
+        self._progress.note(EventKind.INJECTED, text)
 
     def _live(self) -> None:
         if self.dead:
             raise ProcessDied
 
 
-def _told(fault: Fault) -> str:
+def _described(fault: Fault) -> str:
     """What a fault does, for the story."""
     moment = fault.moment
     happenings: dict[type[Fault], str] = {

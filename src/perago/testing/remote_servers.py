@@ -45,9 +45,9 @@ from perago.ports.objects import ObjectUpload
 from perago.ports.system import Clock
 from perago.ports.task_body import TaskBody
 from perago.testing.attempt_story import StoryProgress
-from perago.testing.ground import Ground
-from perago.testing.memory_ground import InlineBody
-from perago.testing.strikes import RealMeans
+from perago.testing.fault_injector import RealMeans
+from perago.testing.memory_servers import InlineBody
+from perago.testing.servers import Servers
 
 LEASE_SECONDS = 4
 LEASE_LOOKS_MAX = 200
@@ -67,7 +67,7 @@ class RealServers:
     conductor_url: str
 
 
-def ground_of_environment() -> "RealGround":
+def servers_of_environment() -> "RemoteServers":
     """The servers that `PERAGO_TEST_*` names."""
     conductor = "PERAGO_TEST_CONDUCTOR_WORKERS_ENDPOINT"
     if conductor not in os.environ:
@@ -79,14 +79,14 @@ def ground_of_environment() -> "RealGround":
         raise RuntimeError(text)
     found = [os.environ[name] for name in names]
     lakefs, key, secret, root, address = found
-    return RealGround(RealServers(lakefs, key, secret, root, f"{address.rstrip('/')}/api"))
+    return RemoteServers(RealServers(lakefs, key, secret, root, f"{address.rstrip('/')}/api"))
 
 
 _LAKEFS_NAMES = ("ENDPOINT", "ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "NAMESPACE_ROOT")
 
 
 @final
-class RealGround(Ground):
+class RemoteServers(Servers):
     """One lakeFS and one Conductor somewhere."""
 
     def __init__(

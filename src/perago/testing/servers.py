@@ -22,10 +22,10 @@ from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
 from perago.testing.attempt_story import StoryProgress
-from perago.testing.strikes import RealMeans
+from perago.testing.fault_injector import RealMeans
 
 
-class Ground(Protocol):
+class Servers(Protocol):
     """One lakeFS and one Conductor, without faults, and the time that passes there."""
 
     lakefs: LakeFSInstallation
@@ -119,7 +119,7 @@ MAIN = "main"
 class Repository:
     """Set-up and inspection past every worker; nothing here is struck by faults."""
 
-    ground: Ground
+    servers: Servers
     id: RepositoryId
     name: str
     commits_of_others: list[tuple[str, CommitId]] = field(
@@ -137,18 +137,18 @@ class Repository:
         content = {
             path: data.encode() if isinstance(data, str) else data for path, data in files.items()
         }
-        commit = await self.ground.commit(self.id, BranchName(branch), content, message)
+        commit = await self.servers.commit(self.id, BranchName(branch), content, message)
         self.commits_of_others.append((branch, commit))
         return commit
 
     async def create_branch(self, name: str, source: str = MAIN) -> None:
         """Create a branch at the head of another, or at a commit."""
         start = (await self.history(source))[0].commit
-        await self.ground.create_branch(self.id, BranchName(name), start)
+        await self.servers.create_branch(self.id, BranchName(name), start)
 
     async def files(self, ref: str = MAIN) -> dict[str, bytes]:
         """Every object of a branch or commit, without lakeFS's own actions."""
-        found = await self.ground.files(self.id, ref)
+        found = await self.servers.files(self.id, ref)
         return {path: data for path, data in found.items() if not path.startswith(ACTIONS_PREFIX)}
 
     async def text(self, path: str, ref: str = MAIN) -> str:
@@ -163,18 +163,18 @@ class Repository:
 
     async def history(self, ref: str = MAIN) -> Sequence[CommitRecord]:
         """A commit and its first parents, newest first."""
-        return await self.ground.history(self.id, ref)
+        return await self.servers.history(self.id, ref)
 
     async def branches(self) -> Mapping[BranchName, CommitId]:
         """Every branch with its head."""
-        return await self.ground.branches(self.id)
+        return await self.servers.branches(self.id)
 
     async def tags(self) -> Mapping[TagName, CommitId]:
         """Every tag with its commit."""
-        return await self.ground.tags(self.id)
+        return await self.servers.tags(self.id)
 
     async def workspace(self, branch: str = MAIN, ref: str | None = None) -> dict[str, object]:
         """The workspace input of a task: this repository and branch, at a commit or the head."""
         commit = (await self.history(ref or branch))[0].commit
-        place: dict[str, object] = {"repository": self.id, "branch": branch}
-        return {**place, "refType": "commit", "ref": commit}
+        workspace: dict[str, object] = {"repository": self.id, "branch": branch}
+        return {**workspace, "refType": "commit", "ref": commit}

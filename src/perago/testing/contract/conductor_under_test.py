@@ -24,7 +24,7 @@ from perago.ports.conductor import (
 )
 
 
-class ConductorWorld(Protocol):
+class ConductorUnderTest(Protocol):
     """One installation, shared by many tests: a test uses names of its own (`unique`)."""
 
     @property
@@ -66,7 +66,7 @@ CLOCK_STEP_SECONDS = 0.001
 
 
 @final
-class MemoryConductorWorld(ConductorWorld):
+class MemoryConductorUnderTest(ConductorUnderTest):
     """Ports of one worker and one operator on one in-memory server."""
 
     def __init__(self) -> None:
@@ -114,11 +114,11 @@ PAUSE_SECONDS = 0.1
 NO_INPUTS: Mapping[str, object] = MappingProxyType({})
 
 
-async def define_task(world: ConductorWorld, **fields: object) -> str:
+async def define_task(under_test: ConductorUnderTest, **fields: object) -> str:
     """Register a task type of its own; retries come at once unless `fields` say otherwise."""
-    name = world.unique("task")
+    name = under_test.unique("task")
     defaults = {"retryDelaySeconds": 0, "timeoutSeconds": 0, "ownerEmail": OWNER}
-    await world.definitions.put({"name": name, **defaults, **fields})
+    await under_test.definitions.put({"name": name, **defaults, **fields})
     return name
 
 
@@ -141,10 +141,10 @@ def system(kind: str, reference: str, **fields: object) -> dict[str, object]:
 
 
 async def define_workflow(
-    world: ConductorWorld, *tasks: Mapping[str, object], **fields: object
+    under_test: ConductorUnderTest, *tasks: Mapping[str, object], **fields: object
 ) -> str:
     """Register a workflow of its own."""
-    name = world.unique("workflow")
+    name = under_test.unique("workflow")
     definition = {
         "name": name,
         "version": 1,
@@ -155,42 +155,49 @@ async def define_workflow(
         "tasks": list(tasks),
         **fields,
     }
-    await world.workflows.put_definition(definition)
+    await under_test.workflows.put_definition(definition)
     return name
 
 
 async def start_one_task(
-    world: ConductorWorld, *, workflow_input: Mapping[str, object] = NO_INPUTS, **fields: object
+    under_test: ConductorUnderTest,
+    *,
+    workflow_input: Mapping[str, object] = NO_INPUTS,
+    **fields: object,
 ) -> tuple[str, str]:
     """Start a workflow of one task that passes the input through; its id and the task's type."""
-    task_type = await define_task(world, **fields)
-    name = await define_workflow(world, simple(task_type, "only", {"all": "${workflow.input}"}))
-    return await world.workflows.start(name, workflow_input), task_type
+    task_type = await define_task(under_test, **fields)
+    name = await define_workflow(
+        under_test, simple(task_type, "only", {"all": "${workflow.input}"})
+    )
+    return await under_test.workflows.start(name, workflow_input), task_type
 
 
 async def poll_now(
-    world: ConductorWorld, task_type: str, worker_id: str = "worker", **fields: str
+    under_test: ConductorUnderTest, task_type: str, worker_id: str = "worker", **fields: str
 ) -> tuple[AttemptRecord, ...]:
     """Take whatever waits now, at most ten."""
     request = PollRequest(task_type, worker_id, count=10, domain=fields.get("domain"))
-    return await world.queue.poll(request)
+    return await under_test.queue.poll(request)
 
 
 async def poll_one(
-    world: ConductorWorld, task_type: str, workflow_id: str, worker_id: str = "worker"
+    under_test: ConductorUnderTest, task_type: str, workflow_id: str, worker_id: str = "worker"
 ) -> AttemptRecord:
     """Take one attempt; what the server schedules by itself may need a nudge and a moment."""
     for _ in range(LOOKS_MAX):
-        taken = await world.queue.poll(PollRequest(task_type, worker_id))
+        taken = await under_test.queue.poll(PollRequest(task_type, worker_id))
         if taken:
             return taken[0]
-        await world.nudge(workflow_id)
-        await world.let_pass(PAUSE_SECONDS)
-    raise AssertionError(f"no attempt of {task_type}: {await world.workflows.read(workflow_id)}")
+        await under_test.nudge(workflow_id)
+        await under_test.let_pass(PAUSE_SECONDS)
+    raise AssertionError(
+        f"no attempt of {task_type}: {await under_test.workflows.read(workflow_id)}"
+    )
 
 
 async def finish(
-    world: ConductorWorld,
+    under_test: ConductorUnderTest,
     attempt: AttemptRecord,
     status: AttemptStatus = AttemptStatus.COMPLETED,
     output: Mapping[str, object] = NO_INPUTS,
@@ -199,40 +206,44 @@ async def finish(
     """Send a terminal update as the attempt's holder."""
     worker_id = attempt.snapshot.worker_id or "worker"
     update = TerminalUpdate(attempt.snapshot, worker_id, status, output, reason)
-    await world.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
+    await under_test.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
 
 
-async def fail(world: ConductorWorld, attempt: AttemptRecord, reason: str = "broken") -> None:
+async def fail(
+    under_test: ConductorUnderTest, attempt: AttemptRecord, reason: str = "broken"
+) -> None:
     """Send FAILED."""
-    await finish(world, attempt, AttemptStatus.FAILED, reason=reason)
+    await finish(under_test, attempt, AttemptStatus.FAILED, reason=reason)
 
 
-async def row_of(world: ConductorWorld, attempt: AttemptRecord) -> AttemptRecord:
+async def row_of(under_test: ConductorUnderTest, attempt: AttemptRecord) -> AttemptRecord:
     """Read an attempt's row; it must be there."""
-    row = await world.queue.read_attempt(attempt.snapshot.workflow_id, attempt.snapshot.task_id)
+    row = await under_test.queue.read_attempt(
+        attempt.snapshot.workflow_id, attempt.snapshot.task_id
+    )
     assert row is not None
     return row
 
 
-async def snapshot_of(world: ConductorWorld, workflow_id: str) -> WorkflowSnapshot:
+async def snapshot_of(under_test: ConductorUnderTest, workflow_id: str) -> WorkflowSnapshot:
     """Read a workflow with its rows; it must be there."""
-    workflow = await world.queue.read_workflow(workflow_id)
+    workflow = await under_test.queue.read_workflow(workflow_id)
     assert workflow is not None
     return workflow
 
 
-async def workflow_of(world: ConductorWorld, workflow_id: str) -> WorkflowRecord:
+async def workflow_of(under_test: ConductorUnderTest, workflow_id: str) -> WorkflowRecord:
     """Read a workflow as an operator; it must be there."""
-    workflow = await world.workflows.read(workflow_id)
+    workflow = await under_test.workflows.read(workflow_id)
     assert workflow is not None
     return workflow
 
 
-async def reaches(world: ConductorWorld, workflow_id: str, status: WorkflowStatus) -> bool:
+async def reaches(under_test: ConductorUnderTest, workflow_id: str, status: WorkflowStatus) -> bool:
     """Whether a workflow reaches a status within a moment."""
     for _ in range(LOOKS_MAX):
-        if (await workflow_of(world, workflow_id)).status is status:
+        if (await workflow_of(under_test, workflow_id)).status is status:
             return True
-        await world.nudge(workflow_id)
-        await world.let_pass(PAUSE_SECONDS)
+        await under_test.nudge(workflow_id)
+        await under_test.let_pass(PAUSE_SECONDS)
     return False
