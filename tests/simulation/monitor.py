@@ -253,7 +253,7 @@ class Monitor:
         self._check_history()
         if row.task_type != "look":
             self._check_tree(accepted)
-        elif accepted.ref != input_ref(row.input_data):
+        elif not by_another and accepted.ref != input_ref(row.input_data):
             self._broken(10, f"{row.reference_name} read {input_ref(row.input_data)[:8]}")
         if not by_another:
             self._check_result(row, accepted, result.get("knob"))

@@ -37,6 +37,18 @@ ENDS_OF_PROMISES = {
             "move w4:19.0": "a late request lands",
         },
     ),
+    "the end of a reading attempt lands in the row that was run again": (
+        "look",
+        "an end met a row that changed hands after the last look",
+        {
+            "move idle:1": "operator: terminate",
+            "move idle:2": "operator: rerun with another input",
+            "fate w1:7": "refused",
+            "fate w1:10": "lands late",
+            "move idle:5": "operator: rerun with another input",
+            "move idle:6": "a late request lands",
+        },
+    ),
     "the deletion of gc1 lands when w2 has decided and looked": (
         "gc-default-ages",
         "branches.delete landed late, its sender dead",
