@@ -39,6 +39,10 @@ CONTEXT = 60
 NOTHING = "[]"
 
 
+class StumbledError(Exception):
+    """A server did not answer although the transcript plans no fault: this run says nothing."""
+
+
 class Diverged(Exception):  # noqa: N818 - what was found, not a mistake of the code that raises it
     """A step went another way than in memory."""
 
@@ -199,6 +203,8 @@ class Replay:
             # has ended meanwhile, or a row that is queued again becomes visible a moment later.
             while result == () and step.answer != NOTHING and await self._stage.waits():
                 result = await _sent(call)
+        except (OutcomeUnknownError, UnavailableError) as stumble:
+            raise StumbledError(f"{step.who} {call.operation}: {stumble}") from stumble
         except ServiceError as refusal:
             return None, refusal
         return self._words.in_order(result), None
