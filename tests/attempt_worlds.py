@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.memory.progress import RecordingProgress
+from perago.adapters.memory.system import RecordingProgress
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.attempt.context import (

@@ -11,9 +11,7 @@ from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 from tools.servers import LakefsServer
 
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_definition import TaskDefinition

@@ -22,13 +22,11 @@ from benchmarks.subjects.assignment import (
     tell,
 )
 from benchmarks.subjects.ours import clients
-from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
+from perago.adapters.memory.system import VirtualClock
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task

@@ -17,7 +17,7 @@ from benchmarks.transfer_ground import lakefs_clients
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSTransport
-from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.installations import LakeFSInstallation

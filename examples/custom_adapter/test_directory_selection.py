@@ -7,7 +7,7 @@ import pytest
 from examples.custom_adapter.directory_lakefs import DirectoryStore, installation_in
 from examples.quickstart.clean_events import clean
 
-from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.installations import RepositoryBuilder
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
 from perago.domain.logical_execution import BranchName, RepositoryId

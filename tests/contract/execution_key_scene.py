@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.repository_builder import RepositoryBuilder
-from perago.adapters.memory.tags import MemoryTags
+from perago.adapters.memory.lakefs_ports import MemoryTags
+from perago.adapters.memory.system import VirtualClock
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.attempt.choose_target import seal_chain
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, Current, compare_wide

@@ -8,14 +8,14 @@ from pathlib import Path
 from time import time_ns
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.memory.clock import VirtualClock
-from perago.adapters.memory.concurrency import SequentialConcurrency
-from perago.adapters.memory.identities import SeededIdentities
-from perago.adapters.memory.progress import RecordingProgress
+from perago.adapters.memory.system import (
+    RecordingProgress,
+    SeededIdentities,
+    SequentialConcurrency,
+    VirtualClock,
+)
 from perago.adapters.observability.progress import ProgressLog, TransferBar
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.workspace import AttemptDirectories, Progress
 

@@ -13,10 +13,10 @@ from tests.contract.memory_worlds import open_memory_lakefs
 
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSTransport
-from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.system import SequentialConcurrency
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.spark.sized_pipeline import SizedPipeline
-from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.ports.objects import ObjectTransport
 from perago.ports.system import Concurrency

@@ -11,7 +11,7 @@ from tests.contract.real_lakefs import connected
 
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
-from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection, TransferTerms
 from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import open_part_work

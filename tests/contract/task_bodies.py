@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.contract.body_tasks import OBEY
 
-from perago.adapters.system.clock import SystemClock
+from perago.adapters.system.host import SystemClock
 from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from tests.contract.local_adapters import CLOCKS
 
-from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.system import VirtualClock
 from perago.ports.system import Clock
 
 

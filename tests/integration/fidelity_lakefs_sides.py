@@ -14,10 +14,9 @@ from typing import final
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.fidelity_lakefs import GUARD, Operator, Side
 
-from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.repository_builder import RepositoryBuilder
-from perago.adapters.memory.three_way_merge import Strategy
+from perago.adapters.memory.merging import Strategy
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.ports.errors import RequestRefusedError, ServiceError

@@ -12,13 +12,11 @@ from pathlib import Path
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 
-from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
+from perago.adapters.memory.system import VirtualClock
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task

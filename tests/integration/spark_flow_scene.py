@@ -20,7 +20,7 @@ from tests.spark_flow import BYTES_A_ROW, FromSpark, check_tables
 from tests.spark_scene import gateway_of
 
 from perago.adapters.spark.jars import repository_options
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import SystemIdentities
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.fence.install import FenceTools, install_fence

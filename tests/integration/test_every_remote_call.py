@@ -11,9 +11,7 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.strike_plan import Strike, StrikePlan
 
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition

@@ -11,7 +11,7 @@ from tools import servers
 from tools.servers import LakefsServer
 from tools.servers.http import ask
 
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import SystemIdentities
 from perago.app.fence.trust import WRONG_HEAD, Canary
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError

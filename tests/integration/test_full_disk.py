@@ -14,7 +14,7 @@ from tools.servers import LakefsServer
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.object_bytes import SPLIT_BYTES_MIN
 from perago.adapters.lakefs.objects import LakeFSTransport
-from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError

@@ -8,9 +8,7 @@ from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition

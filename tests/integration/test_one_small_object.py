@@ -21,9 +21,8 @@ import pytest
 from tests.integration.transfer_scene import REPOSITORY, Bench, md5_of, transfer_bench
 
 import perago
-from perago.adapters.memory.progress import RecordingProgress
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.memory.system import RecordingProgress
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline, TransferListener
 from perago.domain.logical_execution import CommitId
 from perago.ports.objects import ObjectEntry, ObjectPage

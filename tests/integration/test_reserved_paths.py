@@ -8,7 +8,7 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
 
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import SystemIdentities
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.trust import Canary
 from perago.domain.paths import FENCE_PATH

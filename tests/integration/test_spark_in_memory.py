@@ -8,9 +8,9 @@ from pydantic import BaseModel
 from tests.contract.memory_worlds import open_memory_lakefs
 from tests.spark_scene import SparkStage
 
-from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
+from perago.adapters.memory.system import VirtualClock
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.authoring.guardrails import require_glob
 from perago.app.authoring.task_declaration import task, task_of

@@ -25,7 +25,7 @@ from tools.servers.http import ask
 from perago.adapters.spark.parts import OpenPartWork, PartDown, PartUp, PartWork
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
-from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection, TransferTerms
 from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import open_part_work

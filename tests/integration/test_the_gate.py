@@ -20,14 +20,14 @@ BREACHES = {
     "The hexagon points inwards": ("ports/planted.py", "perago.app.worker_description"),
     "Adapters do not know each other": (
         "adapters/workspace/planted.py",
-        "perago.adapters.system.clock",
+        "perago.adapters.system.host",
     ),
     "The core knows no vendor": ("domain/planted.py", "pydantic"),
     "One module sends requests": ("adapters/lakefs/planted.py", "aiohttp"),
     "pyspark lives in one place": ("adapters/workspace/planted.py", "pyspark"),
     "opentelemetry lives in one place": ("app/planted.py", "opentelemetry"),
     "Only the composition root injects": ("app/planted.py", "dependency_injector"),
-    "Only the composition root names adapters": ("app/planted.py", "perago.adapters.system.clock"),
+    "Only the composition root names adapters": ("app/planted.py", "perago.adapters.system.host"),
     "No cycles": ("domain/errors.py", "perago.domain.error_codes"),
     "The domain is standard library without clocks, loops and chance": (
         "domain/planted.py",

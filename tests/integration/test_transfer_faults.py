@@ -15,7 +15,7 @@ from tools.servers import LakefsServer, Proxy, ToxiproxyServer
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSTransport
 from perago.adapters.lakefs.retry import RetryTerms
-from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.errors import ServiceError

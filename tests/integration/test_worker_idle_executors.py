@@ -17,9 +17,7 @@ from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.telemetry.listeners import Listeners
 from perago.app.worker.executor import ExecutorProgram

@@ -19,7 +19,7 @@ from typing import TypeAlias
 from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene, process_file
 
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import SystemIdentities
 from perago.app.fence.install import FenceTools, install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.logical_execution import BranchName, CommitId

@@ -13,7 +13,7 @@ from tests.simulation.choices import Weighted
 from tests.simulation.mixes import Foreign, Kind, Verb
 from tests.simulation.scene import Scene
 
-from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.installations import RepositoryBuilder
 from perago.domain.attempt import AttemptStatus
 from perago.domain.logical_execution import CommitId
 from perago.ports.errors import RequestRefusedError

@@ -66,7 +66,7 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "the decision tag is not put if absent",
-        f"{MEMORY}.naming:create_tag",
+        f"{MEMORY}.lakefs:create_tag",
         "if tag in state.tags:",
         "if False:",
     ),

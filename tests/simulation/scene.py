@@ -13,9 +13,12 @@ from tests.simulation.steering import MICROSECONDS, SteeredClock, SteeredHandle
 from tests.simulation.workspace import Disk, SimulatedPipeline, task_on
 
 from perago.adapters.memory.conductor_server import MemoryConductor, Race
-from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.adapters.memory.installations import (
+    RepositoryBuilder,
+    conductor_installation,
+    lakefs_installation,
+)
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId

@@ -22,7 +22,7 @@ from tests.simulation.sometimes import SOMETIMES
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.installation import open_conductor
-from perago.adapters.memory.hook_scripts import has_lua
+from perago.adapters.memory.hooks import has_lua
 from perago.ports.installations import ConductorInstallation
 
 pytestmark = pytest.mark.simulation

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from tests.simulation.steering import BodyRun, Stopped
 
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.storing import delete_objects, write_object
+from perago.adapters.memory.merging import delete_objects, write_object
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition

@@ -228,7 +228,7 @@ def test_what_a_clone_runs_names_no_address() -> None:
         (_notes_to_self, "src/perago/app/a.py", "# TO" + "DO: later\n"),
         (_silenced_types, "tests/a.py", "x = 1  # type" + ": ignore[misc]\n"),
         (_banners, "tests/a.py", "# -----" + "- section\n"),
-        (_imported_fakes, "src/perago/app/a.py", "import perago.adapters.memory.tags\n"),
+        (_imported_fakes, "src/perago/app/a.py", "import perago.adapters.memory.lakefs_ports\n"),
         (_foreign_to_the_domain, "src/perago/domain/a.py", "import attrs\n"),
         (_skipped_tests, "tests/a.py", "import pytest\npytest.skip('x')\n"),
         (_machine_paths, "tests/a.py", "x = '/home" + "/someone'\n"),

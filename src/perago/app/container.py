@@ -115,19 +115,19 @@ def _real_conductor(connection: ConductorConnection) -> ConductorInstallation:
 
 
 def _clock() -> Clock:
-    from perago.adapters.system.clock import SystemClock  # noqa: PLC0415 - lazy
+    from perago.adapters.system.host import SystemClock  # noqa: PLC0415 - lazy
 
     return SystemClock()
 
 
 def _identities() -> Identities:
-    from perago.adapters.system.identities import SystemIdentities  # noqa: PLC0415 - lazy
+    from perago.adapters.system.host import SystemIdentities  # noqa: PLC0415 - lazy
 
     return SystemIdentities()
 
 
 def _concurrency() -> Concurrency:
-    from perago.adapters.system.concurrency import AsyncioConcurrency  # noqa: PLC0415 - lazy
+    from perago.adapters.system.host import AsyncioConcurrency  # noqa: PLC0415 - lazy
 
     return AsyncioConcurrency()
 

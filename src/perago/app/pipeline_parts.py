@@ -204,7 +204,7 @@ def open_part_work(
         PartUp,
         PartWork,
     )
-    from perago.adapters.system.concurrency import AsyncioConcurrency  # noqa: PLC0415 - lazy
+    from perago.adapters.system.host import AsyncioConcurrency  # noqa: PLC0415 - lazy
 
     concurrency = AsyncioConcurrency()
     lakefs = open_lakefs(connection)

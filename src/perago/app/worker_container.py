@@ -40,9 +40,9 @@ def open_root_lock(root: Path) -> AbstractContextManager[object]:
 
 def notify_service(text: str) -> None:
     """Tell the service manager, if there is one."""
-    from perago.adapters.system import systemd  # noqa: PLC0415 - lazy
+    from perago.adapters.system import host  # noqa: PLC0415 - lazy
 
-    systemd.notify_service(text)
+    host.notify_service(text)
 
 
 def open_probe_server(

@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import final
 
-from perago.adapters.memory.clock import VirtualClock
-from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.due_times import next_due_ms
-from perago.adapters.memory.identities import SeededIdentities
-from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.adapters.memory.installations import (
+    RepositoryBuilder,
+    conductor_installation,
+    lakefs_installation,
+)
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.system import SeededIdentities, SequentialConcurrency, VirtualClock
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.workflow_verbs import next_due_ms
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import (

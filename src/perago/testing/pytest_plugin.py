@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
-    from perago.adapters.memory.clock import VirtualClock
+    from perago.adapters.memory.system import VirtualClock
     from perago.ports.installations import ConductorInstallation, LakeFSInstallation
     from perago.testing.environment import PeragoEnvironment
     from perago.testing.faults import Fault

@@ -27,9 +27,7 @@ from perago.adapters.conductor.requests import ApiClient, ApiRequest
 from perago.adapters.http import LoopThread
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.system.clock import SystemClock
-from perago.adapters.system.concurrency import AsyncioConcurrency
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.logical_execution import (

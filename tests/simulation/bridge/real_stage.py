@@ -30,7 +30,7 @@ from tests.simulation.scene import (
 from tests.simulation.steering import MICROSECONDS, SteeredClock, SteeredHandle
 from tests.simulation.workspace import Disk, task_on
 
-from perago.adapters.system.clock import SystemClock
+from perago.adapters.system.host import SystemClock
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.logical_execution import CommitId, RepositoryId

@@ -27,7 +27,7 @@ from tests.simulation.moves import COMMITS
 from tests.simulation.scene import Scene
 from tests.simulation.steering import PortCall, Sleep
 
-from perago.adapters.memory.repository_builder import CACHED_SECONDS
+from perago.adapters.memory.installations import CACHED_SECONDS
 from perago.domain.attempt import AttemptStatus
 from perago.ports.lakefs import CommitRequest
 

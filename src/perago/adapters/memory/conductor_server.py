@@ -1,29 +1,106 @@
-"""The in-memory Conductor: one shared state machine behind the ports of any number of workers.
+"""What a worker's messages do to a row: the end of an attempt, a heartbeat, a release.
 
-Every verb is one request as the server takes it. Stale messages succeed and change nothing. With
-`race` set, a worker's write lands late, over whatever came in between: the server's unlocked row
-update, made deterministic. Must not know who asks.
+Each is a read of the whole row and a later write of it, with nothing compared in between, as on
+the server; who may come between the two is decided by the caller.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import final
+from typing import cast, final
 
-from perago.adapters.memory import attempt_updates, workflow_verbs
-from perago.adapters.memory.clock import VirtualClock
-from perago.adapters.memory.conductor_rows import TaskRow, WorkflowRun
+from perago.adapters.memory import workflow_verbs
+from perago.adapters.memory.conductor_rows import TaskRow, WorkflowRun, complete_definition, copy_of
 from perago.adapters.memory.conductor_state import ConductorState
-from perago.adapters.memory.json_copies import json_copy
-from perago.adapters.memory.task_settings import complete_definition
+from perago.adapters.memory.system import VirtualClock, json_copy
 from perago.adapters.memory.workflow_decider import create_run, decide
-from perago.adapters.memory.workflow_definitions import check_definition
-from perago.adapters.memory.workflow_end import end_workflow
-from perago.adapters.memory.workflow_steps.registry import STEPS
-from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowStatus
+from perago.adapters.memory.workflow_step_kinds import STEPS
+from perago.adapters.memory.workflow_verbs import check_definition
+from perago.adapters.memory.workflow_walk import end_workflow
+from perago.domain.attempt import (
+    NO_DATA,
+    AttemptRecord,
+    AttemptSnapshot,
+    AttemptStatus,
+    WorkflowStatus,
+)
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.errors import RequestRefusedError
 from perago.ports.system import Clock
+
+OFFLOADED_BYTES_MIN = 3 * 1024 * 1024
+REFUSED_BYTES_MIN = 10 * 1024 * 1024
+
+
+def terminal_copy(state: ConductorState, update: TerminalUpdate) -> TaskRow | None:
+    """The row as the update leaves it; None when the server ignores the update.
+
+    The workflow that is named is looked up first and not compared with the row's own.
+    """
+    run = state.run(update.attempt.workflow_id)
+    row = state.row(update.attempt.task_id)
+    if run.status.is_terminal or row.status.is_terminal:
+        return None
+    output, size = _as_json(update.output)
+    written = copy_of(row)
+    written.status = update.status
+    written.output_data = output
+    written.output_is_offloaded = size > OFFLOADED_BYTES_MIN
+    written.reason = update.reason
+    written.worker_id = update.worker_id
+    written.requeueable = False
+    if size > REFUSED_BYTES_MIN:
+        written.status = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+        written.output_data = NO_DATA
+        written.reason = f"output of {size} bytes exceeds the limit of {REFUSED_BYTES_MIN}"
+    return written
+
+
+def heartbeat_copy(state: ConductorState, task_id: str) -> TaskRow | None:
+    """The row with a new update time and nothing else; None when it has ended."""
+    row = state.row(task_id)
+    if row.status.is_terminal:
+        return None
+    written = copy_of(row)
+    written.update_time = state.now_ms
+    return written
+
+
+def released_copy(
+    state: ConductorState, workflow_id: str, task_id: str, worker_id: str | None
+) -> TaskRow | None:
+    """The row back on its queue: progress without a lease extension; None when it has ended."""
+    run = state.run(workflow_id)
+    row = state.row(task_id)
+    if run.status.is_terminal or row.status.is_terminal:
+        return None
+    written = copy_of(row)
+    written.status = AttemptStatus.SCHEDULED
+    written.worker_id = worker_id
+    written.reason = None
+    return written
+
+
+def hand_out(state: ConductorState, row: TaskRow, worker_id: str) -> None:
+    """Give a row to a worker; the start time is that of the attempt's first poll."""
+    row.status = AttemptStatus.IN_PROGRESS
+    row.poll_count += 1
+    row.worker_id = worker_id
+    row.callback_after_ms = 0
+    row.update_time = state.now_ms
+    if row.start_time == 0:
+        row.start_time = state.now_ms
+
+
+def _as_json(output: Mapping[str, object]) -> tuple[Mapping[str, object], int]:
+    """The output as it travels, and its size."""
+    try:
+        text = json.dumps(dict(output), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise RequestRefusedError(f"output cannot be sent as JSON: {error}") from error
+    return cast("dict[str, object]", json.loads(text)), len(text)
+
 
 VERSION = "3.32.3"
 POLL_WAIT_MS_MAX = 5000
@@ -78,23 +155,21 @@ class MemoryConductor:
         self.sweep()
         rows = self.state.take_due((request.task_type, request.domain), request.count)
         for row in rows:
-            attempt_updates.hand_out(self.state, row, request.worker_id)
+            hand_out(self.state, row, request.worker_id)
         return tuple(row.record() for row in rows)
 
     def begin_complete(self, update: TerminalUpdate) -> OpenWrite:
         """Read for a terminal update; landing it decides the workflow that it named."""
-        row = attempt_updates.terminal_copy(self.state, update)
+        row = terminal_copy(self.state, update)
         return self._open(row, lambda: self._written(update.attempt.workflow_id))
 
     def begin_extend_lease(self, attempt: AttemptSnapshot) -> OpenWrite:
         """Read for a heartbeat; landing it decides nothing."""
-        return self._open(attempt_updates.heartbeat_copy(self.state, attempt.task_id), None)
+        return self._open(heartbeat_copy(self.state, attempt.task_id), None)
 
     def release(self, attempt: AttemptSnapshot) -> None:
         """Put a running row back on its queue."""
-        row = attempt_updates.released_copy(
-            self.state, attempt.workflow_id, attempt.task_id, attempt.worker_id
-        )
+        row = released_copy(self.state, attempt.workflow_id, attempt.task_id, attempt.worker_id)
         if row is not None:
             self.state.store(row)
             self.state.enqueue(row)

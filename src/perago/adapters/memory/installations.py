@@ -1,24 +1,245 @@
-"""In-memory lakeFS and Conductor as the container takes them: one of each name in a process.
+"""Builds repositories and history, and acts as anybody who is not a worker.
 
-`memory:` and `memory:other` are two worlds; whoever asks for the same name gets the same one.
+Synchronous and without faults: what a human, another tool or a test's set-up does to the same
+lakeFS. Knows no port; workers have their handles.
 """
 
+from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
-from perago.adapters.memory.branches import MemoryBranches
-from perago.adapters.memory.clock import VirtualClock
-from perago.adapters.memory.commits import MemoryCommits
+from perago.adapters.memory.conductor import MemoryTaskDefinitions, MemoryTaskQueue, MemoryWorkflows
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.objects import MemoryObjects
-from perago.adapters.memory.repositories import MemoryRepositories
-from perago.adapters.memory.tags import MemoryTags
-from perago.adapters.memory.task_definitions import MemoryTaskDefinitions
-from perago.adapters.memory.task_queue import MemoryTaskQueue
+from perago.adapters.memory.lakefs import (
+    MemoryLakeFS,
+    create_branch,
+    create_tag,
+    delete_branch,
+    relocate_branch,
+)
+from perago.adapters.memory.lakefs_ports import (
+    MemoryBranches,
+    MemoryCommits,
+    MemoryObjects,
+    MemoryRepositories,
+    MemoryTags,
+)
+from perago.adapters.memory.merging import (
+    ConflictingPaths,
+    Strategy,
+    commit_branch,
+    delete_objects,
+    merge_into_branch,
+    merge_trees,
+    write_object,
+)
+from perago.adapters.memory.object_tree import EMPTY_TREE, Tree
+from perago.adapters.memory.repository_state import Commit
+from perago.adapters.memory.system import VirtualClock
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.memory.workflows import MemoryWorkflows
+from perago.domain.logical_execution import (
+    NO_METADATA,
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+)
+from perago.domain.outcome import Merged
+from perago.ports.errors import DirtyBranchError, RequestRefusedError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.lakefs import CommitRequest, MergeRequest
+from perago.ports.objects import DEFAULT_CONTENT_TYPE
+
+MAIN = BranchName("main")
+COMMITTER = "perago"  # whoever acts past the ports
+CACHED_SECONDS = 600  # how long the server keeps a commit in its cache, unless told otherwise
+
+
+class RepositoryBuilder:
+    """One repository in the hands of somebody else."""
+
+    def __init__(self, lakefs: MemoryLakeFS, name: str) -> None:
+        self.lakefs = lakefs
+        self._state = lakefs.create_repository(name)
+
+    @property
+    def id(self) -> RepositoryId:
+        """The repository."""
+        return self._state.id
+
+    def head(self, branch: str = MAIN) -> CommitRecord:
+        """The head of a branch."""
+        return self._state.branch(BranchName(branch)).head.record
+
+    def history(self, branch: str = MAIN) -> list[CommitRecord]:
+        """The head and its first parents, down to the root."""
+        return [
+            commit.record for commit in self._state.graph.first_parents(self.head(branch).commit)
+        ]
+
+    def files(self, ref: str = MAIN) -> dict[str, bytes]:
+        """Every object a reference shows, with its bytes."""
+        with self._state.graph.seen_through():
+            tree = self._state.tree_of(ref)
+        return {path: stored.content for path, stored in tree.under("")}
+
+    def branch_names(self) -> set[str]:
+        """Every branch there is."""
+        return set(self._state.branches)
+
+    def tags(self) -> dict[TagName, CommitId]:
+        """Every tag there is."""
+        return dict(self._state.tags)
+
+    def branch(self, name: str, source: str = MAIN) -> BranchName:
+        """Create a branch."""
+        create_branch(self.lakefs, self.id, BranchName(name), self._commit(source).id)
+        return BranchName(name)
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch."""
+        delete_branch(self.lakefs, self.id, BranchName(name))
+
+    def tag(self, name: str, ref: str) -> None:
+        """Create a tag."""
+        create_tag(self.lakefs, self.id, TagName(name), self._commit(ref).id)
+
+    def delete_tag(self, name: str) -> None:
+        """Remove a tag, whatever hooks say."""
+        self._state.tags.pop(TagName(name), None)
+
+    def protect(self, pattern: str = MAIN) -> None:
+        """Protect branches by name pattern; in force at once."""
+        self._state.protected_patterns.add(pattern)
+
+    def make_read_only(self) -> None:
+        """Refuse every write from now on."""
+        self._state.read_only = True
+
+    def write(
+        self,
+        path: str,
+        content: bytes | Path | None,
+        branch: str = MAIN,
+        *,
+        content_type: str = DEFAULT_CONTENT_TYPE,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> None:
+        """Write one object, or delete it (None), and leave that uncommitted.
+
+        A file is not read in: it has to stay as it is for as long as the lakeFS is used.
+        """
+        if content is None:
+            delete_objects(self.lakefs, self.id, BranchName(branch), [path])
+            return
+        stored = self.lakefs.new_object(content, content_type=content_type, metadata=metadata)
+        write_object(self.lakefs, self.id, BranchName(branch), path, stored)
+
+    def discard_uncommitted(self, branch: str = MAIN) -> None:
+        """Reset a branch: forget what is not committed."""
+        self._state.branch(BranchName(branch)).discard()
+
+    def commit(
+        self,
+        files: Mapping[str, bytes | Path | None],
+        branch: str = MAIN,
+        *,
+        metadata: Mapping[str, str] = NO_METADATA,
+        message: str = "files",
+        unchecked: bool = False,
+    ) -> CommitId:
+        """Write files (None deletes one) and commit them; without files, an empty commit."""
+        for path, content in files.items():
+            self.write(path, content, branch)
+        request = CommitRequest(
+            self.id, BranchName(branch), message, metadata, allow_empty=not files
+        )
+        return commit_branch(self.lakefs, request, unchecked=unchecked)
+
+    def merge(
+        self,
+        source: str,
+        target: str = MAIN,
+        *,
+        squash: bool = False,
+        strategy: Strategy = Strategy.NONE,
+        metadata: Mapping[str, str] = NO_METADATA,
+    ) -> CommitId:
+        """Merge as a person does, without squash unless asked."""
+        request = MergeRequest(self.id, source, BranchName(target), "merge", metadata)
+        answer = merge_into_branch(self.lakefs, request, squash=squash, strategy=strategy)
+        if not isinstance(answer, Merged):
+            raise RequestRefusedError(f"merge of {source} into {target}: {answer}")
+        return answer.commit
+
+    def reset_hard(self, to: str, branch: str = MAIN) -> None:
+        """Point a branch to what a reference means now."""
+        relocate_branch(self.lakefs, self.id, BranchName(branch), to)
+
+    def revert(self, ref: str, branch: str = MAIN, *, parent: int = 0) -> CommitId:
+        """Take back what a commit did, with a new commit; of a merge, `parent` says what it did."""
+        undone = self._commit(ref)
+        before = self._parent(undone, parent).tree if undone.record.parents else EMPTY_TREE
+        merged = self._replay(branch, base=undone.tree, source=before)
+        if merged.metarange == self._state.branch(BranchName(branch)).head.tree.metarange:
+            raise RequestRefusedError(f"revert of {ref} on {branch}: no changes")
+        return self._add(branch, merged, f"Revert {ref}", NO_METADATA)
+
+    def cherry_pick(self, ref: str, branch: str = MAIN, *, parent: int = 0) -> CommitId:
+        """Do again what a commit did; message and metadata are copied.
+
+        For ten minutes the server does not find an original with metadata by its whole id.
+        """
+        picked = self._commit(ref)
+        before = self._parent(picked, parent).tree
+        origin = {"cherry-pick-origin": picked.id, "cherry-pick-committer": COMMITTER}
+        metadata = {**picked.record.metadata, **origin}
+        merged = self._replay(branch, base=before, source=picked.tree)
+        made = self._add(branch, merged, picked.record.message, metadata)
+        if picked.record.metadata:  # else the server has nothing to write the copy's into
+            self._state.graph.hide(picked, metadata, until=self.lakefs.now() + CACHED_SECONDS)
+        return made
+
+    def _replay(self, branch: str, *, base: Tree, source: Tree) -> Tree:
+        """Merge trees with a branch's head; the branch is sealed first, as before any merge."""
+        self._state.require_writable()
+        target = self._state.branch(BranchName(branch))
+        if target.is_dirty:
+            raise DirtyBranchError(f"{branch}: uncommitted changes (dirty branch)")
+        target.seal()
+        if source.metarange == base.metarange:
+            raise RequestRefusedError(f"{branch}: no changes")
+        merged = merge_trees(base=base, source=source, target=target.head.tree)
+        if isinstance(merged, ConflictingPaths):
+            raise RequestRefusedError(f"{branch}: conflict in {merged.paths}")
+        return merged
+
+    def _add(self, branch: str, tree: Tree, message: str, metadata: Mapping[str, str]) -> CommitId:
+        target = self._state.branch(BranchName(branch))
+        commit = self._state.graph.add(
+            tree,
+            parents=(target.head.id,),
+            message=message,
+            metadata=metadata,
+            created_at=self.lakefs.now(),
+        )
+        target.move(commit)
+        return commit.id
+
+    def _commit(self, ref: str) -> Commit:
+        with self._state.graph.seen_through():
+            return self._state.commit_of(ref)
+
+    def _parent(self, commit: Commit, number: int) -> Commit:
+        """A parent by its number; 0 is the only one."""
+        parents = commit.record.parents
+        if number > len(parents) or not parents or (len(parents) > 1 and not number):
+            raise RequestRefusedError(
+                f"commit {commit.id} has {len(parents)} parents, not {number}"
+            )
+        return self._state.graph[parents[max(number, 1) - 1]]
 
 
 def lakefs_installation(lakefs: MemoryLakeFS, handle: WorkerHandle) -> LakeFSInstallation:

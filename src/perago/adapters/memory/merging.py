@@ -1,20 +1,18 @@
-"""Merges of the in-memory lakeFS, with the retries the server makes on its own.
+"""Three-way merge of trees: what both sides made of their base, or that they disagree.
 
-Knows nothing of publication. A merge is computed against the head it finds, hooks included, and
-starts over when the head has moved before the branch is updated: nothing in a request says which
-head was meant, so only a hook can object.
+Knows no commit. Compares identities, as the server does: the same bytes written twice agree.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeAlias
 
-from perago.adapters.memory.action_hooks import HookEvent, HookRefused, HooksBroken
-from perago.adapters.memory.branch_state import BranchState
-from perago.adapters.memory.commit_graph import Commit
+from perago.adapters.memory.hooks import HookEvent, HookRefused, HooksBroken
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.object_tree import Tree
-from perago.adapters.memory.repository_state import RepositoryState
-from perago.adapters.memory.three_way_merge import ConflictingPaths, Strategy, merge_trees
+from perago.adapters.memory.object_tree import StoredObject, Tree, named, touched
+from perago.adapters.memory.repository_state import BranchState, Commit, RepositoryState
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.outcome import (
     BrokenActions,
     DirtyTarget,
@@ -28,7 +26,58 @@ from perago.domain.outcome import (
     TooManyTries,
 )
 from perago.domain.publication import HEAD_MOVED_TEXT
-from perago.ports.lakefs import MergeRequest
+from perago.ports.errors import (
+    DirtyBranchError,
+    NothingToCommitError,
+    ObjectMissingError,
+    ReferenceMissingError,
+    RequestRefusedError,
+)
+from perago.ports.lakefs import CommitRequest, MergeRequest
+from perago.ports.objects import DELETE_PATHS_MAX
+
+
+class Strategy(StrEnum):
+    """Who wins where both sides changed one object."""
+
+    NONE = "default"
+    SOURCE_WINS = "source-wins"
+    TARGET_WINS = "dest-wins"
+
+
+@dataclass(frozen=True, slots=True)
+class ConflictingPaths:
+    """Both sides changed these objects, differently."""
+
+    paths: tuple[str, ...]
+
+
+def merge_trees(
+    *, base: Tree, source: Tree, target: Tree, strategy: Strategy = Strategy.NONE
+) -> Tree | ConflictingPaths:
+    """The target's tree with what the source changed since the base."""
+    if target.metarange == base.metarange:
+        return source
+    taken: dict[str, StoredObject | None] = {}
+    conflicts: list[str] = []
+    for path in touched(base, source):
+        before, theirs, ours = base.get(path), source.get(path), target.get(path)
+        if _same(theirs, before) or _same(theirs, ours):
+            continue
+        if _same(ours, before) or strategy is Strategy.SOURCE_WINS:
+            taken[path] = theirs
+        elif strategy is Strategy.NONE:
+            conflicts.append(path)
+    if conflicts:
+        return ConflictingPaths(tuple(sorted(conflicts)))
+    return named(target.with_changes(taken))
+
+
+def _same(one: StoredObject | None, other: StoredObject | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return one.identity == other.identity
+
 
 TRIES_MAX = 10
 STRATEGY_KEY = ".lakefs.merge.strategy"
@@ -141,3 +190,114 @@ def _event(request: MergeRequest, source: Commit, commit: Commit) -> HookEvent:
         metadata=commit.record.metadata,
         parents=commit.record.parents,
     )
+
+
+def commit_branch(
+    lakefs: MemoryLakeFS, request: CommitRequest, *, unchecked: bool = False
+) -> CommitId:
+    """Commit on a branch; `unchecked` skips the hooks, as a stale cache of the server does."""
+    state = lakefs.repository(request.repository)
+    state.require_writable(request.branch)
+    branch = state.branch(request.branch)
+    if request.source_metarange == "":
+        raise RequestRefusedError("source_metarange: empty value is not allowed")
+    if not unchecked:
+        lakefs.require_hooks_pass(_commit_event("prepare-commit", request, branch), branch.tree)
+    if request.source_metarange is not None and branch.is_dirty:
+        raise DirtyBranchError(
+            f"{request.branch} of {request.repository} has uncommitted objects; expected none, "
+            "because the commit takes another commit's tree"
+        )
+    readers_tree = branch.tree
+    branch.seal()
+    if not unchecked:
+        lakefs.require_hooks_pass(_commit_event("pre-commit", request, branch), readers_tree)
+    commit = state.graph.add(
+        _tree_to_commit(state, branch, request),
+        parents=(branch.head.id,),
+        message=request.message,
+        metadata=request.metadata,
+        created_at=lakefs.now(),
+    )
+    branch.move(commit)
+    return commit.id
+
+
+def _tree_to_commit(state: RepositoryState, branch: BranchState, request: CommitRequest) -> Tree:
+    if request.source_metarange is not None:
+        return state.graph.tree(request.source_metarange)
+    if branch.is_dirty:
+        return named(branch.tree_to_commit)
+    if not request.allow_empty:
+        raise NothingToCommitError(
+            f"commit on {request.branch} of {request.repository}: no changes"
+        )
+    return named(branch.head.tree)
+
+
+def _commit_event(name: str, request: CommitRequest, branch: BranchState) -> HookEvent:
+    return HookEvent(
+        name,
+        request.repository,
+        branch=request.branch,
+        source_ref=request.branch,
+        message=request.message,
+        metadata=request.metadata,
+        parents=(branch.head.id,),
+    )
+
+
+PATH_BYTES_MAX = 1024  # lakeFS 1.86 counts bytes of UTF-8, not characters
+
+
+def read_object(
+    lakefs: MemoryLakeFS, repository: RepositoryId, ref: str, path: str
+) -> StoredObject:
+    """The object a reference shows at a path; an unknown reference shows none."""
+    state = lakefs.repository(repository)
+    try:
+        stored = state.object_at(ref, path)
+    except ReferenceMissingError:
+        stored = None
+    if stored is None:
+        raise ObjectMissingError(f"{repository}/{ref} has no object {path!r}")
+    return stored
+
+
+def write_object(
+    lakefs: MemoryLakeFS,
+    repository: RepositoryId,
+    branch: BranchName,
+    path: str,
+    stored: StoredObject,
+) -> StoredObject:
+    """Put one object on a branch, uncommitted."""
+    state = lakefs.repository(repository)
+    target = state.branch(branch)  # before its protection: the server looks for it first
+    state.require_writable(branch)
+    if not path:
+        raise RequestRefusedError("an object needs a path")
+    if (length := len(path.encode())) > PATH_BYTES_MAX:
+        raise RequestRefusedError(
+            f"path: {length} is above maximum length ({PATH_BYTES_MAX}): {path[:60]}..."
+        )
+    target.stage(path, stored)
+    return stored
+
+
+def delete_objects(
+    lakefs: MemoryLakeFS, repository: RepositoryId, branch: BranchName, paths: Sequence[str]
+) -> None:
+    """Delete objects on a branch, uncommitted; absent ones, or no such branch, are no error."""
+    state = lakefs.repository(repository)
+    if len(paths) > DELETE_PATHS_MAX:
+        raise RequestRefusedError(
+            f"expected at most {DELETE_PATHS_MAX} paths to delete, found {len(paths)}"
+        )
+    state.require_writable(branch)
+    if branch not in state.branches:
+        return
+    target = state.branch(branch)
+    for path in paths:
+        if target.get(path) is not None:
+            target.stage(path, None)

@@ -1,21 +1,156 @@
-"""Deciding a workflow: what is due is applied, what failed is settled, what can start is scheduled.
+"""What follows from an attempt that ended badly: another attempt, going on, or the end.
 
-The one place that knows the order of these. Deciding twice is deciding once.
+Knows the counts of the definition; the pause is `retry_policy`'s.
 """
 
 from collections.abc import Mapping
+from typing import Never
 
-from perago.adapters.memory.conductor_rows import Spec, TaskRow, WorkflowRun
-from perago.adapters.memory.conductor_state import ConductorState
-from perago.adapters.memory.task_retries import settle_failures
-from perago.adapters.memory.task_settings import TaskSettings, task_settings
-from perago.adapters.memory.time_outs import check_rows, check_workflow
-from perago.adapters.memory.workflow_definitions import specs_of
-from perago.adapters.memory.workflow_end import WorkflowEnds, end_workflow
-from perago.adapters.memory.workflow_steps.registry import STEPS
-from perago.adapters.memory.workflow_walk import Walk, specs_in
-from perago.domain.attempt import WorkflowStatus
+from perago.adapters.memory.conductor_rows import (
+    MILLISECONDS_PER_SECOND,
+    PASSING,
+    Spec,
+    TaskRow,
+    TaskSettings,
+    TimeoutPolicy,
+    WorkflowRun,
+    retry_delay_ms,
+    task_settings,
+)
+from perago.adapters.memory.conductor_state import ConductorState, schedule_next
+from perago.adapters.memory.workflow_step_kinds import STEPS
+from perago.adapters.memory.workflow_verbs import specs_of
+from perago.adapters.memory.workflow_walk import Walk, WorkflowEnds, end_workflow, specs_in
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import MissingError
+
+RETRIABLE = frozenset({AttemptStatus.FAILED, AttemptStatus.TIMED_OUT})
+
+
+def settle_failures(state: ConductorState, run: WorkflowRun) -> list[tuple[TaskRow, AttemptStatus]]:
+    """Settle every attempt that ended badly; returns the forgiven ones with what they were.
+
+    FAILED, TIMED_OUT with retries left   a new attempt
+    anything else of an optional task     COMPLETED_WITH_ERRORS, the workflow goes on
+    FAILED, terminal error                the workflow is FAILED
+    TIMED_OUT                             the workflow is TIMED_OUT
+    CANCELED by a worker                  the workflow is TERMINATED
+    """
+    forgiven: list[tuple[TaskRow, AttemptStatus]] = []
+    for row in list(run.rows.values()):
+        if not row.status.is_terminal or row.status in PASSING or row.retried:
+            continue
+        if row.status in RETRIABLE and row.retry_count < _retries_max(row):
+            delay = retry_delay_ms(row.settings, row.retry_count, state.random.random())
+            schedule_next(state, run, row, delay_ms=delay, reason=row.reason)
+        elif row.spec.get("optional") is True:
+            forgiven.append((row, row.status))
+            row.status = AttemptStatus.COMPLETED_WITH_ERRORS
+        else:
+            _end(row)
+    return forgiven
+
+
+def _end(row: TaskRow) -> Never:
+    match row.status:
+        case AttemptStatus.TIMED_OUT:
+            status = WorkflowStatus.TIMED_OUT
+        case AttemptStatus.CANCELED:
+            status = WorkflowStatus.TERMINATED
+        case _:
+            status = WorkflowStatus.FAILED
+    why = "null" if row.reason is None else row.reason
+    raise WorkflowEnds(
+        status, f"Task {row.task_id} failed with status: {status} and reason: '{why}'"
+    )
+
+
+def _retries_max(row: TaskRow) -> int:
+    """The workflow's own count wins; kinds that no worker polls are retried only by hand."""
+    own = row.spec.get("retryCount")
+    if isinstance(own, int):
+        return own
+    return row.settings.retry_count if row.is_queued_type else 0
+
+
+def check_workflow(state: ConductorState, run: WorkflowRun) -> None:
+    """End a workflow that ran longer than its definition allows."""
+    seconds = run.definition.get("timeoutSeconds")
+    policy = run.definition.get("timeoutPolicy")
+    if not isinstance(seconds, int) or seconds <= 0 or policy != TimeoutPolicy.TIME_OUT_WF:
+        return
+    elapsed = state.now_ms - run.start_time
+    if elapsed >= seconds * MILLISECONDS_PER_SECOND:
+        reason = _reason(
+            "Workflow timed out", "Timeout", elapsed, seconds, TimeoutPolicy.TIME_OUT_WF
+        )
+        raise WorkflowEnds(WorkflowStatus.TIMED_OUT, reason)
+
+
+def check_rows(state: ConductorState, run: WorkflowRun) -> None:
+    """Mark the rows whose time is over; the execution time-out comes first."""
+    for row in run.open_rows():
+        if row.is_queued_type:
+            _check_execution(state, row)
+            _check_polling(state, row)
+            _check_response(state, row)
+
+
+def _check_execution(state: ConductorState, row: TaskRow) -> None:
+    """Heartbeats do not move it: it counts from the start of the attempt."""
+    seconds = row.settings.timeout_seconds
+    if seconds <= 0 or row.start_time == 0 or row.status.is_terminal:
+        return
+    elapsed = state.now_ms - row.start_time - row.start_delay_ms
+    if elapsed >= seconds * MILLISECONDS_PER_SECOND:
+        policy = row.settings.timeout_policy
+        _apply(state, row, _reason("Task timed out", "Timeout", elapsed, seconds, policy))
+
+
+def _check_polling(state: ConductorState, row: TaskRow) -> None:
+    seconds = row.settings.poll_timeout_seconds
+    if seconds <= 0 or row.status is not AttemptStatus.SCHEDULED:
+        return
+    elapsed = state.now_ms - row.scheduled_time - row.start_delay_ms
+    if elapsed >= seconds * MILLISECONDS_PER_SECOND:
+        policy = row.settings.timeout_policy
+        _apply(state, row, _reason("Task poll timed out", "Poll timeout", elapsed, seconds, policy))
+
+
+def _check_response(state: ConductorState, row: TaskRow) -> None:
+    """Counts from the last heartbeat and is retried whatever the time-out policy says."""
+    seconds = row.settings.response_timeout_seconds
+    if seconds <= 0 or row.status is not AttemptStatus.IN_PROGRESS:
+        return
+    if state.now_ms - row.update_time >= seconds * MILLISECONDS_PER_SECOND:
+        reason = f"responseTimeout: {seconds} exceeded for the taskId: {row.task_id}"
+        _mark(state, row, f"{reason} with Task Definition: {row.task_type}")
+
+
+def _apply(state: ConductorState, row: TaskRow, reason: str) -> None:
+    match row.settings.timeout_policy:
+        case TimeoutPolicy.ALERT_ONLY:
+            return
+        case TimeoutPolicy.RETRY:
+            _mark(state, row, reason)
+        case TimeoutPolicy.TIME_OUT_WF:
+            _mark(state, row, reason)
+            raise WorkflowEnds(WorkflowStatus.TIMED_OUT, reason)
+
+
+def _mark(state: ConductorState, row: TaskRow, reason: str) -> None:
+    row.status = AttemptStatus.TIMED_OUT
+    row.reason = reason
+    row.requeueable = False
+    state.dequeue(row)
+
+
+def _reason(what: str, which: str, elapsed_ms: int, seconds: int, policy: TimeoutPolicy) -> str:
+    after = elapsed_ms // MILLISECONDS_PER_SECOND
+    return (
+        f"{what} after {after} seconds. {which} configured as {seconds} seconds. "
+        f"Timeout policy configured to {policy}"
+    )
 
 
 def decide(state: ConductorState, run: WorkflowRun) -> None:

@@ -5,12 +5,16 @@ does not exist is null. Resolved values are data: an expression inside one is no
 Must not know where the documents come from.
 """
 
+import json
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 from typing import TypeAlias
 
-from perago.ports.errors import RequestRefusedError
+from perago.ports.errors import ReferenceMissingError, RequestRefusedError
 
 Document: TypeAlias = Mapping[str, object]
 Lookup: TypeAlias = Callable[[str], object]
@@ -122,3 +126,109 @@ def _float_as_text(value: float) -> str:
         return repr(value)
     digits, _, exponent = f"{Decimal(repr(value)):E}".partition("E")
     return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
+
+
+_PARTS = re.compile(r"([~^@$])([^~^@$]*)")
+_NAME = re.compile(r"[^~^@$]+")
+
+
+class Step(StrEnum):
+    """One step from a commit, or a view of a branch."""
+
+    FIRST_PARENTS = "~"
+    PARENT = "^"
+    COMMITTED = "@"
+    STAGED = "$"
+
+
+VIEWS = frozenset({Step.COMMITTED, Step.STAGED})
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceExpression:
+    """A name and the steps to take from it, each with its number."""
+
+    name: str
+    steps: tuple[tuple[Step, int], ...]
+
+    @property
+    def has_staging(self) -> bool:
+        """Whether a branch of this name is meant with its uncommitted objects."""
+        return not self.steps or self.steps == ((Step.STAGED, 1),)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether a branch is meant as it is committed, or with what is not."""
+        return any(step in VIEWS for step, _ in self.steps)
+
+
+def parse_reference(text: str) -> ReferenceExpression:
+    """Read a reference; one that cannot be read names nothing."""
+    name = _NAME.match(text)
+    if name is None:
+        raise ReferenceMissingError(f"{text!r} is not a reference")
+    rest = text[name.end() :]
+    steps: list[tuple[Step, int]] = []
+    for sign, number in _PARTS.findall(rest):
+        step = Step(sign)
+        if number and (not number.isdecimal() or step in {Step.COMMITTED, Step.STAGED}):
+            raise ReferenceMissingError(f"{text!r}: {sign}{number} is not a step")
+        steps.append((step, int(number) if number else 1))
+    if len(steps) > 1 and any(step in VIEWS for step, _ in steps):
+        raise ReferenceMissingError(f"{text!r}: no step leads to or from a view of a branch")
+    return ReferenceExpression(name.group(), tuple(steps))
+
+
+_IF = re.compile(
+    r"^\s*if\s*\((?P<test>.*)\)\s*\{\s*true;?\s*\}\s*else\s*\{\s*false;?\s*\}\s*$", re.DOTALL
+)
+_COMPARISON = re.compile(
+    r"^(?P<left>.+?)\s*(?P<sign>===|!==|==|!=|<=|>=|<|>)\s*(?P<right>.+)$", re.DOTALL
+)
+_SIGNS: Mapping[str, Callable[[object, object], bool]] = {
+    "==": operator.eq,
+    "===": operator.eq,
+    "!=": operator.ne,
+    "!==": operator.ne,
+}
+_ORDERS: Mapping[str, Callable[[float, float], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def holds(condition: str, lookup: Lookup) -> bool:
+    """Whether a condition is true of the documents."""
+    found = _IF.match(condition)
+    test = condition.strip().rstrip(";") if found is None else found["test"]
+    return any(
+        all(_compare(part.strip(), lookup) for part in choice.split("&&"))
+        for choice in test.split("||")
+    )
+
+
+def _compare(text: str, lookup: Lookup) -> bool:
+    bare = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+    found = _COMPARISON.match(bare.strip())
+    if found is None:
+        return bool(_value(bare.strip(), lookup))
+    left, right = _value(found["left"], lookup), _value(found["right"].strip(), lookup)
+    if found["sign"] in _SIGNS:
+        return _SIGNS[found["sign"]](left, right)
+    if isinstance(left, int | float) and isinstance(right, int | float):
+        return _ORDERS[found["sign"]](left, right)
+    return False  # JavaScript: a comparison with what is no number is false
+
+
+def _value(text: str, lookup: Lookup) -> object:
+    if text.startswith("$."):
+        return read_path(text[2:], lookup)
+    try:
+        return json.loads(text.replace("'", '"'))
+    except ValueError as error:
+        raise RequestRefusedError(
+            f"loop condition: expected comparisons of `$.name['key']` with values, found {text!r}; "
+            "the in-memory Conductor knows no more JavaScript"
+        ) from error

@@ -4,12 +4,19 @@ Which rows stay, which are forgotten and which are reset is decided here; what r
 by the decider afterwards.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 
-from perago.adapters.memory.conductor_rows import TaskRow, WorkflowRun
-from perago.adapters.memory.conductor_state import ConductorState
-from perago.adapters.memory.task_scheduling import schedule_next
-from perago.adapters.memory.workflow_walk import kind_of
+from perago.adapters.memory.conductor_rows import (
+    MILLISECONDS_PER_SECOND,
+    Spec,
+    TaskRow,
+    WorkflowRun,
+)
+from perago.adapters.memory.conductor_state import TASK_ID_NAME, ConductorState, schedule_next
+from perago.adapters.memory.workflow_expressions import expressions_in
+from perago.adapters.memory.workflow_step_kinds import wakes_at_ms
+from perago.adapters.memory.workflow_walk import kind_of, specs_in
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import RequestRefusedError
 
@@ -139,3 +146,114 @@ def _bring_back(state: ConductorState, run: WorkflowRun) -> None:
 def _refused(run: WorkflowRun, why: str) -> RequestRefusedError:
     name = run.definition["name"]
     return RequestRefusedError(f"workflow {name}/{run.workflow_id} ({run.status}) {why}")
+
+
+# No expression: the server wants to know it when the workflow is defined.
+TERMINATION_STATUSES = frozenset({"COMPLETED", "FAILED", "TERMINATED"})
+
+
+def check_definition(definition: Spec, kinds: Collection[str]) -> dict[str, object]:
+    """Refuse a definition that could not run; else the definition with its version."""
+    name = definition.get("name")
+    specs = list(specs_of(definition))
+    if not isinstance(name, str) or not name or not specs:
+        raise RequestRefusedError("a workflow definition needs a name and at least one task")
+    for spec in specs:
+        _check_spec(spec, kinds)
+    counted = Counter(str(spec["taskReferenceName"]) for spec in specs)
+    if twice := [reference for reference, count in counted.items() if count > 1]:
+        raise RequestRefusedError(f"{name}: taskReferenceName should be unique: {twice}")
+    for spec in specs:
+        for path in expressions_in(spec.get("inputParameters")):
+            if path[0] not in {"workflow", TASK_ID_NAME, *counted}:
+                raise RequestRefusedError(
+                    f"{name}: task {spec['taskReferenceName']} refers to {path[0]!r}, "
+                    "which is not defined in the workflow definition"
+                )
+    return {"version": 1, **definition}
+
+
+def specs_of(definition: Spec) -> Iterator[Spec]:
+    """Every task of a definition, the ones inside others included."""
+    yield from _flatten(definition.get("tasks"))
+
+
+def _flatten(tasks: object) -> Iterator[Spec]:
+    for spec in specs_in(tasks):
+        yield spec
+        yield from _flatten(spec.get("loopOver"))
+        yield from _flatten(spec.get("defaultCase"))
+        for branch in specs_in(spec.get("forkTasks")):
+            yield from _flatten(branch)
+        cases = spec.get("decisionCases")
+        for case in cases.values() if isinstance(cases, Mapping) else ():
+            yield from _flatten(case)
+
+
+def _check_spec(spec: Spec, kinds: Collection[str]) -> None:
+    for field in ("name", "taskReferenceName"):
+        if not isinstance(spec.get(field), str) or not spec[field]:
+            raise RequestRefusedError(f"a task of a workflow needs {field}, found {spec}")
+    if kind_of(spec) not in kinds:
+        raise RequestRefusedError(
+            f"task {spec['taskReferenceName']}: the in-memory Conductor runs "
+            f"{', '.join(sorted(kinds))}, found {kind_of(spec)}; run it on a real server"
+        )
+    if kind_of(spec) == "TERMINATE" and _termination_status(spec) not in TERMINATION_STATUSES:
+        raise RequestRefusedError(
+            f"terminate task must have a terminationStatus parameter and must be set to COMPLETED "
+            f"or FAILED, taskName: {spec['name']}"
+        )
+    if kind_of(spec) == "SWITCH" and spec.get("evaluatorType") != "value-param":
+        raise RequestRefusedError(
+            f"task {spec['taskReferenceName']}: expected evaluatorType value-param, "
+            f"found {spec.get('evaluatorType')}; the in-memory Conductor runs no scripts"
+        )
+
+
+def _termination_status(spec: Spec) -> object:
+    parameters = spec.get("inputParameters")
+    return parameters.get("terminationStatus") if isinstance(parameters, Mapping) else None
+
+
+def next_due_ms(state: ConductorState) -> int | None:
+    """The next moment at which a row is due or its time is over; None when there is none."""
+    times = [time for time in _times(state) if time > state.now_ms]
+    return min(times, default=None)
+
+
+def _times(state: ConductorState) -> Iterator[int]:
+    yield from state.queued_times_ms()
+    for run in state.runs.values():
+        if run.status is WorkflowStatus.RUNNING:
+            yield from _end_of(run)
+            for row in run.open_rows():
+                yield from _ends_of(row)
+
+
+def _end_of(run: WorkflowRun) -> Iterator[int]:
+    seconds = run.definition.get("timeoutSeconds")
+    if isinstance(seconds, int) and seconds > 0:
+        yield run.start_time + seconds * MILLISECONDS_PER_SECOND
+
+
+def _ends_of(row: TaskRow) -> Iterator[int]:
+    """When a row's time-outs are due, and when it wakes by itself."""
+    wakes = wakes_at_ms(row)
+    if wakes is not None:
+        yield wakes
+    if not row.is_queued_type:
+        return
+    settings = row.settings
+    limits = (
+        (settings.response_timeout_seconds, row.update_time, AttemptStatus.IN_PROGRESS),
+        (
+            settings.poll_timeout_seconds,
+            row.scheduled_time + row.start_delay_ms,
+            AttemptStatus.SCHEDULED,
+        ),
+        (settings.timeout_seconds, row.start_time + row.start_delay_ms, AttemptStatus.IN_PROGRESS),
+    )
+    for seconds, since, status in limits:
+        if seconds > 0 and row.status is status:
+            yield since + seconds * MILLISECONDS_PER_SECOND

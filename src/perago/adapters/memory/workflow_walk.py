@@ -7,11 +7,15 @@ Walking again changes nothing until a row has changed. Each kind of task is one 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, cast
 
-from perago.adapters.memory.conductor_rows import Spec, TaskRow, WorkflowRun
-from perago.adapters.memory.conductor_state import ConductorState
-from perago.adapters.memory.task_scheduling import reference_name, schedule_first
-from perago.adapters.memory.task_settings import task_settings
-from perago.domain.attempt import AttemptStatus
+from perago.adapters.memory.conductor_rows import Spec, TaskRow, WorkflowRun, task_settings
+from perago.adapters.memory.conductor_state import (
+    ConductorState,
+    find_document,
+    reference_name,
+    schedule_first,
+)
+from perago.adapters.memory.workflow_expressions import resolve
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
 
 # Whether the tasks behind this one may be scheduled; called with the walk, task and iteration.
 Step: TypeAlias = "Callable[[Walk, Spec, int], bool]"
@@ -71,3 +75,48 @@ def kind_of(spec: Spec) -> str:
 def specs_in(value: object) -> Sequence[Spec]:
     """The list of tasks in a field of a definition; empty when the field is absent."""
     return cast("Sequence[Spec]", value) if isinstance(value, list | tuple) else ()
+
+
+CHILD_ID = "subWorkflowId"
+
+
+class WorkflowEnds(Exception):  # noqa: N818 - a signal inside the server, no error
+    """Deciding found that the workflow is over."""
+
+    def __init__(
+        self, status: WorkflowStatus, reason: str, output: Mapping[str, object] | None = None
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.reason = reason
+        self.output = output
+
+
+def end_workflow(
+    state: ConductorState, run: WorkflowRun, status: WorkflowStatus, reason: str | None
+) -> None:
+    """End a workflow with all that is open below it."""
+    run.status = status
+    run.ended_at = state.now_ms
+    run.reason = reason
+    for row in run.open_rows():
+        row.status = AttemptStatus.CANCELED
+        row.requeueable = False
+        state.dequeue(row)
+        child = state.runs.get(str(row.output_data.get(CHILD_ID)))
+        if child is not None and not child.status.is_terminal:
+            why = f"Parent workflow has been terminated with reason: {reason}"
+            end_workflow(state, child, WorkflowStatus.TERMINATED, why)
+    run.output_data = _output(run)
+
+
+def _output(run: WorkflowRun) -> Mapping[str, object]:
+    """What the definition names, else the output of the last row."""
+    parameters = run.definition.get("outputParameters")
+    if isinstance(parameters, Mapping) and parameters:
+        return {
+            key: resolve(value, lambda name: find_document(run, name))
+            for key, value in parameters.items()
+        }
+    rows = list(run.rows.values())
+    return dict(rows[-1].output_data) if rows else {}

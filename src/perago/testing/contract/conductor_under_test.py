@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol, final
 
-from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.conductor import MemoryTaskDefinitions, MemoryTaskQueue, MemoryWorkflows
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.task_definitions import MemoryTaskDefinitions
-from perago.adapters.memory.task_queue import MemoryTaskQueue
-from perago.adapters.memory.workflows import MemoryWorkflows
+from perago.adapters.memory.system import VirtualClock
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, WorkflowStatus
 from perago.ports.conductor import (
     PollRequest,

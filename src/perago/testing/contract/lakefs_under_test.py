@@ -10,9 +10,8 @@ from typing import Protocol, final
 
 import pytest
 
-from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId

@@ -15,13 +15,15 @@ from pydantic_core import to_jsonable_python
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.filesystem.tree_removal import remove_tree
-from perago.adapters.memory.clock import VirtualClock
-from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.identities import SeededIdentities
-from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.adapters.memory.installations import (
+    MAIN,
+    RepositoryBuilder,
+    conductor_installation,
+    lakefs_installation,
+)
 from perago.adapters.memory.lakefs import FILE_BYTES_MIN, MemoryLakeFS
-from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
+from perago.adapters.memory.system import SeededIdentities, SequentialConcurrency, VirtualClock
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline

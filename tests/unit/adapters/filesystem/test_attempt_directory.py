@@ -16,8 +16,7 @@ from perago.adapters.filesystem.attempt_directory import (
     marker_text,
     read_marker,
 )
-from perago.adapters.memory.clock import START, VirtualClock
-from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.system import START, SequentialConcurrency, VirtualClock
 from perago.app.gc.local_pass import sweep_directories
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.paths import ATTEMPT_MARKER

@@ -11,8 +11,7 @@ from tests.unprivileged import as_nobody
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.filesystem.tree_removal import remove_tree
-from perago.adapters.memory.clock import VirtualClock
-from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.system import SequentialConcurrency, VirtualClock
 from perago.app.gc.local_pass import sweep_directories
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.paths import ATTEMPT_MARKER

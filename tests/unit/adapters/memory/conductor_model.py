@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor, Race
+from perago.adapters.memory.system import VirtualClock
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowSnapshot
 from perago.ports.conductor import NO_DOMAINS, PollRequest, TerminalUpdate
 

@@ -3,12 +3,14 @@
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from perago.adapters.memory.branches import MemoryBranches
-from perago.adapters.memory.commits import MemoryCommits
+from perago.adapters.memory.installations import MAIN, RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.objects import MemoryObjects
-from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
-from perago.adapters.memory.tags import MemoryTags
+from perago.adapters.memory.lakefs_ports import (
+    MemoryBranches,
+    MemoryCommits,
+    MemoryObjects,
+    MemoryTags,
+)
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.logical_execution import BranchName, CommitId
 from perago.ports.lakefs import MergeRequest

@@ -2,8 +2,14 @@
 
 import pytest
 
-from perago.adapters.memory.action_files import ActionFileError, load_actions
-from perago.adapters.memory.action_hooks import HookEvent, HookRefused, HooksBroken, run_hooks
+from perago.adapters.memory.hooks import (
+    ActionFileError,
+    HookEvent,
+    HookRefused,
+    HooksBroken,
+    load_actions,
+    run_hooks,
+)
 from perago.adapters.memory.object_tree import EMPTY_TREE, Tree, store_object
 from perago.domain.logical_execution import CommitId, RepositoryId
 

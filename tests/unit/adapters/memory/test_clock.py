@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import pytest
 
-from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.system import VirtualClock
 
 Waiting: TypeAlias = Coroutine[object, None, None]
 

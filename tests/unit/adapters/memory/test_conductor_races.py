@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.adapters.memory.conductor_model import OneTask, start_one_task
 
+from perago.adapters.memory.conductor import MemoryTaskQueue
 from perago.adapters.memory.conductor_server import OpenWrite, Race
-from perago.adapters.memory.task_queue import MemoryTaskQueue
 from perago.domain.attempt import (
     AttemptSnapshot,
     AttemptStatus,

@@ -6,11 +6,16 @@ from typing import cast
 import pytest
 from tests.unit.adapters.memory.conductor_model import TASK, WORKFLOW, OneTask, start_one_task
 
-from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.conductor import MemoryTaskQueue
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.planned_faults import CrashAfter, Hold, LoseAnswer
-from perago.adapters.memory.task_queue import MemoryTaskQueue
-from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
+from perago.adapters.memory.system import VirtualClock
+from perago.adapters.memory.worker_handle import (
+    CrashAfter,
+    Hold,
+    LoseAnswer,
+    WorkerDied,
+    WorkerHandle,
+)
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.conductor import NO_DOMAINS, PollRequest, TerminalUpdate
 from perago.ports.errors import (

@@ -3,8 +3,8 @@
 import pytest
 from tests.unit.adapters.memory.conductor_model import OneTask, start_one_task
 
-from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.system import VirtualClock
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.conductor import NO_DOMAINS
 

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perago.adapters.memory.action_files import load_actions
-from perago.adapters.memory.hook_scripts import (
+from perago.adapters.memory.hooks import (
     ScriptNeedsLuaError,
     has_lua,
+    load_actions,
     run_fence_in_python,
     run_in_lua,
     run_script,

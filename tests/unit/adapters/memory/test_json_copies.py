@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.adapters.memory.json_copies import json_copy
+from perago.adapters.memory.system import json_copy
 
 VALUES: tuple[object, ...] = (
     {"a": [1, {"b": None}], "c": "text", "d": 1.5, "e": True},

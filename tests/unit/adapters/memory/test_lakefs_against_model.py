@@ -17,11 +17,9 @@ from hypothesis.stateful import (
 from tests.unit.adapters.memory.lakefs_model import CONFLICT, NO_CHANGES, LakeFSModel, shown
 from tests.unit.adapters.memory.memory_worker import run_by_hand
 
-from perago.adapters.memory.branches import MemoryBranches
-from perago.adapters.memory.commits import MemoryCommits
+from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
-from perago.adapters.memory.repository_builder import RepositoryBuilder
-from perago.adapters.memory.tags import MemoryTags
+from perago.adapters.memory.lakefs_ports import MemoryBranches, MemoryCommits, MemoryTags
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.logical_execution import BranchName, CommitId, TagName
 from perago.domain.outcome import (

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.installations import MAIN, RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import FILE_BYTES_MIN, MemoryLakeFS
-from perago.adapters.memory.repository_builder import MAIN, RepositoryBuilder
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.ports.objects import ObjectUpload
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.adapters.memory.loop_condition import holds
+from perago.adapters.memory.workflow_expressions import holds
 from perago.ports.errors import RequestRefusedError
 
 DOCUMENTS = {"loop": {"iteration": 2}, "body": {"more": True, "left": 0, "name": "x"}, "max": 3}

@@ -5,9 +5,8 @@ from functools import partial
 import pytest
 from tests.unit.adapters.memory.memory_worker import STAGING, MemoryWorker
 
-from perago.adapters.memory.merging import TRIES_MAX, merge_into_branch
-from perago.adapters.memory.repository_builder import MAIN
-from perago.adapters.memory.three_way_merge import Strategy
+from perago.adapters.memory.installations import MAIN
+from perago.adapters.memory.merging import TRIES_MAX, Strategy, merge_into_branch
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.outcome import (
     BrokenActions,

@@ -3,11 +3,14 @@
 import pytest
 from tests.unit.adapters.memory.memory_worker import STAGING, MemoryWorker
 
-from perago.adapters.memory.committing import commit_branch
-from perago.adapters.memory.installations import lakefs_installation
-from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime
-from perago.adapters.memory.naming import relocate_branch
-from perago.adapters.memory.repository_builder import CACHED_SECONDS, MAIN, RepositoryBuilder
+from perago.adapters.memory.installations import (
+    CACHED_SECONDS,
+    MAIN,
+    RepositoryBuilder,
+    lakefs_installation,
+)
+from perago.adapters.memory.lakefs import MemoryLakeFS, ServerTime, relocate_branch
+from perago.adapters.memory.merging import commit_branch
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.logical_execution import TagName
 from perago.domain.outcome import Relocated, RelocationRefused

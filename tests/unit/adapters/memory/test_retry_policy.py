@@ -2,8 +2,7 @@
 
 import pytest
 
-from perago.adapters.memory.retry_policy import retry_delay_ms
-from perago.adapters.memory.task_settings import task_settings
+from perago.adapters.memory.conductor_rows import retry_delay_ms, task_settings
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,8 @@
 import pytest
 from tests.unit.adapters.memory.memory_worker import MemoryWorker, run_by_hand
 
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.installations import MAIN
+from perago.adapters.memory.worker_handle import (
     ANY,
     Answer,
     CrashAfter,
@@ -16,9 +17,8 @@ from perago.adapters.memory.planned_faults import (
     Pause,
     Refuse,
     When,
+    WorkerDied,
 )
-from perago.adapters.memory.repository_builder import MAIN
-from perago.adapters.memory.worker_handle import WorkerDied
 from perago.domain.logical_execution import TagName
 from perago.domain.outcome import Merged, NoAnswer, TooManyTries
 from perago.ports.errors import (

@@ -6,8 +6,7 @@ import pytest
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
 
 from perago.adapters.memory.installations import lakefs_installation
-from perago.adapters.memory.planned_faults import CrashAfter, Fault
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.worker_handle import CrashAfter, Fault, WorkerHandle
 from perago.adapters.spark.publication_report import Target, publication_row, was_adopted
 from perago.domain.logical_execution import CommitId
 from perago.domain.policy import PolicySetting

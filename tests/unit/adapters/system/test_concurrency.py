@@ -5,7 +5,7 @@ from threading import Event
 
 import pytest
 
-from perago.adapters.system.concurrency import ABANDONED_SECONDS_MAX, AsyncioConcurrency
+from perago.adapters.system.host import ABANDONED_SECONDS_MAX, AsyncioConcurrency
 
 LONG_SECONDS = 30.0
 

@@ -8,15 +8,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from perago.adapters.memory.branches import MemoryBranches
-from perago.adapters.memory.commits import MemoryCommits
-from perago.adapters.memory.concurrency import SequentialConcurrency
+from perago.adapters.memory.installations import RepositoryBuilder
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.objects import MemoryObjects
-from perago.adapters.memory.planned_faults import ANY
-from perago.adapters.memory.repository_builder import RepositoryBuilder
+from perago.adapters.memory.lakefs_ports import MemoryBranches, MemoryCommits, MemoryObjects
+from perago.adapters.memory.system import SequentialConcurrency
 from perago.adapters.memory.transport import MemoryTransport
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.worker_handle import ANY, WorkerHandle
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, StagedReference
 from perago.ports.lakefs import CommitRequest

@@ -12,15 +12,15 @@ from typing import TypeVar
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 
-from perago.adapters.memory.clock import VirtualClock
-from perago.adapters.memory.concurrency import SequentialConcurrency
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.identities import SeededIdentities
-from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.adapters.memory.installations import (
+    RepositoryBuilder,
+    conductor_installation,
+    lakefs_installation,
+)
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.planned_faults import Fault
-from perago.adapters.memory.repository_builder import RepositoryBuilder
-from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
+from perago.adapters.memory.system import SeededIdentities, SequentialConcurrency, VirtualClock
+from perago.adapters.memory.worker_handle import Fault, WorkerDied, WorkerHandle
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.reset_task import Reset, ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport

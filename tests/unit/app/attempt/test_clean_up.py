@@ -9,7 +9,7 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import Fault, LoseAnswer, Meanwhile, Refuse, When
+from perago.adapters.memory.worker_handle import Fault, LoseAnswer, Meanwhile, Refuse, When
 from perago.app.attempt.complete import LOCAL_FAILED, STAGING_FAILED
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import AttemptStatus, ExecutionId

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.hook_scripts import has_lua
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.hooks import has_lua
+from perago.adapters.memory.worker_handle import (
     Answer,
     CrashAfter,
     CrashBefore,

@@ -9,8 +9,8 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
-from perago.adapters.memory.clock import VirtualClock
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.system import VirtualClock
+from perago.adapters.memory.worker_handle import (
     Fault,
     LoseAnswer,
     LoseRequest,

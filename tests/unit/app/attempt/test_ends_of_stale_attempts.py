@@ -9,7 +9,7 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
 from perago.adapters.memory.conductor_server import Race
-from perago.adapters.memory.planned_faults import LoseAnswer, Meanwhile, Refuse, When
+from perago.adapters.memory.worker_handle import LoseAnswer, Meanwhile, Refuse, When
 from perago.app.attempt.complete import Recorded
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.guardrails import require_file

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.worker_handle import (
     ANY,
     CrashAfter,
     CrashBefore,

@@ -7,7 +7,7 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params, Result
 
-from perago.adapters.memory.planned_faults import CrashAfter, CrashBefore, Meanwhile, When
+from perago.adapters.memory.worker_handle import CrashAfter, CrashBefore, Meanwhile, When
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import PublishBudget, TaskControls
 from perago.app.authoring.workspace_spec import WorkspaceSpec

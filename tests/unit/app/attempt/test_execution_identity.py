@@ -17,7 +17,7 @@ from tests.unit.app.attempt.fault_world import (
     assert_accepted,
 )
 
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.worker_handle import (
     CrashAfter,
     CrashBefore,
     Fault,
@@ -27,8 +27,8 @@ from perago.adapters.memory.planned_faults import (
     Pause,
     Refuse,
     When,
+    WorkerDied,
 )
-from perago.adapters.memory.worker_handle import WorkerDied
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.workspace_spec import WorkspaceSpec

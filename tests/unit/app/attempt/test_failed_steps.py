@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.adapters.memory.planned_faults import Answer, Fault, LoseRequest, Refuse
+from perago.adapters.memory.worker_handle import Answer, Fault, LoseRequest, Refuse
 from perago.app.authoring.guardrails import forbid_glob, require_file
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus

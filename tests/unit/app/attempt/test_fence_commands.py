@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.planned_faults import Fault, LoseAnswer, Pause, Refuse, When
+from perago.adapters.memory.worker_handle import Fault, LoseAnswer, Pause, Refuse, When
 from perago.app.fence.install import FenceChange, install_fence, remove_fence
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import BranchName

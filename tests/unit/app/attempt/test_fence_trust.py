@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.installations import RepositoryBuilder
+from perago.adapters.memory.worker_handle import (
     Answer,
     Fault,
     LoseAnswer,
@@ -15,7 +16,6 @@ from perago.adapters.memory.planned_faults import (
     Refuse,
     When,
 )
-from perago.adapters.memory.repository_builder import RepositoryBuilder
 from perago.app.attempt.complete import Recorded
 from perago.app.fence.trust import DEAD_SECONDS, TRUSTED_SECONDS
 from perago.domain.attempt import AttemptStatus

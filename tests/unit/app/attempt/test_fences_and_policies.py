@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import CrashAfter, CrashBefore, Meanwhile, When
+from perago.adapters.memory.worker_handle import CrashAfter, CrashBefore, Meanwhile, When
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import WorkflowStatus

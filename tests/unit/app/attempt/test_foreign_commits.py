@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import ANY, CrashAfter, Meanwhile, When
+from perago.adapters.memory.worker_handle import ANY, CrashAfter, Meanwhile, When
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import CommitId

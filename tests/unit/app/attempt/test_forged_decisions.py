@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import CrashAfter
+from perago.adapters.memory.worker_handle import CrashAfter
 from perago.app.attempt.complete import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import STAGING_BRANCH

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.adapters.memory.planned_faults import ANY, CrashAfter
+from perago.adapters.memory.worker_handle import ANY, CrashAfter
 from perago.domain.policy import PolicySetting
 from perago.domain.publication import Effect
 from perago.ports.workspace import Phase

@@ -7,11 +7,17 @@ import pytest
 from pydantic import BaseModel
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, Params
 
-from perago.adapters.memory.clock import VirtualClock
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.planned_faults import CrashAfter, CrashBefore, Meanwhile, When
-from perago.adapters.memory.worker_handle import WorkerDied, WorkerHandle
+from perago.adapters.memory.system import VirtualClock
+from perago.adapters.memory.worker_handle import (
+    CrashAfter,
+    CrashBefore,
+    Meanwhile,
+    When,
+    WorkerDied,
+    WorkerHandle,
+)
 from perago.app.attempt.reset_task import WorkflowRunsError
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task

@@ -17,12 +17,7 @@ from tests.unit.app.attempt.fault_world import (
     assert_accepted,
 )
 
-from perago.adapters.memory.planned_faults import (
-    CrashAfter,
-    Pause,
-    Refuse,
-    When,
-)
+from perago.adapters.memory.worker_handle import CrashAfter, Pause, Refuse, When
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition

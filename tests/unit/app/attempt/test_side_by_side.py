@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import Pause, When
-from perago.adapters.system.concurrency import AsyncioConcurrency
+from perago.adapters.memory.worker_handle import Pause, When
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.policy import PolicySetting
 
 TURNS_MAX = 2_000

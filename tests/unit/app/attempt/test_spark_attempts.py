@@ -11,7 +11,7 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
 from tests.unit.app.gc.gc_scene import collect, litter
 
-from perago.adapters.memory.planned_faults import ANY, CrashAfter, Fault, Meanwhile, When
+from perago.adapters.memory.worker_handle import ANY, CrashAfter, Fault, Meanwhile, When
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.worker_handle import (
     Answer,
     CrashAfter,
     Fault,

@@ -8,7 +8,7 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.worker_handle import (
     Answer,
     CrashAfter,
     Fault,

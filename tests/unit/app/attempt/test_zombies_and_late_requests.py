@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
 
-from perago.adapters.memory.planned_faults import ANY, Hold, Pause, When
-from perago.adapters.memory.worker_handle import WorkerDied
+from perago.adapters.memory.worker_handle import ANY, Hold, Pause, When, WorkerDied
 from perago.domain.policy import PolicySetting
 
 pytestmark = pytest.mark.scale

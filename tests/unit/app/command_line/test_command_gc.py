@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.app.command_line.command_run import Run
 
-from perago.adapters.memory.installations import shared_memory
-from perago.adapters.memory.repository_builder import RepositoryBuilder
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.memory.installations import RepositoryBuilder, shared_memory
+from perago.adapters.system.host import SystemIdentities
 from perago.domain.names import canary_branches, execution_id_at
 
 OLD = canary_branches(execution_id_at(1_000_000_000_000, 1))[0]

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld
 
-from perago.adapters.memory.planned_faults import CrashAfter, Fault
+from perago.adapters.memory.worker_handle import CrashAfter, Fault
 from perago.app.gc.local_pass import Judged
 from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.domain.logical_execution import RepositoryId

@@ -19,7 +19,7 @@ from tests.unit.app.gc.gc_scene import (
 )
 
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.worker_handle import (
     ANY,
     CrashAfter,
     CrashBefore,

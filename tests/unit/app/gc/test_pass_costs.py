@@ -7,7 +7,7 @@ from tests.unit.app.attempt.fault_world import FaultWorld
 from tests.unit.app.gc.gc_scene import DAY, collect, decisions
 
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.planned_faults import ANY
+from perago.adapters.memory.worker_handle import ANY
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes

@@ -9,7 +9,7 @@ from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, ass
 from tests.unit.app.gc.gc_scene import AT_ONCE, collect, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.planned_faults import (
+from perago.adapters.memory.worker_handle import (
     ANY,
     CrashAfter,
     CrashBefore,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.telemetry import RememberedTelemetry
+from perago.adapters.memory.system import RememberedTelemetry
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.telemetry.attempt_log import AttemptStory

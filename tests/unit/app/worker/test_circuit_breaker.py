@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from perago.adapters.memory.clock import VirtualClock
+from perago.adapters.memory.system import VirtualClock
 from perago.app.worker.polling import (
     DISK_PAUSE_SECONDS,
     LOOK_AGAIN_SECONDS,

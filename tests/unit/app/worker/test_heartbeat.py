@@ -8,9 +8,14 @@ import pytest
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.planned_faults import Fault, LoseAnswer, LoseRequest, Refuse
-from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.system.clock import SystemClock
+from perago.adapters.memory.worker_handle import (
+    Fault,
+    LoseAnswer,
+    LoseRequest,
+    Refuse,
+    WorkerHandle,
+)
+from perago.adapters.system.host import SystemClock
 from perago.app.worker.attempts import Heartbeat, HeartbeatLease
 from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale, compare_wide
 from perago.ports.conductor import PollRequest, Workflows

@@ -6,11 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.planned_faults import Pause, Refuse, When
-from perago.adapters.memory.repository_builder import RepositoryBuilder
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.worker_handle import Pause, Refuse, When, WorkerHandle
 from perago.app.worker.attempts import StopOrders
 from perago.app.worker.join_task import JOIN, WORKSPACES_MAX, JoiningBody, JoinResult
 from perago.app.worker.thread_body import ThreadBody

@@ -10,8 +10,8 @@ import pytest
 from tests.contract.task_bodies import abandoned_bodies_ended
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.planned_faults import Fault, Pause, Refuse, When
-from perago.adapters.system.clock import SystemClock
+from perago.adapters.memory.worker_handle import Fault, Pause, Refuse, When
+from perago.adapters.system.host import SystemClock
 from perago.app.telemetry.listeners import Listeners
 from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody

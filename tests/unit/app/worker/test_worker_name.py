@@ -1,6 +1,6 @@
 """What a worker calls itself to Conductor."""
 
-from perago.adapters.system.identities import SystemIdentities
+from perago.adapters.system.host import SystemIdentities
 from perago.app.worker.worker import CHARACTERS_MAX, worker_incarnation
 
 

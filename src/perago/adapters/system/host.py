@@ -1,16 +1,38 @@
-"""Side by side on asyncio, blocking work on threads of its own.
-
-The default executor of asyncio has a handful of threads on a small machine and is shared with
-everybody; disk work of one attempt must not wait for somebody else's name look-up.
-"""
+"""Clock, identities, concurrency and systemd of the machine that Perago runs on."""
 
 import asyncio
+import os
+import random
+import socket
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from typing import TypeVar, final
 
-from perago.ports.system import Concurrency, nothing
+from perago.domain.attempt import ExecutionId
+from perago.domain.names import CHANCE_BITS, execution_id_at
+from perago.ports.system import Clock, Concurrency, Identities, nothing
+
+
+@final
+class SystemClock(Clock):
+    """Wall time in UTC and the monotonic clock of this process."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        await asyncio.sleep(seconds)
+        # The loop's timer may fire a clock tick early; a caller counts on the whole time.
+        while (left := until - time.monotonic()) > 0:  # noqa: ASYNC110 - only time ends it
+            await asyncio.sleep(left)
+
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -105,3 +127,30 @@ class _Turn:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.wanted = 0
+
+
+@final
+class SystemIdentities(Identities):
+    """Random identities that no other process makes."""
+
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def new_execution_id(self) -> ExecutionId:
+        return execution_id_at(time.time_ns() // 1_000_000, self._random.getrandbits(CHANCE_BITS))
+
+    def fraction(self) -> float:
+        return self._random.random()
+
+
+SOCKET_VARIABLE = "NOTIFY_SOCKET"
+
+
+def notify_service(text: str) -> None:
+    """Send one notice, such as `READY=1`."""
+    address = os.environ.get(SOCKET_VARIABLE)
+    if not address:
+        return
+    path = "\0" + address[1:] if address.startswith("@") else address
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
+        notices.sendto(text.encode(), path)

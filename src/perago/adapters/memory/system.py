@@ -1,0 +1,327 @@
+"""A clock whose time moves only when somebody moves it, and wakes sleepers in their order.
+
+Works under asyncio (a sleeper waits for a future) and under a scheduler that drives coroutines by
+hand (a sleeper takes turns until it is woken). Must not know who sleeps, or why.
+"""
+
+import asyncio
+import heapq
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, TypeAlias, TypeVar, final
+
+from perago.adapters.memory.worker_handle import Turn
+from perago.domain.attempt import ExecutionId
+from perago.domain.names import execution_id_at
+from perago.ports.system import Clock, Concurrency, Identities, nothing
+from perago.ports.telemetry import FinishedSpan, Telemetry
+from perago.ports.workspace import Phase, Progress
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECONDS_PER_SECOND = 1_000_000
+MICROSECONDS_PER_MILLISECOND = 1_000
+QUIET_TURNS = 8  # turns in a row without a new sleeper: everybody woken has gone as far as it can
+TURNS_MAX = 10_000
+
+
+@dataclass(order=True, slots=True)
+class _Sleeper:
+    deadline: int
+    order: int
+    woken: bool = field(default=False, compare=False)
+    future: asyncio.Future[None] | None = field(default=None, compare=False)
+
+
+@final
+class VirtualClock(Clock):
+    """Time in whole microseconds; nothing passes by itself."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._start = start
+        self._start_ms = (start - EPOCH) // timedelta(milliseconds=1)
+        self._elapsed = 0
+        self._sleepers: list[_Sleeper] = []
+        self._started_sleeps = 0
+
+    def now(self) -> datetime:
+        return self._start + timedelta(microseconds=self._elapsed)
+
+    def monotonic(self) -> float:
+        return self._elapsed / MICROSECONDS_PER_SECOND
+
+    @property
+    def epoch_ms(self) -> int:
+        """The wall time as servers write it: milliseconds since 1970."""
+        return self._start_ms + self._elapsed // MICROSECONDS_PER_MILLISECOND
+
+    async def sleep(self, seconds: float) -> None:
+        self._started_sleeps += 1
+        if seconds <= 0:
+            await Turn()
+            return
+        sleeper = _Sleeper(self._elapsed + _microseconds(seconds), self._started_sleeps)
+        heapq.heappush(self._sleepers, sleeper)
+        try:
+            await _until_woken(sleeper)
+        finally:
+            sleeper.woken = True  # a cancelled sleeper is passed over when its time comes
+
+    def seconds_to_next(self) -> float | None:
+        """How long until the first sleeper wakes; None when nobody sleeps."""
+        self._forget_woken()
+        if not self._sleepers:
+            return None
+        return (self._sleepers[0].deadline - self._elapsed) / MICROSECONDS_PER_SECOND
+
+    def advance(self, seconds: float) -> None:
+        """Move the time and wake who is due, in the order of the deadlines.
+
+        The woken run when the caller gives way; `let_pass` lets each run at its own moment.
+        """
+        target = self._elapsed + _microseconds(seconds)
+        while self._wake_next(target):
+            pass
+        self._elapsed = target
+
+    async def let_pass(self, seconds: float) -> None:
+        """Move the time from deadline to deadline and let the woken run at each."""
+        target = self._elapsed + _microseconds(seconds)
+        await self._settle()
+        while self._wake_next(target):
+            await self._settle()
+        self._elapsed = target
+        await self._settle()
+
+    def _wake_next(self, target: int) -> bool:
+        """Move to the first deadline up to `target` and wake whoever waits for it."""
+        self._forget_woken()
+        if not self._sleepers or self._sleepers[0].deadline > target:
+            return False
+        self._elapsed = self._sleepers[0].deadline
+        while self._sleepers and self._sleepers[0].deadline == self._elapsed:
+            sleeper = heapq.heappop(self._sleepers)
+            if not sleeper.woken:
+                _wake(sleeper)
+        return True
+
+    def _forget_woken(self) -> None:
+        while self._sleepers and self._sleepers[0].woken:
+            heapq.heappop(self._sleepers)
+
+    async def _settle(self) -> None:
+        quiet = 0
+        for _ in range(TURNS_MAX):
+            before = self._started_sleeps
+            await Turn()
+            quiet = quiet + 1 if before == self._started_sleeps else 0
+            if quiet == QUIET_TURNS:
+                return
+
+
+async def _until_woken(sleeper: _Sleeper) -> None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:  # driven by hand
+        while not sleeper.woken:
+            await Turn()
+        return
+    sleeper.future = loop.create_future()
+    await sleeper.future
+
+
+def _wake(sleeper: _Sleeper) -> None:
+    sleeper.woken = True
+    if sleeper.future is not None and not sleeper.future.done():
+        sleeper.future.set_result(None)
+
+
+def _microseconds(seconds: float) -> int:
+    if seconds < 0:
+        raise ValueError(f"time goes forward: expected 0 or more seconds, found {seconds}")
+    return round(seconds * MICROSECONDS_PER_SECOND)
+
+
+A = TypeVar("A")
+B = TypeVar("B")
+C = TypeVar("C")
+
+
+@final
+class SequentialConcurrency(Concurrency):
+    """Questions in their order, blocking work at once, turns by name."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+
+    async def together(self, first: Awaitable[A], second: Awaitable[B]) -> tuple[A, B]:
+        with _forgetting(first, second):
+            one = await _ended(first)
+            two = await _ended(second)
+            return one(), two()
+
+    async def together3(
+        self, first: Awaitable[A], second: Awaitable[B], third: Awaitable[C]
+    ) -> tuple[A, B, C]:
+        with _forgetting(first, second, third):
+            one = await _ended(first)
+            two = await _ended(second)
+            three = await _ended(third)
+            return one(), two(), three()
+
+    async def each(
+        self, items: Sequence[A], ask: Callable[[A], Awaitable[B]], *, at_most: int
+    ) -> list[B]:
+        del at_most  # one at a time is never too many
+        return [await ask(item) for item in items]
+
+    def turn(self, name: str) -> AbstractAsyncContextManager[None]:
+        return self._take_turn(name)
+
+    async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
+        del abandon  # nobody can cancel what takes no time
+        return work()
+
+    @asynccontextmanager
+    async def _take_turn(self, name: str) -> AsyncGenerator[None]:
+        while name in self._taken:
+            await Turn()
+        self._taken.add(name)
+        try:
+            yield
+        finally:
+            self._taken.remove(name)
+
+
+@contextmanager
+def _forgetting(*questions: Awaitable[object]) -> Generator[None]:
+    """When death ends one question the others are never asked; Python must not warn of that."""
+    try:
+        yield
+    finally:
+        for question in questions:
+            if isinstance(question, Coroutine):
+                question.close()
+
+
+async def _ended(question: Awaitable[A]) -> Callable[[], A]:
+    """Wait for the end of one question, good or bad, and give its result when asked."""
+    answers: list[A] = []
+    failures: list[Exception] = []
+    try:
+        answers.append(await question)
+    except Exception as failure:  # noqa: BLE001 - raised by the caller once all have ended
+        failures.append(failure)
+
+    def result() -> A:
+        if failures:
+            raise failures[0]
+        return answers[0]
+
+    return result
+
+
+START_MS = int(START.timestamp() * 1000)
+
+
+@final
+class SeededIdentities(Identities):
+    """Names and chance from one seed; a count keeps two names apart.
+
+    `now_ms` is the clock of its world, because a name tells when it was made; without one, time
+    stands where a virtual clock starts.
+    """
+
+    def __init__(self, seed: int = 0, *, now_ms: Callable[[], int] = lambda: START_MS) -> None:
+        self._now_ms = now_ms
+        self._random = Random(seed)  # noqa: S311 - names and jitter, no secrets
+        self._count = 0
+
+    def new_execution_id(self) -> ExecutionId:
+        self._count += 1
+        return execution_id_at(self._now_ms(), self._random.getrandbits(48) << 24 | self._count)
+
+    def fraction(self) -> float:
+        return self._random.random()
+
+
+@final
+class RecordingProgress(Progress):
+    """Keeps every phase with its facts, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Phase, Mapping[str, object]]] = []
+
+    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
+        self.events.append((phase, facts))
+
+
+Series: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+
+
+@final
+class RememberedTelemetry(Telemetry):
+    """Spans in order, samples by name and labels."""
+
+    def __init__(self) -> None:
+        self.spans: list[FinishedSpan] = []
+        self.counters: dict[Series, float] = {}
+        self.gauges: dict[Series, float] = {}
+        self.samples: dict[Series, list[float]] = {}
+
+    def span(self, span: FinishedSpan) -> None:
+        """Remember it."""
+        self.spans.append(span)
+
+    def count(self, name: str, labels: Mapping[str, str], by: float = 1) -> None:
+        """Add it."""
+        series = _series(name, labels)
+        self.counters[series] = self.counters.get(series, 0) + by
+
+    def gauge(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Replace it."""
+        self.gauges[_series(name, labels)] = value
+
+    def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
+        """Remember it."""
+        self.samples.setdefault(_series(name, labels), []).append(value)
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+def _series(name: str, labels: Mapping[str, str]) -> Series:
+    return name, tuple(sorted(labels.items()))
+
+
+Json = TypeVar("Json")
+SCALARS = (str, int, float, bool, type(None))
+
+
+def json_copy(value: Json) -> Json:
+    """The value with every object and array in it made anew."""
+    copied: Json = _copy(value)
+    return copied
+
+
+def _copy(value: Any) -> Any:  # noqa: ANN401 - JSON has no type of its own
+    kind: type[object] = type(value)
+    if kind in SCALARS:
+        return value
+    if kind is dict:
+        return {name: _copy(each) for name, each in value.items()}
+    if kind is list:
+        return [_copy(each) for each in value]
+    return deepcopy(value)

@@ -1,0 +1,272 @@
+"""DO_WHILE: its tasks run once for each iteration, with the iteration in their names."""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Never
+
+from perago.adapters.memory.conductor_rows import ITERATION_MARK, Spec, TaskRow
+from perago.adapters.memory.conductor_state import find_document
+from perago.adapters.memory.workflow_expressions import as_text, holds
+from perago.adapters.memory.workflow_walk import (
+    CHILD_ID,
+    Step,
+    Walk,
+    WorkflowEnds,
+    kind_of,
+    specs_in,
+)
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.ports.errors import RequestRefusedError
+
+ITERATIONS_MAX = 10_000
+
+
+def walk_do_while(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Walk the body of the present iteration; at its end ask the condition for another."""
+    attempts = walk.attempts(spec, iteration)
+    row = attempts[-1] if attempts else _begin(walk, spec, iteration)
+    body = specs_in(spec.get("loopOver"))
+    for _ in range(ITERATIONS_MAX):
+        if row.lets_pass:
+            return True
+        if row.status.is_terminal or not walk.sequence(body, row.iteration):
+            return False
+        _finish_iteration(walk, spec, row, body)
+    raise AssertionError(f"{row.reference_name}: more than {ITERATIONS_MAX} iterations at once")
+
+
+def _begin(walk: Walk, spec: Spec, iteration: int) -> TaskRow:
+    row = walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
+    row.iteration = 1
+    row.output_data = {"iteration": 1}
+    return row
+
+
+def _finish_iteration(walk: Walk, spec: Spec, row: TaskRow, body: object) -> None:
+    outputs: dict[str, object] = {}
+    for task in specs_in(body):
+        passed = [attempt for attempt in walk.attempts(task, row.iteration) if attempt.lets_pass]
+        if passed:
+            outputs[str(task["taskReferenceName"])] = dict(passed[-1].output_data)
+    row.output_data = {**row.output_data, str(row.iteration): outputs}
+
+    def lookup(name: str) -> object:
+        if name in row.input_data:
+            return row.input_data[name]
+        document = find_document(walk.run, name)
+        return None if document is None else document["output"]
+
+    if holds(str(spec.get("loopCondition", "false")), lookup):
+        row.iteration += 1
+        row.output_data = {**row.output_data, "iteration": row.iteration}
+    else:
+        row.status = AttemptStatus.COMPLETED
+
+
+def walk_fork_join(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Walk all branches, also those behind one that waits; a fork itself is done at once."""
+    forks_now = not walk.attempts(spec, iteration)
+    if forks_now:
+        walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
+    for branch in specs_in(spec.get("forkTasks")):
+        tasks = specs_in(branch)
+        # A branch whose first task a rerun of its sibling forgot is not begun again, and its JOIN
+        # waits for ever: the server does the same.
+        if forks_now or (tasks and walk.attempts(tasks[0], iteration)):
+            walk.sequence(tasks, iteration)
+    return True
+
+
+def walk_fork_join_dynamic(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Walk every branch that the input named when the fork was reached."""
+    attempts = walk.attempts(spec, iteration)
+    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
+    branches = _branches(row)
+    for branch in branches:
+        walk.know(branch)
+        walk.sequence([branch], iteration)
+    walk.forked = [str(branch["taskReferenceName"]) for branch in branches]
+    return True
+
+
+def _branches(row: TaskRow) -> list[Spec]:
+    """The tasks of the input, each with the input that stands under its name."""
+    spec = row.spec
+    named = row.input_data.get(str(spec.get("dynamicForkTasksParam")))
+    inputs = row.input_data.get(str(spec.get("dynamicForkTasksInputParamName")))
+    if not isinstance(named, list) or not isinstance(inputs, Mapping):
+        raise RequestRefusedError(
+            f"{row.reference_name}: expected a list of tasks and an object of their inputs, "
+            f"found {type(named).__name__} and {type(inputs).__name__}"
+        )
+    found: list[Spec] = []
+    for task in specs_in(named):
+        own = task.get("inputParameters")
+        given = inputs.get(task["taskReferenceName"])
+        parameters = dict(own) if isinstance(own, Mapping) else {}
+        parameters |= dict(given) if isinstance(given, Mapping) else {}
+        found.append({**task, "inputParameters": parameters})
+    return found
+
+
+def walk_join(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Wait for the named tasks of the same iteration."""
+    named = spec.get("joinOn")
+    names = [str(name) for name in named] if isinstance(named, list) and named else walk.forked
+    attempts = walk.attempts(spec, iteration)
+    if not attempts:
+        row = walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
+        row.input_data = {**row.input_data, "joinOn": list(names)}
+        attempts = [row]
+    row = attempts[-1]
+    if row.lets_pass:
+        return True
+    suffix = f"{ITERATION_MARK}{iteration}" if iteration else ""
+    outputs: dict[str, object] = {}
+    for name in names:
+        passed = [row for row in walk.run.attempts_of(name + suffix) if row.lets_pass]
+        if not passed:
+            return False
+        outputs[name + suffix] = dict(passed[-1].output_data)
+    row.output_data = outputs
+    row.status = AttemptStatus.COMPLETED
+    return True
+
+
+def walk_set_variable(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Set them at the first walk; later ones change nothing."""
+    attempts = walk.attempts(spec, iteration)
+    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
+    if not attempts:
+        walk.run.variables.update(row.input_data)
+    return row.lets_pass
+
+
+def walk_simple(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Schedule the first attempt once; afterwards wait for one that passes."""
+    attempts = walk.attempts(spec, iteration)
+    if not attempts:
+        walk.schedule(spec, iteration)
+        return False
+    return any(row.lets_pass for row in attempts)
+
+
+ENDS = {
+    WorkflowStatus.COMPLETED: AttemptStatus.COMPLETED,
+    WorkflowStatus.FAILED: AttemptStatus.FAILED,
+    WorkflowStatus.TIMED_OUT: AttemptStatus.TIMED_OUT,
+    WorkflowStatus.TERMINATED: AttemptStatus.CANCELED,
+}
+
+
+def walk_sub_workflow(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Start the child of the newest attempt once; afterwards end as the child did."""
+    attempts = walk.attempts(spec, iteration)
+    row = attempts[-1] if attempts else walk.schedule(spec, iteration)
+    if row.status is AttemptStatus.SCHEDULED:
+        _start(walk, row)
+    if row.status is AttemptStatus.IN_PROGRESS:
+        _follow(walk, row)
+    return row.lets_pass
+
+
+def _start(walk: Walk, row: TaskRow) -> None:
+    child = walk.start_child(row)
+    row.status = AttemptStatus.IN_PROGRESS
+    row.start_time = row.update_time = walk.state.now_ms
+    row.poll_count += 1
+    row.output_data = {CHILD_ID: child.workflow_id}
+
+
+def _follow(walk: Walk, row: TaskRow) -> None:
+    child = walk.state.runs[str(row.output_data[CHILD_ID])]
+    if not child.status.is_terminal:
+        return
+    row.output_data = {CHILD_ID: child.workflow_id, **child.output_data}
+    row.status = ENDS[child.status]
+    if row.status is AttemptStatus.COMPLETED:
+        return
+    row.reason = (
+        f"Sub workflow {child.definition['name']}.{child.definition['version']}/"
+        f"{child.workflow_id} failure reason: {child.reason}"
+    )
+
+
+def walk_switch(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Choose at the first walk; afterwards follow that choice."""
+    attempts = walk.attempts(spec, iteration)
+    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
+    if not attempts:
+        chosen = as_text(row.input_data.get(str(spec.get("expression"))))
+        row.output_data = {"evaluationResult": [chosen], "selectedCase": chosen}
+    cases = spec.get("decisionCases")
+    known = cases if isinstance(cases, Mapping) else {}
+    case = known.get(str(row.output_data["selectedCase"]), spec.get("defaultCase"))
+    return walk.sequence(specs_in(case), iteration)
+
+
+def walk_terminate(walk: Walk, spec: Spec, iteration: int) -> Never:
+    """End the workflow; what stands behind is never walked."""
+    row = walk.schedule(spec, iteration, AttemptStatus.COMPLETED)
+    given = row.input_data.get("workflowOutput")
+    output: Mapping[str, object] = {} if given is None else {"output": given}
+    if isinstance(given, Mapping):
+        output = {str(key): value for key, value in given.items()}
+    row.output_data = output
+    status = WorkflowStatus(str(row.input_data["terminationStatus"]))
+    reason = row.input_data.get("terminationReason")
+    if reason is None:
+        reason = f"Workflow is {status} by TERMINATE task: {row.task_id}"
+    raise WorkflowEnds(status, str(reason), output)
+
+
+_DURATION = re.compile(
+    r"\s*(?:(?P<d>\d+)\s*(?:days|day|d))?\s*(?:(?P<h>\d+)\s*(?:hours|hour|hrs|hr|h))?"
+    r"\s*(?:(?P<m>\d+)\s*(?:minutes|minute|mins|min|m))?"
+    r"\s*(?:(?P<s>\d+)\s*(?:seconds|second|secs|sec|s))?\s*",
+    re.IGNORECASE,
+)
+_SECONDS = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+
+
+def walk_wait(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Begin to wait; pass when the time has come."""
+    attempts = walk.attempts(spec, iteration)
+    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
+    wakes = wakes_at_ms(row)
+    if wakes is not None and wakes <= walk.state.now_ms:
+        row.status = AttemptStatus.COMPLETED
+    return row.lets_pass
+
+
+def wakes_at_ms(row: TaskRow) -> int | None:
+    """When an open WAIT is over; None for other rows and for those that wait for somebody."""
+    duration = row.input_data.get("duration")
+    if kind_of(row.spec) != "WAIT" or row.status.is_terminal or duration is None:
+        return None
+    return row.start_time + 1000 * duration_seconds(str(duration))
+
+
+def duration_seconds(text: str) -> int:
+    """The seconds of `2 days 3 hours 4 minutes 5 seconds`, each part optional."""
+    found = _DURATION.fullmatch(text)
+    if found is None or not text.strip():
+        raise RequestRefusedError(f"WAIT: {text!r} is no duration such as `10 seconds`")
+    return sum(int(found[unit] or 0) * seconds for unit, seconds in _SECONDS.items())
+
+
+STEPS: Mapping[str, Step] = MappingProxyType(
+    {
+        "SIMPLE": walk_simple,
+        "FORK_JOIN": walk_fork_join,
+        "JOIN": walk_join,
+        "DO_WHILE": walk_do_while,
+        "SWITCH": walk_switch,
+        "SUB_WORKFLOW": walk_sub_workflow,
+        "FORK_JOIN_DYNAMIC": walk_fork_join_dynamic,
+        "SET_VARIABLE": walk_set_variable,
+        "TERMINATE": walk_terminate,
+        "WAIT": walk_wait,
+    }
+)
