@@ -119,7 +119,7 @@ class Monitor:
             case "tags.create" if actor.record is not None:
                 self._tag_created(actor, actor.record, step, late=call.late)
             case "tags.create":
-                self.facts.resets_may_have_landed()
+                self._reset_may_have_landed()
             case "tags.delete":
                 self.removals.after(actor, late=call.late)
                 self._forget_decisions()
@@ -130,6 +130,12 @@ class Monitor:
         """One may be gone: nothing is known of them any more."""
         self._decided.clear()
         self.removals.forget_gone()
+        for each in self.facts.actors:
+            each.decided_before = False
+
+    def _reset_may_have_landed(self) -> None:
+        """Whoever works on the task computes anew from here on."""
+        self.facts.resets_may_have_landed()
         for each in self.facts.actors:
             each.decided_before = False
 

@@ -49,6 +49,16 @@ ENDS_OF_PROMISES = {
             "move idle:6": "a late request lands",
         },
     ),
+    "w2 polls a decided row, and an operator resets the task before it looks": (
+        "reset-task",
+        "reset-task ran",
+        {
+            "fate w1:19": "crash before",
+            "move w2:6.0": "reset-task begins",
+            "move reset1:0.0": "operator: terminate",
+            "move reset1:11.0": "goes on: w2",
+        },
+    ),
     "the deletion of gc1 lands when w2 has decided and looked": (
         "gc-default-ages",
         "branches.delete landed late, its sender dead",
