@@ -74,24 +74,19 @@ class ConductorTaskQueue(_OverApi, TaskQueue):
     """Polls, reads and updates task rows."""
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
-        answer = await self._client.call(
-            ApiRequest(
-                f"poll {request.task_type}",
-                "GET",
-                path_of("tasks", "poll", "batch", request.task_type),
-                query={
-                    "workerid": request.worker_id,
-                    "domain": request.domain,
-                    "count": request.count,
-                    "timeout": request.wait_ms,
-                },
-                timeout_seconds=request.wait_ms / 1000 + POLL_ANSWER_SECONDS,
-                is_poll=True,
-            )
+        purpose, path = f"poll {request.task_type}", ("tasks", "poll", "batch", request.task_type)
+        query = {
+            "workerid": request.worker_id,
+            "domain": request.domain,
+            "count": request.count,
+            "timeout": request.wait_ms,
+        }
+        seconds = request.wait_ms / 1000 + POLL_ANSWER_SECONDS
+        poll = ApiRequest(
+            purpose, "GET", path_of(*path), query, timeout_seconds=seconds, is_poll=True
         )
-        return tuple(
-            mapping.attempt_record(row) for row in mapping.json_list(answer, "polled tasks")
-        )
+        rows = mapping.json_list(await self._call(poll), "polled tasks")
+        return tuple(mapping.attempt_record(row) for row in rows)
 
     async def read_attempt(self, workflow_id: str, task_id: str) -> AttemptRecord | None:
         purpose = f"read task {task_id} of workflow {workflow_id}"
@@ -108,10 +103,8 @@ class ConductorTaskQueue(_OverApi, TaskQueue):
 
     async def complete(self, update: TerminalUpdate, *, timeout_seconds: float) -> None:
         purpose = f"send {update.status} for task {update.attempt.task_id}"
-        body = mapping.terminal_body(update)
-        await self._call(
-            ApiRequest(purpose, "POST", "/tasks", body=body, timeout_seconds=timeout_seconds)
-        )
+        body, seconds = mapping.terminal_body(update), timeout_seconds
+        await self._call(ApiRequest(purpose, "POST", "/tasks", body=body, timeout_seconds=seconds))
 
     async def log(self, task_id: str, line: str) -> None:
         path = path_of("tasks", task_id, "log")
