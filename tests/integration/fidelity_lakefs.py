@@ -1,12 +1,12 @@
 """The lakeFS machine: one history on the in-memory lakeFS and on a real one, answer by answer.
 
-Commits go by their number in order of creation. Four habits keep
-known differences out. An object's bytes belong to its path, because the server's three-way merge
-loses an object whose bytes are those of its neighbour (test_lakefs_three_way_merge.py). Protection
-is set before anything else, because the server enforces a later rule only after some seconds.
-Broken action files stay out, because the server remembers for some seconds which files there were.
-Only commits without metadata are picked, because the server forgets the id of another
-(test_lakefs_cherry_pick.py).
+Commits go by their number in order of creation. Five habits keep known differences out.
+An object's bytes belong to its path, because the server's three-way merge loses an object whose
+bytes are those of its neighbour (test_lakefs_three_way_merge.py). Protection is set before anything
+else, because the server enforces a later rule only after some seconds. Broken action files stay
+out, because the server remembers for some seconds which files there were. Only commits without
+metadata are picked, because the server forgets the id of another (test_lakefs_cherry_pick.py). What
+has no message of its own is not repeated on one head, because twice in a second it is one commit.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -75,6 +75,7 @@ class Side(Teller):
     operator: Operator
     file: Path
     commits: list[CommitId] = field(default_factory=list[CommitId])
+    repeated: set[tuple[str, str, str, int]] = field(default_factory=set[tuple[str, str, str, int]])
     steps: int = 0
     untold = frozenset({"created_at", "modified_at", "text", "storage_namespace"})
 
@@ -230,6 +231,8 @@ async def merge_by_hand(side: Side, source: Reference, onto: BranchName, strateg
 async def revert(side: Side, ref: Reference, branch: BranchName, parent: int) -> object:
     # By id: the server writes the reference into the message as it was given.
     undone = await side.ports.commits.read(side.repository, ref.on(side))
+    if not await _is_first(side, "revert", undone.commit, branch, parent):
+        return "not again"
     await side.operator.revert(undone.commit, branch, parent)
     head = await side.ports.branches.head(side.repository, branch)
     side.keep(head.commit)
@@ -239,7 +242,7 @@ async def revert(side: Side, ref: Reference, branch: BranchName, parent: int) ->
 @operations.add(ref=sources, branch=branches, parent=st.integers(0, 2))
 async def cherry_pick(side: Side, ref: Reference, branch: BranchName, parent: int) -> object:
     picked = await side.ports.commits.read(side.repository, ref.on(side))
-    if picked.metadata:
+    if picked.metadata or not await _is_first(side, "pick", picked.commit, branch, parent):
         return "not picked"
     side.keep(await side.operator.cherry_pick(ref.on(side), branch, parent))
     return await side.ports.branches.head(side.repository, branch)
@@ -361,6 +364,17 @@ async def begin(side: Side) -> object:
     for branch in BRANCHES[1:]:
         await side.ports.branches.create(side.repository, branch, side.commits[-1])
     return head
+
+
+async def _is_first(
+    side: Side, verb: str, commit: CommitId, branch: BranchName, parent: int
+) -> bool:
+    """Whether this head has not seen it: twice in one second would be one and the same commit."""
+    head = await side.ports.branches.head(side.repository, branch)
+    done = (verb, commit, head.commit, parent)
+    is_first = done not in side.repeated
+    side.repeated.add(done)
+    return is_first
 
 
 async def _upload(

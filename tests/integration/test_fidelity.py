@@ -46,7 +46,7 @@ LONGER_FACTOR = 4
 @pytest.fixture(
     params=[
         pytest.param(Length(30, 300), id="short"),
-        pytest.param(Length(600, 6000), id="full", marks=pytest.mark.soak),
+        pytest.param(Length(600, 3000), id="full", marks=pytest.mark.soak),
     ]
 )
 def length(request: pytest.FixtureRequest) -> Length:
