@@ -94,7 +94,8 @@ class TaskQueue(Protocol):
        on resume.
     Q23 task_log_is_kept: a logged line can be read back.
     Q24 retry_delay_is_kept: a retry is not handed out before its delay.
-    Q25 retry_resolves_inputs_anew: a retry's input is resolved again from the workflow.
+    Q25 retry_resolves_inputs_anew: a retry's input is resolved again from the workflow; what a
+       rerun gave under other names stays.
     Q26 ended_workflow_tells_when: a terminal workflow says when it ended; brought back and ended
        again it says the later time.
     """

@@ -193,7 +193,11 @@ def schedule_next(
         task_type=before.task_type,
         spec=before.spec,
         settings=before.settings,
-        input_data=task_input(run, before.spec, before.settings, task_id),
+        # What a rerun gave stays, under whatever the definition names.
+        input_data={
+            **before.input_data,
+            **task_input(run, before.spec, before.settings, task_id),
+        },
         retry_count=count,
         seq=run.next_seq,
         iteration=before.iteration,

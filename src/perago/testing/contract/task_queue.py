@@ -342,13 +342,13 @@ async def test_Q25_retry_resolves_inputs_anew(conductor_under_test: ConductorUnd
     workflow_id = await conductor_under_test.workflows.start(name, {"table": "a"})
     taken = await poll_one(conductor_under_test, task_type, workflow_id)
     await conductor_under_test.workflows.terminate(workflow_id, "by hand")
-    await conductor_under_test.workflows.rerun(workflow_id, taken.snapshot.task_id, {"table": "b"})
+    given = {"table": "b", "more": 1}
+    await conductor_under_test.workflows.rerun(workflow_id, taken.snapshot.task_id, given)
     again = await poll_one(conductor_under_test, task_type, workflow_id)
-    assert again.input_data == {"table": "b"}
+    assert again.input_data == given
     await fail(conductor_under_test, again)
-    assert (await poll_one(conductor_under_test, task_type, workflow_id)).input_data == {
-        "table": "a"
-    }
+    retried = await poll_one(conductor_under_test, task_type, workflow_id)
+    assert retried.input_data == {"table": "a", "more": 1}
 
 
 async def test_Q26_ended_workflow_tells_when(conductor_under_test: ConductorUnderTest) -> None:
