@@ -68,6 +68,10 @@ def merge_trees(
             taken[path] = theirs
         elif strategy is Strategy.NONE:
             conflicts.append(path)
+    if source.metarange != base.metarange:
+        # Where both have equal objects the server writes the source's, which names another tree.
+        equal = ((path, source.get(path), target.get(path)) for path in touched(source, target))
+        taken |= {path: theirs for path, theirs, ours in equal if theirs and _same(theirs, ours)}
     if conflicts:
         return ConflictingPaths(tuple(sorted(conflicts)))
     return named(target.with_changes(taken))
