@@ -175,13 +175,13 @@ PLANTS: Sequence[Plant] = (
     ),
     Plant(
         "a resumed decision ends with the published input",
-        f"{ATTEMPT}.resume:finish_decision",
+        f"{ATTEMPT}.publish:finish_decision",
         "Finished(publication.ref,",
         "Finished(target.workspace.ref,",
     ),
     Plant(
         "the decision that nothing changed is merged",
-        f"{ATTEMPT}.resume:finish_decision",
+        f"{ATTEMPT}.publish:finish_decision",
         "None if decision.noop else decision.staged",
         "decision.staged",
     ),

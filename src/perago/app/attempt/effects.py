@@ -9,14 +9,13 @@ for, which lakeFS takes over as it is.
 from contextlib import suppress
 from typing import assert_never
 
-from perago.app.attempt.choose_target import first_difference_outside, object_prefix
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.facts import first_difference_outside, object_prefix
 from perago.domain.errors import (
     OUTCOME_UNKNOWN,
     OutcomeUnknownAtDeadlineError,
     PublicationRefusedError,
 )
-from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
 from perago.domain.logical_execution import CommitId, StagedReference
 from perago.domain.names import relocated_tag, scratch_branch
 from perago.domain.outcome import (
@@ -32,18 +31,12 @@ from perago.domain.paths import ROOT_PREFIX
 from perago.domain.policy import WorkspacePublicationPlan
 from perago.domain.publication import MergeExactTree, MergeStaged, Relocate
 from perago.domain.settled import (
-    LOOKS_MAX,
-    AfterLook,
     AfterMerge,
-    KeepLooking,
     LookAgain,
-    SendAgain,
     Unanswered,
     after_merge,
-    look_after_merge,
-    look_after_relocation,
 )
-from perago.ports.errors import ServiceError, TagExistsError
+from perago.ports.errors import TagExistsError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.workspace import Phase
 
@@ -255,48 +248,6 @@ async def _tag_abandoned(
         await ports.lakefs.tags.create(plan.repository, tag, abandoned)
 
 
-FIRST_PAUSE_SECONDS = 0.05
-PAUSE_FACTOR = 1.6
-
-
-async def settle(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    plan: WorkspacePublicationPlan,
-    prepared: CommitId,
-    unanswered: Unanswered,
-) -> Published:
-    """Conclude, or raise OutcomeUnknownAtDeadlineError with the evidence.
-
-    Until it is concluded nothing is cleaned: the effect may still land. The last look is at the
-    deadline itself.
-    """
-    attempt.leftovers.staging_may_go = False
-    deadline = ports.clock.monotonic() + attempt.effect_seconds
-    seen = unanswered.reason
-    pause = FIRST_PAUSE_SECONDS
-    for _ in range(LOOKS_MAX):
-        after = await _look(ports, attempt, target, plan)
-        seen = after.reason if isinstance(after, KeepLooking) else seen
-        left = deadline - ports.clock.monotonic()
-        if isinstance(after, SendAgain):
-            seen = f"the head is still {plan.base}"
-            if left > 0:
-                after = await _send_again(ports, plan, prepared, left)
-        if isinstance(after, Published):
-            attempt.leftovers.staging_may_go = True
-            return after
-        if isinstance(after, NotPublished):
-            attempt.leftovers.staging_may_go = True
-            raise PublicationRefusedError(after.reason, code=after.code)
-        if left <= 0:
-            break
-        await ports.clock.sleep(min(pause, max(deadline - ports.clock.monotonic(), 0.0)))
-        pause *= PAUSE_FACTOR
-    raise unknown_outcome(ports, attempt, plan, seen)
-
-
 def unknown_outcome(
     ports: AttemptPorts, attempt: Attempt, plan: WorkspacePublicationPlan, seen: str
 ) -> OutcomeUnknownAtDeadlineError:
@@ -311,42 +262,3 @@ def unknown_outcome(
     }
     ports.progress.phase(Phase.WARNED, evidence)
     return OutcomeUnknownAtDeadlineError(seen)
-
-
-async def _send_again(
-    ports: AttemptPorts, plan: WorkspacePublicationPlan, prepared: CommitId, seconds: float
-) -> AfterLook:
-    """The same merge once more, under the fence: at most one can win.
-
-    Only success is an answer to both: whatever refuses this one says nothing of the first.
-    """
-    try:
-        after = await send_merge(ports, plan, prepared, timeout_seconds=seconds)
-    except ServiceError as error:
-        return KeepLooking(str(error))
-    return after if isinstance(after, Published) else KeepLooking(after.reason)
-
-
-async def _look(
-    ports: AttemptPorts, attempt: Attempt, target: Target, plan: WorkspacePublicationPlan
-) -> AfterLook:
-    """One look at the target; a failed look is a look that saw nothing.
-
-    Whatever the policy reads to decide, a publication may stand below somebody else's by now.
-    """
-    address, bound = target.workspace, FIRST_PARENT_COMMITS_MAX + 1
-    try:
-        walk = await ports.lakefs.commits.first_parents(
-            address.repository, address.branch, address.ref, commits_max=bound
-        )
-    except ServiceError as error:
-        return KeepLooking(str(error))
-    if isinstance(plan.effect, Relocate):
-        to, abandoned = plan.effect.to, plan.effect.abandoned
-        return look_after_relocation(walk.head.commit, old_head=abandoned, target=to)
-    return look_after_merge(
-        walk,
-        expected_head=plan.base,
-        execution_id=attempt.execution_id,
-        fenced=plan.level.fenced,
-    )

@@ -7,11 +7,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from perago.app.attempt.choose_target import read_facts
+from perago.app.attempt.agree import SettledDecision, decision_of
 from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.effects import perform, prepare, settle, unknown_outcome
-from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.app.attempt.effects import perform, prepare, unknown_outcome
+from perago.app.attempt.facts import read_facts
+from perago.app.attempt.settle import settle
+from perago.domain.commit_metadata import (
+    STAGING_COMMIT,
+)
+from perago.domain.errors import (
+    FenceNotTrustedError,
+    PublicationRefusedError,
+)
 from perago.domain.logical_execution import (
     NO_METADATA,
     CommitId,
@@ -230,3 +238,43 @@ async def _pause(ports: AttemptPorts, number: int) -> None:
     """A growing, jittered pause: losers of a race spread out."""
     ceiling = min(PAUSE_SECONDS_MIN * 2**number, PAUSE_SECONDS_MAX)
     await ports.clock.sleep(ceiling * ports.identities.fraction())
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The published commit and the result that belongs to it."""
+
+    ref: CommitId
+    result: Mapping[str, object]
+
+
+async def finish_decision(
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    decision: SettledDecision,
+    walk: FirstParentWalk | None = None,
+) -> Finished:
+    """Publish the decision, or adopt the publication that is already there.
+
+    `walk` is the target as it was read beside the decision, if it was.
+    """
+    staged = None if decision.noop else decision.staged
+    publication = await publish(ports, attempt, target, staged, walk)
+    return Finished(publication.ref, await _result(ports, attempt, target, decision, publication))
+
+
+async def _result(
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    decision: SettledDecision,
+    publication: Publication,
+) -> Mapping[str, object]:
+    """The result of what is on the target: an adopted commit may be of an older decision."""
+    staged = publication.adopted.get(STAGING_COMMIT, decision.staged.commit)
+    if staged == decision.staged.commit:
+        return decision.result
+    workspace = target.workspace
+    record = await ports.lakefs.commits.read(workspace.repository, staged)
+    return (await decision_of(ports, attempt, target, record, input_ref=workspace.ref)).result

@@ -1,17 +1,12 @@
 """Finishing what was decided before: no download, no body, the result comes from the decision."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
 
-from perago.app.attempt.agree import SettledDecision, decision_of, read_decision
+from perago.app.attempt.agree import decision_of, read_decision
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.publish import Publication, publish
-from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
-from perago.app.authoring.failure import result_for_exception
-from perago.app.authoring.workspace_spec import WorkspaceInput
+from perago.app.attempt.publish import Finished, finish_decision
 from perago.domain import settled
-from perago.domain.attempt import AttemptStatus
 from perago.domain.commit_metadata import (
     INPUT_REF,
     LOGICAL_TASK_KEY,
@@ -19,47 +14,21 @@ from perago.domain.commit_metadata import (
     STAGING_COMMIT,
     TARGET_BRANCH,
 )
-from perago.domain.errors import DecidedOnOtherInputError, StaleAttemptError
+from perago.domain.errors import DecidedOnOtherInputError
 from perago.domain.logical_execution import (
     BranchName,
     CommitId,
     CommitRecord,
     ExecutionInput,
-    FirstParentWalk,
     RepositoryId,
     WorkspaceReference,
     decision_key,
     key_on_input,
 )
 from perago.domain.publication import Isolation, PublicationFacts
-from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import MissingError
 from perago.ports.lakefs import Commits, TagRecord
 from perago.ports.workspace import Phase
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The published commit and the result that belongs to it."""
-
-    ref: CommitId
-    result: Mapping[str, object]
-
-
-async def finish_decision(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    decision: SettledDecision,
-    walk: FirstParentWalk | None = None,
-) -> Finished:
-    """Publish the decision, or adopt the publication that is already there.
-
-    `walk` is the target as it was read beside the decision, if it was.
-    """
-    staged = None if decision.noop else decision.staged
-    publication = await publish(ports, attempt, target, staged, walk)
-    return Finished(publication.ref, await _result(ports, attempt, target, decision, publication))
 
 
 async def resume(
@@ -182,85 +151,3 @@ async def _adopt(
     record = await ports.lakefs.commits.read(target.workspace.repository, staged)
     decision = await decision_of(ports, attempt, target, record, input_ref=published.workspace.ref)
     return Finished(found.commit, decision.result)
-
-
-async def _result(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    decision: SettledDecision,
-    publication: Publication,
-) -> Mapping[str, object]:
-    """The result of what is on the target: an adopted commit may be of an older decision."""
-    staged = publication.adopted.get(STAGING_COMMIT, decision.staged.commit)
-    if staged == decision.staged.commit:
-        return decision.result
-    workspace = target.workspace
-    record = await ports.lakefs.commits.read(workspace.repository, staged)
-    return (await decision_of(ports, attempt, target, record, input_ref=workspace.ref)).result
-
-
-@dataclass(frozen=True, slots=True)
-class GivenInput:
-    """The validated input; the workspace is None for a workspace-free task."""
-
-    params: Mapping[str, object]
-    workspace: WorkspaceInput | None
-
-    @property
-    def reference(self) -> WorkspaceReference:
-        """The workspace as a domain value."""
-        assert self.workspace is not None, "only workspace tasks have one"
-        given = self.workspace
-        return WorkspaceReference(
-            RepositoryId(given.repository), BranchName(given.branch), CommitId(given.ref)
-        )
-
-
-def read_input(attempt: Attempt) -> GivenInput:
-    """Validate envelope and parameters before anything is moved."""
-    data = attempt.record.input_data
-    workspace = None
-    strict = attempt.settings.strict_input
-    if attempt.task.has_workspace:
-        workspace = read_workspace_input(data, strict=strict)
-    read_params(attempt.task, data, strict=strict)
-    params = cast("Mapping[str, object]", data["params"])  # validated above
-    return GivenInput(params, workspace)
-
-
-def workspace_output(given: GivenInput, finished: Finished) -> Mapping[str, object]:
-    """Input workspace with only `ref` changed, and the result.
-
-    It was checked where it came from: the body's as it returned, a stored one as it was read.
-    """
-    assert given.workspace is not None, "only workspace tasks publish"
-    return workspace_task_output(given.workspace, finished.ref, finished.result)
-
-
-def free_output(result: Mapping[str, object]) -> Mapping[str, object]:
-    """The result alone."""
-    return {"result": dict(result)}
-
-
-def failed_update(attempt: Attempt, error: Exception) -> TerminalUpdate | None:
-    """The terminal update of a failure; None for a stale attempt, which ends nothing.
-
-    An update names the task id alone. What it would end is the row of a rerun or a redelivery,
-    or a row that a late heartbeat brought back beside its own retry.
-    """
-    if isinstance(error, StaleAttemptError):
-        return None
-    settings, row = attempt.settings, attempt.row
-    result = result_for_exception(
-        error,
-        max_length=settings.failure_reason_max_length,
-        secrets=settings.secrets,
-        task=(row.workflow_id, row.reference_name),
-    )
-    return TerminalUpdate(
-        attempt=row,
-        worker_id=settings.worker_id,
-        status=AttemptStatus(result.status),
-        reason=result.reason_for_incompletion or "",
-    )

@@ -6,27 +6,29 @@ turns whatever ended the attempt into a status, one pass cleans, nothing else is
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from perago.app.attempt.agree import SettledDecision, agree
-from perago.app.attempt.choose_target import choose_target, read_first_walk
+from perago.app.attempt.choose_target import choose_target
 from perago.app.attempt.complete import Recorded, check_attempt, clean_up, complete
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.local_workspace import call_body
-from perago.app.attempt.open_workspace import Ran, open_workspace
-from perago.app.attempt.publish import publish
-from perago.app.attempt.resume import (
-    Finished,
-    GivenInput,
-    failed_update,
-    find_decision_on_other_input,
-    finish_decision,
-    free_output,
-    read_input,
-    resume,
-    workspace_output,
-)
+from perago.app.attempt.facts import read_first_walk
+from perago.app.attempt.local_workspace import call_body, open_local_workspace
+from perago.app.attempt.publish import Finished, finish_decision, publish
+from perago.app.attempt.resume import find_decision_on_other_input, resume
+from perago.app.attempt.spark_workspace import open_spark_workspace
+from perago.app.attempt.workspace import Opened, Ran
+from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
+from perago.app.authoring.failure import result_for_exception
+from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    RepositoryId,
+    WorkspaceReference,
+)
 from perago.domain.policy import Level
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.task_body import Lease
@@ -40,6 +42,23 @@ class AttemptReport:
     update: TerminalUpdate | None
     recorded: Recorded
     error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenInput:
+    """The validated input; the workspace is None for a workspace-free task."""
+
+    params: Mapping[str, object]
+    workspace: WorkspaceInput | None
+
+    @property
+    def reference(self) -> WorkspaceReference:
+        """The workspace as a domain value."""
+        assert self.workspace is not None, "only workspace tasks have one"
+        given = self.workspace
+        return WorkspaceReference(
+            RepositoryId(given.repository), BranchName(given.branch), CommitId(given.ref)
+        )
 
 
 def nobody(error: Exception) -> None:
@@ -120,9 +139,11 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
         await ran.drop_writes()
         return workspace_output(given, Finished(given.reference.ref, ran.result))
     target, earlier = await choose_target(ports, attempt, given.reference, spec, given.params)
-    finished = await find_decision_on_other_input(
-        ports, attempt, target, given.params, earlier.others
-    )
+    finished = None
+    if earlier.others:
+        finished = await find_decision_on_other_input(
+            ports, attempt, target, given.params, earlier.others
+        )
     if finished is None and earlier.decided is not None:
         # An earlier attempt decided on a commit before it died. Running the task function again
         # could produce another tree, and two trees for one execution must never be published.
@@ -160,3 +181,64 @@ async def _run_task_function(
     ran = await opened.run(given.params)
     await ran.check()
     return ran
+
+
+async def open_workspace(
+    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
+) -> Opened:
+    """Show the input commit in the way that the task's annotation asks for.
+
+    Without a target the task is read-only.
+    """
+    if attempt.task.on_spark:
+        return await open_spark_workspace(ports, attempt, workspace, target)
+    return await open_local_workspace(ports, attempt, workspace)
+
+
+def read_input(attempt: Attempt) -> GivenInput:
+    """Validate envelope and parameters before anything is moved."""
+    data = attempt.record.input_data
+    workspace = None
+    strict = attempt.settings.strict_input
+    if attempt.task.has_workspace:
+        workspace = read_workspace_input(data, strict=strict)
+    read_params(attempt.task, data, strict=strict)
+    params = cast("Mapping[str, object]", data["params"])  # validated above
+    return GivenInput(params, workspace)
+
+
+def workspace_output(given: GivenInput, finished: Finished) -> Mapping[str, object]:
+    """Input workspace with only `ref` changed, and the result.
+
+    It was checked where it came from: the body's as it returned, a stored one as it was read.
+    """
+    assert given.workspace is not None, "only workspace tasks publish"
+    return workspace_task_output(given.workspace, finished.ref, finished.result)
+
+
+def free_output(result: Mapping[str, object]) -> Mapping[str, object]:
+    """The result alone."""
+    return {"result": dict(result)}
+
+
+def failed_update(attempt: Attempt, error: Exception) -> TerminalUpdate | None:
+    """The terminal update of a failure; None for a stale attempt, which ends nothing.
+
+    An update names the task id alone. What it would end is the row of a rerun or a redelivery,
+    or a row that a late heartbeat brought back beside its own retry.
+    """
+    if isinstance(error, StaleAttemptError):
+        return None
+    settings, row = attempt.settings, attempt.row
+    result = result_for_exception(
+        error,
+        max_length=settings.failure_reason_max_length,
+        secrets=settings.secrets,
+        task=(row.workflow_id, row.reference_name),
+    )
+    return TerminalUpdate(
+        attempt=row,
+        worker_id=settings.worker_id,
+        status=AttemptStatus(result.status),
+        reason=result.reason_for_incompletion or "",
+    )

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from perago.app.attempt.choose_target import first_difference_outside
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.facts import first_difference_outside
 from perago.domain.attempt import AttemptSnapshot
 from perago.domain.commit_metadata import (
     NOOP,

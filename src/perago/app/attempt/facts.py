@@ -1,0 +1,111 @@
+"""What is read of the target before a policy decides: head, history, and what has moved."""
+
+from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.domain.logical_execution import (
+    CommitId,
+    FirstParentWalk,
+    RepositoryId,
+    StagedReference,
+)
+from perago.domain.paths import ACTIONS_PREFIX
+from perago.domain.publication import Isolation, PublicationFacts
+
+
+async def read_facts(
+    ports: AttemptPorts,
+    attempt: Attempt,
+    target: Target,
+    staged: StagedReference | None,
+    walk: FirstParentWalk | None = None,
+) -> PublicationFacts:
+    """Read the head, its history down to the input, and under prefix isolation what moved."""
+    walk = walk or await read_walk(ports, target)
+    moved = walk.reached and walk.head.commit != target.workspace.ref
+    untouched = False
+    if target.isolation is Isolation.PREFIX and moved:
+        untouched = await _is_untouched(ports, target, walk.head.commit)
+    return PublicationFacts(
+        workspace=target.workspace,
+        walk=walk,
+        staged=staged,
+        logical_task_key=attempt.row.logical_task_key,
+        execution_key=target.key,
+        isolation=target.isolation,
+        untouched=untouched,
+        require_ownership=attempt.settings.require_ownership,
+    )
+
+
+async def read_first_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk | None:
+    """The look that can be made beside the decision: the fence compares its head in the server.
+
+    Under prefix isolation the publishers of one branch take turns, and each looks in its own.
+    """
+    if target.isolation is Isolation.PREFIX:
+        return None
+    return await read_walk(ports, target)
+
+
+async def read_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk:
+    """The target's head and its history down to the input, as far as the policy looks."""
+    workspace = target.workspace
+    commits_read_max = target.level.shape.commits_read_max
+    if commits_read_max == 1:
+        head = await ports.lakefs.branches.head(workspace.repository, workspace.branch)
+        return FirstParentWalk((head,), reached=head.commit == workspace.ref)
+    return await ports.lakefs.commits.first_parents(
+        workspace.repository, workspace.branch, workspace.ref, commits_max=commits_read_max
+    )
+
+
+async def _is_untouched(ports: AttemptPorts, target: Target, head: CommitId) -> bool:
+    """Whether neither the prefix nor anything reserved differs between the input and the head."""
+    prefix = object_prefix(target.prefix)
+    mine, reserved = await ports.concurrency.together(
+        _differs(ports, target, head, prefix),
+        _differs(ports, target, head, ACTIONS_PREFIX),
+    )
+    return not (mine or reserved)
+
+
+async def _differs(ports: AttemptPorts, target: Target, head: CommitId, prefix: str) -> bool:
+    workspace = target.workspace
+    page = await ports.lakefs.commits.diff_page(
+        workspace.repository, workspace.ref, head, prefix=prefix, amount=1
+    )
+    return bool(page.changes)
+
+
+def object_prefix(prefix: str) -> str:
+    """The string all object paths of a workspace start with; its slash keeps siblings out."""
+    return "" if prefix == "/" else f"{prefix}/"
+
+
+# Behind every path below a prefix that anybody writes; listings go on after it.
+_END_OF_PREFIX = "\U0010ffff" * 4
+
+
+async def first_difference_outside(
+    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
+) -> str | None:
+    """An object that differs though a task with this prefix has no business there, or None.
+
+    Asks only before and behind the prefix, and for reserved objects inside, so the answer costs
+    the same however much differs inside.
+    """
+
+    async def first(*, below: str = "", after: str = "") -> str | None:
+        page = await ports.lakefs.commits.diff_page(
+            repository, left, right, prefix=below, after=after, amount=1
+        )
+        return page.changes[0].path if page.changes else None
+
+    inside = object_prefix(prefix)
+    if ACTIONS_PREFIX.startswith(inside) or inside.startswith(ACTIONS_PREFIX):
+        reserved = await first(below=ACTIONS_PREFIX)
+        if reserved is not None or not inside:
+            return reserved
+    before = await first()
+    if before is None or not before.startswith(inside):
+        return before
+    return await first(after=inside + _END_OF_PREFIX)
