@@ -58,10 +58,6 @@ if TYPE_CHECKING:
         workspace_local_path,
         workspace_upload_files,
     )
-    from perago.app.callbacks.run_with_callbacks import (
-        run_workspace_free_task_attempt,
-        run_workspace_task_attempt,
-    )
     from perago.app.settings.inherited_settings import ExecutionMode
     from perago.app.settings.runtime_config import (
         ConductorConfig,
@@ -76,6 +72,10 @@ if TYPE_CHECKING:
         prepare_worker_runtime,
         restart_backoff_seconds,
         worker_child_specs,
+    )
+    from perago.compat.run_with_callbacks import (
+        run_workspace_free_task_attempt,
+        run_workspace_task_attempt,
     )
     from perago.domain.errors import (
         GuardrailViolation,
@@ -185,7 +185,7 @@ _HOMES = {
         "workspace_delete_object_paths workspace_download_files workspace_local_path "
         "workspace_upload_files"
     ),
-    "perago.app.callbacks.run_with_callbacks": (
+    "perago.compat.run_with_callbacks": (
         "run_workspace_free_task_attempt run_workspace_task_attempt"
     ),
     "perago.app.settings.inherited_settings": "ExecutionMode",

@@ -19,7 +19,10 @@ from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.failure import RuntimeTaskResult, result_for_exception
 from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.callbacks.callback_ports import (
+from perago.app.connections import Connections
+from perago.app.container import Container
+from perago.app.fence.trust import FenceTrust
+from perago.compat.callback_ports import (
     CallbackAttempt,
     CallbackBranches,
     CallbackCommits,
@@ -30,9 +33,6 @@ from perago.app.callbacks.callback_ports import (
     DirectBody,
     NoLease,
 )
-from perago.app.connections import Connections
-from perago.app.container import Container
-from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptRecord, ExecutionId, FenceWidth
 from perago.domain.policy import PolicySetting
 

@@ -21,7 +21,7 @@ from perago.app.authoring.failure import (
 from perago.app.authoring.invocation import invoke_workspace_free_task
 from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.callbacks.callback_ports import (
+from perago.compat.callback_ports import (
     CallbackAttempt,
     CleanupStaging,
     CompleteNoOpWorkspace,
@@ -59,7 +59,7 @@ def run_workspace_task_attempt(  # noqa: PLR0913  # the public signature of 0.6.
             "run_workspace_task_attempt only supports workspace tasks", code="PRG-I007"
         )
     # The composition root is imported by those who run attempts, not by those who declare tasks.
-    from perago.app.callbacks.callback_run import run_on_callbacks  # noqa: PLC0415
+    from perago.compat.callback_run import run_on_callbacks  # noqa: PLC0415
 
     callbacks = WorkspaceCallbacks(
         download=download_workspace,

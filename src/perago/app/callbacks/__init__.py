@@ -1,1 +1,0 @@
-"""The synchronous callback API of 0.6.1: one attempt whose transfers are the caller's own."""
