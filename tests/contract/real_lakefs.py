@@ -20,14 +20,14 @@ from tools.servers.http import ask
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.references import (
+from perago.adapters.lakefs.installation import (
     LakeFSBranches,
     LakeFSCommits,
     LakeFSRepositories,
     LakeFSTags,
     covers,
 )
+from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import RelocationRefused
@@ -50,7 +50,8 @@ class RealLakeFS(LakeFSUnderTest):
         self._client = client
         self._server = server
         self._branches = LakeFSBranches(client)
-        self._commits = LakeFSCommits(client, walk_page=WALK_PAGE)
+        self._commits = LakeFSCommits(client)
+        self._commits.walk_page = WALK_PAGE
         self._tags = LakeFSTags(client)
         self._objects = LakeFSObjects(client)
         self._repositories = LakeFSRepositories(client)

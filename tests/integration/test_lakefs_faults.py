@@ -17,7 +17,7 @@ from tools.servers.toxiproxy import Proxy
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.references import LakeFSRepositories
+from perago.adapters.lakefs.installation import LakeFSRepositories
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.domain.outcome import Merged, NoAnswer, Relocated
 from perago.domain.paths import FENCE_PATH

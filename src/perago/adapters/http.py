@@ -38,6 +38,7 @@ CONNECT_SECONDS = 5.0
 SECOND_ADDRESS_SECONDS = 0.25
 # One read of a body. Smaller pieces cost more calls, larger ones are not filled by the kernel.
 PIECE_BYTES = 256 * 1024
+ANSWER_BYTES_MAX = 256 * 1024 * 1024  # of an answer that is read whole
 # How long a cancelled caller waits for the end of its work in another thread.
 ABANDONED_SECONDS_MAX = 3.0
 
@@ -45,11 +46,6 @@ Value = TypeVar("Value")
 Headers: TypeAlias = Mapping[str, str]
 ProxyOf: TypeAlias = Callable[[str], str | None]
 NO_HEADERS: Headers = {}
-
-
-def no_proxy(url: str) -> None:
-    """Every address is reached directly."""
-    del url
 
 
 class RequestFailedError(Exception):
@@ -74,7 +70,8 @@ class HttpTerms:
 
     ca_file: Path | None = None  # trusted in addition to the CAs that the machine trusts
     verify_tls: bool = True
-    proxy_of: ProxyOf = field(default=no_proxy, repr=False)  # a proxy's address may hold a password
+    # None: no proxy. A proxy's address may hold a password.
+    proxy_of: ProxyOf | None = field(default=None, repr=False)
     connect_seconds: float = CONNECT_SECONDS
 
 
@@ -97,11 +94,11 @@ class Reply:
         self.status = response.status
         self.headers: Headers = response.headers
 
-    async def pieces(self, size: int = PIECE_BYTES) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncIterator[bytes]:
         """Yield the body as it arrives; a connection that breaks or stalls is NoAnswerError."""
         while True:
             try:
-                piece = await self._response.content.read(size)
+                piece = await self._response.content.read(PIECE_BYTES)
             except _FAILURES as error:
                 raise self._sent.failure(error) from error
             if not piece:
@@ -178,7 +175,6 @@ class HttpClient:
         seconds: float,
         headers: Headers = NO_HEADERS,
         body: bytes | None = None,
-        size_max: int = 256 * 1024 * 1024,
     ) -> Answer:
         """Send a small request and read its whole answer within `seconds`."""
         sent = _SentOnce()
@@ -189,7 +185,7 @@ class HttpClient:
                     method, url, silence_seconds=seconds, headers=headers, body=body, sent=sent
                 ) as reply,
             ):
-                return Answer(reply.status, reply.headers, await reply.read(size_max))
+                return Answer(reply.status, reply.headers, await reply.read(ANSWER_BYTES_MAX))
         except TimeoutError as error:
             raise sent.failure(TimeoutError(f"no answer after {seconds:g} s")) from error
 
@@ -254,8 +250,8 @@ class HttpClient:
 
     def _way(self, url: str, headers: Headers) -> tuple[URL | None, Headers, Headers | None]:
         """Return the proxy, the headers of the request, and those of CONNECT for a tunnel."""
-        address = self._terms.proxy_of(url)
-        proxy = None if address is None else URL(address)
+        address = self._terms.proxy_of and self._terms.proxy_of(url)
+        proxy = URL(address) if address else None
         if proxy is None or proxy.user is None:
             return proxy, headers, None
         user = {"Proxy-Authorization": aiohttp.encode_basic_auth(proxy.user, proxy.password or "")}
@@ -316,20 +312,23 @@ async def _watched(
 
 @final
 class LoopThread:
-    """An event loop in a thread of its own, started when it is first needed.
+    """An event loop in a thread of its own.
 
     For callers that have no loop, or whose loop ends before their connections do.
     """
 
     def __init__(self, name: str) -> None:
-        self._name = name
-        self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the machine allows no further thread
+            self._loop.close()
+            raise NotSentError(str(error)) from error
 
     def submit(self, work: Coroutine[object, object, Value]) -> Future[Value]:
         """Run a coroutine there; its future can be waited for, or cancelled, from any thread."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def run(self, work: Coroutine[object, object, Value]) -> Value:
         """Run a coroutine there and wait for it in the caller's loop.
@@ -337,23 +336,22 @@ class LoopThread:
         A caller that is cancelled cancels it, and waits a moment for its end, because what it
         leaves behind can be removed only then.
         """
-        running = self._running()
         ended: Future[Value] = Future()
         tasks: list[asyncio.Task[Value]] = []
 
         def start() -> None:
-            tasks.append(running.create_task(work))
+            tasks.append(self._loop.create_task(work))
             tasks[0].add_done_callback(partial(_hand_over, ended))
 
         def stop() -> None:
             tasks[0].cancel()
 
-        running.call_soon_threadsafe(start)
+        self._loop.call_soon_threadsafe(start)
         waiting = asyncio.wrap_future(ended)
         try:
             return await asyncio.shield(waiting)
         except asyncio.CancelledError:
-            running.call_soon_threadsafe(stop)
+            self._loop.call_soon_threadsafe(stop)
             # Heard, or asyncio logs that its error was never retrieved.
             waiting.add_done_callback(lambda gone: gone.cancelled() or gone.exception())
             await asyncio.wait([waiting], timeout=ABANDONED_SECONDS_MAX)
@@ -361,25 +359,9 @@ class LoopThread:
 
     def close(self) -> None:
         """Stop the loop and wait for its thread; the work in it must have ended."""
-        with self._lock:
-            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._lock:
-            if self._loop is None:
-                loop = asyncio.new_event_loop()
-                thread = threading.Thread(target=loop.run_forever, name=self._name, daemon=True)
-                try:
-                    thread.start()
-                except RuntimeError as error:  # the machine allows no further thread
-                    loop.close()
-                    raise NotSentError(str(error)) from error
-                self._loop, self._thread = loop, thread
-            return self._loop
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 def _hand_over(ended: Future[Value], task: asyncio.Task[Value]) -> None:

@@ -4,6 +4,8 @@ Adapters map their vendor's errors in one file. What follows from an error is no
 """
 
 import errno
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -138,3 +140,12 @@ class LocalDiskError(ServiceError):
         reason = (error.strerror or type(error).__name__).lower()
         remedy = _DISK_REMEDIES.get(error.errno or 0)
         return cls(f"{where}: {reason}" + (f"; {remedy}" if remedy else ""))
+
+
+@contextmanager
+def disk_errors(path: str | Path) -> Generator[None]:
+    """Raise LocalDiskError for whatever the disk refuses inside the block."""
+    try:
+        yield
+    except OSError as error:
+        raise LocalDiskError.of(path, error) from error

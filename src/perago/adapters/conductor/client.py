@@ -7,7 +7,7 @@ and that a request never outlives its caller. Does not know what a request means
 import asyncio
 import json
 from collections.abc import Awaitable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TypeVar, cast, final
@@ -93,9 +93,7 @@ class ConductorClient(ApiClient):
         await self._http.close()
 
     async def _answer(self, request: ApiRequest) -> Answer:
-        if request.is_poll:
-            return await self._with_token(request)
-        async with self._calls:
+        async with nullcontext() if request.is_poll else self._calls:
             return await self._with_token(request)
 
     async def _with_token(self, request: ApiRequest) -> Answer:

@@ -6,11 +6,13 @@ Asks nobody.
 import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
-from perago.ports.lakefs import Change, ChangeKind, ChangePage, RepositoryFacts, RepositoryPage
-from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry, ObjectPage
+from perago.ports.lakefs import Change, ChangeKind, RepositoryFacts
+from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
+
+Value = TypeVar("Value")
 
 
 def object_entry(stats: Mapping[str, Any]) -> ObjectEntry:
@@ -40,33 +42,16 @@ def storage_terms(body: bytes) -> dict[str, object]:
     return dict(json.loads(body).get("storage_config") or {})
 
 
-def object_page(body: bytes) -> ObjectPage:
-    """Read one page of a listing."""
-    results, more = _page(body)
-    return ObjectPage(tuple(object_entry(stats) for stats in results), more=more)
+def page_of(
+    read: Callable[[Mapping[str, Any]], Value],
+) -> Callable[[bytes], tuple[tuple[Value, ...], bool]]:
+    """Read one page with this reader of its entries, and whether more follow."""
 
+    def read_page(body: bytes) -> tuple[tuple[Value, ...], bool]:
+        page = json.loads(body)
+        return tuple(read(each) for each in page["results"]), page["pagination"]["has_more"]
 
-def change_page(body: bytes) -> ChangePage:
-    """Read one page of differences."""
-    results, more = _page(body)
-    return ChangePage(tuple(_change(difference) for difference in results), more=more)
-
-
-def commit_page(body: bytes) -> tuple[list[CommitRecord], bool]:
-    """Read one page of commits, and whether more follow."""
-    results, more = _page(body)
-    return [_commit(commit) for commit in results], more
-
-
-def commit_record(body: bytes) -> CommitRecord:
-    """Read one commit."""
-    return _commit(json.loads(body))
-
-
-def ref_page(body: bytes) -> tuple[list[tuple[str, str]], bool]:
-    """Read one page of branches or tags with their commits, and whether more follow."""
-    results, more = _page(body)
-    return [(ref["id"], ref["commit_id"]) for ref in results], more
+    return read_page
 
 
 def repository_facts(body: bytes) -> RepositoryFacts:
@@ -80,18 +65,8 @@ def repository_facts(body: bytes) -> RepositoryFacts:
     )
 
 
-def repository_page(body: bytes) -> RepositoryPage:
-    """Read one page of repositories."""
-    results, more = _page(body)
-    return RepositoryPage(tuple(RepositoryId(each["id"]) for each in results), more=more)
-
-
-def _page(body: bytes) -> tuple[list[dict[str, Any]], bool]:
-    page = json.loads(body)
-    return page["results"], page["pagination"]["has_more"]
-
-
-def _commit(commit: Mapping[str, Any]) -> CommitRecord:
+def commit_record(commit: Mapping[str, Any]) -> CommitRecord:
+    """Take one commit over."""
     return CommitRecord(
         commit=CommitId(commit["id"]),
         parents=tuple(CommitId(parent) for parent in commit["parents"]),
@@ -102,7 +77,8 @@ def _commit(commit: Mapping[str, Any]) -> CommitRecord:
     )
 
 
-def _change(difference: Mapping[str, Any]) -> Change:
+def change(difference: Mapping[str, Any]) -> Change:
+    """Take one difference over; it carries the right side."""
     kind = ChangeKind(difference["type"])
     right = difference.get("right")
     # Of a removed object the server sends the left side under the same name.

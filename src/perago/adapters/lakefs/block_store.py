@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
-from typing import Any, TypeAlias, final
+from typing import Any, final
 
 from perago.adapters.http import Reply
 from perago.adapters.lakefs.answers import stored_object, text_of
@@ -38,10 +38,6 @@ COMPLETE_SECONDS = 600.0
 ABORT_SECONDS = 2.0
 # What S3 and Google call it (and then Azure) when other bytes arrived than Content-MD5 states.
 _DAMAGED_ON_ITS_WAY = ("BadDigest", "Md5Mismatch")
-
-
-# Asks for the address of one part.
-PartUrl: TypeAlias = Callable[[int], Awaitable[str]]
 
 
 class BlockStoreUnusableError(Exception):
@@ -126,7 +122,7 @@ class BlockStore:
         return entry._replace(checksum=md5)
 
     async def _send_parts(
-        self, operation: Operation, file: LeavingFile, part_url: PartUrl
+        self, operation: Operation, file: LeavingFile, part_url: Callable[[int], Awaitable[str]]
     ) -> tuple[list[dict[str, object]], str]:
         """Send all parts, a few side by side; gives their tags and the MD5 of the whole.
 

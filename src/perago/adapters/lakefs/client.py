@@ -224,8 +224,9 @@ class LakeFSClient:
                 raise NotSentError(f"lakeFS at {self.address}: the client is closed")
             if self._process == os.getpid():
                 return
-            self._process = os.getpid()
+            # First: where no thread can be started, the next request tries again.
             self._loop = LoopThread("perago-lakefs-loop")
+            self._process = os.getpid()
             self._hands = ThreadPoolExecutor(HANDS_MAX, thread_name_prefix="perago-lakefs")
             self._slots = asyncio.Semaphore(self.configuration.requests_concurrent_max)
             atexit.register(self.close)  # sessions that are not closed complain at the end

@@ -182,17 +182,13 @@ def relocation_answer(operation: Operation, failure: Failure) -> RelocationAnswe
 
 
 def is_no_answer(failure: Refused) -> bool:
-    """Whether a status says nothing of what the server did: a redirect is not followed either."""
-    return (
-        failure.status < FIRST_REFUSAL
-        or failure.status in {408, 499}
-        or (failure.status >= FIRST_SERVER_ERROR and not _is_verdict(failure.text))
-    )
+    """Whether a status says nothing of what the server did: a redirect is not followed either.
 
-
-def _is_verdict(text: str) -> bool:
-    """Whether a server error says what was refused: nothing happened then."""
-    return _HOOK_ABORTED in text or _MEANS_NOTHING.search(text) is not None
+    A server error that says what was refused is an answer: nothing happened then.
+    """
+    if failure.status >= FIRST_SERVER_ERROR:
+        return _HOOK_ABORTED not in failure.text and not _MEANS_NOTHING.search(failure.text)
+    return failure.status < FIRST_REFUSAL or failure.status in {408, 499}
 
 
 def _unanswered(operation: Operation, text: str) -> ServiceError:
@@ -203,42 +199,35 @@ def _unanswered(operation: Operation, text: str) -> ServiceError:
 
 
 def _refusal(operation: Operation, status: int, text: str) -> type[ServiceError]:
-    if _HOOK_ABORTED in text:
-        return _refused_by_hook(status, text)
+    by_hook = _HOOK_ABORTED in text
     match status:
+        case _ if by_hook and _NO_BRANCH_TO_LIST.search(text):
+            return BranchMissingError
+        case 412 if by_hook:
+            return RequestRefusedError
+        case _ if by_hook:
+            return BrokenActionsError
         case 400 if _NO_CHANGES in text:
             return NothingToCommitError
         case 400 if _DIRTY.search(text):
             return DirtyBranchError
         case 400 | 500 if _MEANS_NOTHING.search(text):
             return operation.missing
+        case 401 | 403 if "protected branch" in text:
+            return ProtectedBranchError
+        case 403 if _NOT_A_PERMISSION.search(text):
+            return RequestRefusedError
         case 401 | 403:
-            return _denied(status, text)
+            return AccessDeniedError
+        case 404 if text == "repository not found":
+            return RepositoryMissingError
+        case 404 if _BRANCH_MISSING.search(text):
+            return BranchMissingError
         case 404:
-            return _missing(operation, text)
+            return operation.missing
         case 409:
             return operation.taken if _TAKEN.search(text) else ExistsError
         case 423 | 429:
             return UnavailableError
         case _:
             return RequestRefusedError
-
-
-def _refused_by_hook(status: int, text: str) -> type[ServiceError]:
-    if _NO_BRANCH_TO_LIST.search(text):
-        return BranchMissingError
-    return RequestRefusedError if status == 412 else BrokenActionsError  # noqa: PLR2004
-
-
-def _denied(status: int, text: str) -> type[ServiceError]:
-    if "protected branch" in text:
-        return ProtectedBranchError
-    if status == 403 and _NOT_A_PERMISSION.search(text):  # noqa: PLR2004
-        return RequestRefusedError
-    return AccessDeniedError
-
-
-def _missing(operation: Operation, text: str) -> type[ServiceError]:
-    if text == "repository not found":
-        return RepositoryMissingError
-    return BranchMissingError if _BRANCH_MISSING.search(text) else operation.missing

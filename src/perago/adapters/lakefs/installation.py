@@ -1,15 +1,62 @@
-"""One lakeFS as the container takes it: its ports over one client. Decides nothing."""
+"""One lakeFS as the container takes it: its ports over one client, one request a question.
 
-from perago.adapters.lakefs.client import LakeFSClient
+Spells out every option of an effect. What an answer means is `errors`', what a tag decides or a
+walk is good for somebody else's.
+"""
+
+import json
+import re
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from typing import final
+
+from perago.adapters.lakefs.answers import change, commit_record, page_of, repository_facts
+from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.errors import (
+    Lost,
+    NotSent,
+    Operation,
+    Refused,
+    merge_answer,
+    relocation_answer,
+)
 from perago.adapters.lakefs.objects import LakeFSObjects
-from perago.adapters.lakefs.references import (
-    LakeFSBranches,
-    LakeFSCommits,
-    LakeFSRepositories,
-    LakeFSTags,
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    FirstParentWalk,
+    RepositoryId,
+    TagName,
+)
+from perago.domain.outcome import MergeAnswer, Merged, NoAnswer, Relocated, RelocationAnswer
+from perago.ports.errors import (
+    BranchExistsError,
+    BranchMissingError,
+    ReferenceMissingError,
+    RepositoryMissingError,
+    TagExistsError,
 )
 from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import (
+    Branches,
+    BranchPage,
+    ChangePage,
+    CommitRequest,
+    Commits,
+    MergeRequest,
+    Repositories,
+    RepositoryFacts,
+    RepositoryPage,
+    TagPage,
+    TagRecord,
+    Tags,
+)
+
+# Branches have letters, digits, `-` and `_`: an escaped brace or comma would match none of them.
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
@@ -27,3 +74,260 @@ def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
         repositories=LakeFSRepositories(client),
         close=close,
     )
+
+
+class _OverLakeFS:
+    """Asks one lakeFS."""
+
+    def __init__(self, client: LakeFSClient) -> None:
+        self._client = client
+
+    async def _refs(
+        self, repository: str, kind: str, prefix: str, after: str, amount: int
+    ) -> tuple[tuple[tuple[str, CommitId], ...], bool]:
+        """One page of names and their commits, and whether more follow."""
+        query = {"prefix": prefix, "after": after, "amount": str(amount)}
+        return await self._client.ask(
+            Operation(f"list {kind} of", repository),
+            ApiRequest("GET", ("repositories", repository, kind), query),
+            page_of(lambda ref: (str(ref["id"]), CommitId(ref["commit_id"]))),
+        )
+
+
+@final
+class LakeFSBranches(_OverLakeFS, Branches):
+    """Branches of one lakeFS installation."""
+
+    async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
+        what = f"{repository}/{branch}"
+        operation = Operation("read the head of", what, missing=BranchMissingError)
+        # The log answers with parents and metadata, the branch itself only with an id. Without
+        # the `@` a tag of this name would do, and so would a commit whose id begins like it.
+        request = ApiRequest("GET", at_ref(repository, f"{branch}@", "commits"), {"amount": "1"})
+        read = page_of(commit_record)
+        return await self._client.ask(operation, request, lambda body: read(body)[0][0])
+
+    async def create(self, repository: RepositoryId, branch: BranchName, source: CommitId) -> None:
+        what = f"{repository}/{branch}"
+        operation = Operation("create branch", what, writes=True, taken=BranchExistsError)
+        content = {"name": branch, "source": source, "force": False}
+        request = ApiRequest("POST", ("repositories", repository, "branches"), content=content)
+        await self._client.ask(operation, request, bytes)
+
+    async def delete(self, repository: RepositoryId, branch: BranchName) -> None:
+        what = f"{repository}/{branch}"
+        operation = Operation("delete branch", what, writes=True, missing=BranchMissingError)
+        request = ApiRequest("DELETE", at_branch(repository, branch), {"force": "false"})
+        with suppress(BranchMissingError):
+            await self._client.ask(operation, request, bytes)
+
+    async def list_page(
+        self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
+    ) -> BranchPage:
+        refs, more = await self._refs(repository, "branches", prefix, after, amount)
+        names = tuple(BranchName(name) for name, _ in refs)
+        return BranchPage(names, tuple(head for _, head in refs), more)
+
+    async def merge(self, request: MergeRequest) -> MergeAnswer:
+        target = f"{request.source} into {request.repository}/{request.target}"
+        operation = Operation("merge", target, writes=True)
+        answer = await self._client.attempt(
+            ApiRequest(
+                "POST",
+                at_ref(request.repository, request.source, "merge", request.target),
+                content={
+                    "message": request.message,
+                    "metadata": dict(request.metadata),
+                    "squash_merge": True,
+                    "allow_empty": request.allow_empty,
+                    "force": False,
+                },
+                seconds=request.timeout_seconds,
+            ),
+            lambda body: str(json.loads(body)["reference"]),
+        )
+        if isinstance(answer, Refused | Lost | NotSent):
+            return merge_answer(operation, answer)
+        return Merged(CommitId(answer)) if answer else NoAnswer("status 200 without a commit")
+
+    async def relocate(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        to: CommitId,
+        *,
+        timeout_seconds: float = 60.0,
+    ) -> RelocationAnswer:
+        operation = Operation("relocate", f"{repository}/{branch} to {to}", writes=True)
+        path = at_branch(repository, branch, "hard_reset")
+        query = {"ref": to, "force": "false"}
+        answer = await self._client.attempt(
+            ApiRequest("PUT", path, query, seconds=timeout_seconds), bytes
+        )
+        if isinstance(answer, Refused | Lost | NotSent):
+            return relocation_answer(operation, answer)
+        return Relocated()
+
+    async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
+        rules = await self._client.ask(
+            Operation("read branch protection of", repository),
+            ApiRequest("GET", ("repositories", repository, "settings", "branch_protection")),
+            lambda body: [str(rule["pattern"]) for rule in json.loads(body)],
+        )
+        return any(covers(pattern, branch) for pattern in rules)
+
+
+@final
+class LakeFSTags(_OverLakeFS, Tags):
+    """Tags of one lakeFS installation."""
+
+    async def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:
+        what = f"{repository}/{tag}"
+        operation = Operation("create tag", what, writes=True, taken=TagExistsError)
+        content = {"id": tag, "ref": commit, "force": False}
+        request = ApiRequest("POST", ("repositories", repository, "tags"), content=content)
+        await self._client.ask(operation, request, bytes)
+
+    async def read(self, repository: RepositoryId, tag: TagName) -> CommitId | None:
+        try:
+            return await self._client.ask(
+                Operation("read tag", f"{repository}/{tag}"),
+                ApiRequest("GET", ("repositories", repository, "tags", tag)),
+                lambda body: CommitId(json.loads(body)["commit_id"]),
+            )
+        except ReferenceMissingError:
+            return None
+
+    async def list_page(
+        self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
+    ) -> TagPage:
+        refs, more = await self._refs(repository, "tags", prefix, after, amount)
+        return TagPage(tuple(TagRecord(TagName(name), commit) for name, commit in refs), more)
+
+    async def delete(self, repository: RepositoryId, tag: TagName) -> None:
+        operation = Operation("delete tag", f"{repository}/{tag}", writes=True)
+        path = ("repositories", repository, "tags", tag)
+        with suppress(ReferenceMissingError):
+            await self._client.ask(operation, ApiRequest("DELETE", path, {"force": "false"}), bytes)
+
+
+@final
+class LakeFSCommits(_OverLakeFS, Commits):
+    """Commits of one lakeFS installation; a walk reads `walk_page` commits a request."""
+
+    walk_page = 1000  # the most that the server takes
+
+    async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
+        return await self._client.ask(
+            Operation("read commit", f"{repository}/{ref}"),
+            ApiRequest("GET", ("repositories", repository, "commits", ref)),
+            lambda body: commit_record(json.loads(body)),
+        )
+
+    async def first_parents(
+        self, repository: RepositoryId, start: str, stop_at: CommitId, *, commits_max: int
+    ) -> FirstParentWalk:
+        operation = Operation("walk first parents", f"{repository}/{start} down to {stop_at}")
+        query = {"first_parent": "true", "stop_at": stop_at}
+        records: list[CommitRecord] = []
+        while True:
+            query["amount"] = str(min(self.walk_page, commits_max - len(records)))
+            request = ApiRequest("GET", at_ref(repository, start, "commits"), query)
+            page, more = await self._client.ask(operation, request, page_of(commit_record))
+            records.extend(page)
+            if records[-1].commit == stop_at:
+                return FirstParentWalk(tuple(records), reached=True)
+            if not more or not page:
+                return FirstParentWalk(tuple(records), reached=False)
+            if len(records) >= commits_max:
+                return FirstParentWalk(tuple(records), reached=False, truncated=True)
+            # From the last commit, not from the branch: that may point elsewhere by now, and the
+            # server would walk down the pages already read once more.
+            start = query["after"] = records[-1].commit
+
+    async def commit(self, request: CommitRequest) -> CommitId:
+        what = f"{request.repository}/{request.branch}"
+        metarange = request.source_metarange
+        return await self._client.ask(
+            Operation("commit on", what, writes=True, missing=BranchMissingError),
+            ApiRequest(
+                "POST",
+                at_branch(request.repository, request.branch, "commits"),
+                {} if metarange is None else {"source_metarange": metarange},
+                {
+                    "message": request.message,
+                    "metadata": dict(request.metadata),
+                    "allow_empty": request.allow_empty,
+                    "force": False,
+                },
+            ),
+            lambda body: CommitId(json.loads(body)["id"]),
+        )
+
+    async def diff_page(
+        self,
+        repository: RepositoryId,
+        left: CommitId,
+        right: CommitId,
+        *,
+        prefix: str,
+        after: str = "",
+        amount: int = 1000,
+    ) -> ChangePage:
+        query = {
+            # Two dots: the trees as they are. The default asks what a merge would bring.
+            "type": "two_dot",
+            "include_right_stats": "true",
+            "prefix": prefix,
+            "after": after,
+            "amount": str(amount),
+        }
+        operation = Operation("compare", f"{repository}/{left} with {right}")
+        request = ApiRequest("GET", at_ref(repository, left, "diff", right), query)
+        return ChangePage(*await self._client.ask(operation, request, page_of(change)))
+
+    async def uncommitted_page(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        *,
+        prefix: str = "",
+        after: str = "",
+        amount: int = 1000,
+    ) -> ChangePage:
+        what = f"{repository}/{branch}"
+        query = {"prefix": prefix, "after": after, "amount": str(amount)}
+        operation = Operation("list uncommitted objects of", what, missing=BranchMissingError)
+        request = ApiRequest("GET", at_branch(repository, branch, "diff"), query)
+        return ChangePage(*await self._client.ask(operation, request, page_of(change)))
+
+
+@final
+class LakeFSRepositories(_OverLakeFS, Repositories):
+    """Repositories of one lakeFS installation."""
+
+    async def read(self, repository: RepositoryId) -> RepositoryFacts:
+        return await self._client.ask(
+            Operation("read repository", repository, missing=RepositoryMissingError),
+            ApiRequest("GET", ("repositories", repository)),
+            repository_facts,
+        )
+
+    async def list_page(self, after: str = "", amount: int = 1000) -> RepositoryPage:
+        request = ApiRequest("GET", ("repositories",), {"after": after, "amount": str(amount)})
+        read = page_of(lambda found: RepositoryId(found["id"]))
+        return RepositoryPage(
+            *await self._client.ask(Operation("list repositories", ""), request, read)
+        )
+
+
+def covers(pattern: str, branch: str) -> bool:
+    """Whether a protection pattern with `*`, `?`, `[a-z]`, `[!a]` and `{a,b}` matches a whole name.
+
+    The server's globs, read as it reads them.
+    """
+    braces = _BRACES.search(pattern)
+    if braces is None:
+        return fnmatchcase(branch, _ESCAPED.sub(r"[\1]", pattern))
+    before, behind = pattern[: braces.start()], pattern[braces.end() :]
+    return any(covers(f"{before}{choice}{behind}", branch) for choice in braces[1].split(","))

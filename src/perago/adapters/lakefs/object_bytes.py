@@ -79,7 +79,7 @@ class ObjectBytes:
         self._configuration = client.configuration
         self._store: BlockStore | None = None
         self._store_avoided_until = 0.0
-        self.server_signs: bool | None = None  # None until the server is asked
+        self._is_asked = False
 
     async def fetch_all(
         self, at: RepositoryRef, orders: Sequence[FetchOrder], moved: Moved
@@ -97,30 +97,30 @@ class ObjectBytes:
         upload = partial(self._upload, at, moved)
         return await side_by_side(uploads, upload, self._configuration.requests_concurrent_max)
 
-    async def ask_whether_signed(self) -> bool:
-        """Whether the server signs addresses of its block store; asked once."""
-        if self.server_signs is None:
+    async def signing_store(self) -> BlockStore | None:
+        """The block store if the server signs addresses of it; asked once."""
+        if not self._is_asked:
             operation = Operation("ask for", "the server's configuration")
             request = ApiRequest("GET", ("config",))
             terms = await self._client.insist(operation, request, storage_terms)
-            self._store = BlockStore(self._client, terms)
-            self.server_signs = bool(terms.get("pre_sign_support"))
-        return self.server_signs
+            self._store = BlockStore(self._client, terms) if terms.get("pre_sign_support") else None
+            self._is_asked = True
+        return self._store
 
     async def _store_for(self, size: int) -> BlockStore | None:
         """The block store if it is the way for an object of this size, else None."""
-        choice = self._configuration.route
-        if choice is RouteChoice.PRESIGNED:
-            if await self.ask_whether_signed():
-                return self._store
+        must_sign = self._configuration.route is RouteChoice.PRESIGNED
+        is_small = size < self._configuration.presigned_bytes_min
+        if self._configuration.route is RouteChoice.API or (is_small and not must_sign):
+            return None
+        store = await self.signing_store()
+        if must_sign and store is None:
             raise RequestRefusedError(
                 "presigned transfer was asked for, and this lakeFS's block store does not sign;"
                 " set PERAGO_TRANSFER_ROUTE=auto or api"
             )
-        if choice is RouteChoice.API or size < self._configuration.presigned_bytes_min:
-            return None
         avoided = asyncio.get_running_loop().time() < self._store_avoided_until
-        return self._store if await self.ask_whether_signed() and not avoided else None
+        return None if avoided else store
 
     def _avoid_store(self, why: BlockStoreUnusableError) -> None:
         """Use the server alone for a while, or raise if only the store was allowed."""
@@ -141,6 +141,7 @@ class ObjectBytes:
         request = ApiRequest("GET", (*at, "objects"), {"path": path})
         download = _Download(
             self._client,
+            Operation("fetch", f"{at[1]}/{at[3]}/{path}", missing=ObjectMissingError),
             request,
             order,
             partial(self._client.exchange, request),
@@ -207,6 +208,7 @@ class _Download:
     """One object on its way down, by one route; `read` opens what `request` stands for."""
 
     client: LakeFSClient
+    operation: Operation
     request: ApiRequest
     order: FetchOrder
     read: Read
@@ -214,26 +216,23 @@ class _Download:
 
     async def run(self) -> Fetched:
         """Bring the object; what is imported may be accepted with another MD5 than was listed."""
-        _, repository, _, ref, *_ = self.request.path
-        what = f"{repository}/{ref}/{self.order.entry.path}"
-        operation = Operation("fetch", what, missing=ObjectMissingError)
         try:
-            return await self._take(operation, None)
+            return await self._take(None)
         except OtherChecksumError as damage:
-            if not await self._is_imported(operation):
+            if not await self._is_imported():
                 raise
             # An encrypted bucket states 32 digits that are no MD5. Bytes that were damaged on the
             # way would not arrive alike twice.
-            return await self._take(operation, damage.md5)
+            return await self._take(damage.md5)
 
-    async def _take(self, operation: Operation, accepted: str | None) -> Fetched:
+    async def _take(self, accepted: str | None) -> Fetched:
         if self.streams > 1:
             try:
-                return await self._ranges(operation, accepted)
+                return await self._ranges(accepted)
             except _RangeIgnoredError:
                 pass  # a proxy that knows no ranges; the object is taken whole
         one_piece = self._whole if self.order.entry.size <= WHOLE_BYTES_MAX else self._streamed
-        return await self.client.repeat(operation, partial(one_piece, accepted))
+        return await self.client.repeat(self.operation, partial(one_piece, accepted))
 
     async def _whole(self, accepted: str | None) -> Fetched:
         content, size = bytearray(), self.order.entry.size
@@ -247,18 +246,15 @@ class _Download:
         return await self.client.by_hand(write_whole, self.order, content, accepted)
 
     async def _streamed(self, accepted: str | None) -> Fetched:
-        arriving = ArrivingFile(self.order)
-        try:
+        with closing(ArrivingFile(self.order)) as arriving:
             async with self.read({}) as reply:
                 async for piece in reply.pieces():
                     await self.client.by_hand(arriving.take, piece)
                     if arriving.size > self.order.entry.size:
                         break
             return await self.client.by_hand(arriving.finish, accepted)
-        finally:
-            arriving.close()
 
-    async def _ranges(self, operation: Operation, accepted: str | None) -> Fetched:
+    async def _ranges(self, accepted: str | None) -> Fetched:
         """Several ranges at once; they are digested in order while the next ones arrive."""
         arriving = ArrivingFile(self.order)
         starts = range(0, self.order.entry.size, RANGE_BYTES)
@@ -266,7 +262,7 @@ class _Download:
         landed = {start: loop.create_future() for start in starts}
 
         async def bring(start: int) -> None:
-            await self.client.repeat(operation, partial(self._range, arriving, start))
+            await self.client.repeat(self.operation, partial(self._range, arriving, start))
             landed[start].set_result(None)
 
         async def digest() -> None:
@@ -275,11 +271,9 @@ class _Download:
                 end = min(start + RANGE_BYTES, self.order.entry.size)
                 await self.client.by_hand(arriving.digest_to, end)
 
-        try:
+        with closing(arriving):
             await all_of([digest(), side_by_side(starts, bring, self.streams)])
             return await self.client.by_hand(arriving.finish, accepted)
-        finally:
-            arriving.close()
 
     async def _range(self, arriving: ArrivingFile, start: int) -> None:
         end = min(start + RANGE_BYTES, self.order.entry.size)
@@ -293,16 +287,15 @@ class _Download:
                     await self.client.by_hand(arriving.take_at, offset, piece[: end - offset])
                     offset += len(piece)
         except FailedRequestError as error:
-            match error.failure:
-                case Refused(status) if status == REQUESTED_RANGE_NOT_SATISFIABLE:
-                    raise _RangeIgnoredError from error  # shorter than listed: whole, it is damage
-                case _:
-                    raise
+            failure = error.failure
+            if isinstance(failure, Refused) and failure.status == REQUESTED_RANGE_NOT_SATISFIABLE:
+                raise _RangeIgnoredError from error  # shorter than listed: whole, it is damage
+            raise
         if offset != end:
             text = f"{offset - start} of {end - start} bytes of a range arrived"
             raise FailedRequestError(Lost(text, broken=True))
 
-    async def _is_imported(self, operation: Operation) -> bool:
+    async def _is_imported(self) -> bool:
         """Whether lakeFS only links this object: then its checksum is what a store called it.
 
         lakeFS calculates the MD5 of what is written through it, to `data/` of its namespace. The
@@ -310,7 +303,7 @@ class _Download:
         """
         path = self.request.path
         repository, stat = ApiRequest("GET", path[:2]), replace(self.request, path=(*path, "stat"))
-        insist = partial(self.client.insist, operation)
+        insist = partial(self.client.insist, self.operation)
         namespace: str = await insist(repository, text_of("storage_namespace"))
         address: str = await insist(stat, text_of("physical_address"))
         return f"{namespace.partition('://')[2].rstrip('/')}/data/" not in address

@@ -4,18 +4,17 @@ A file that arrives has a temporary name until all its bytes are there and are t
 listed. Everything here blocks.
 """
 
-import errno
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 from typing import final
 
 from perago.domain.paths import md5_of_checksum
-from perago.ports.errors import DamagedObjectError, LocalDiskError
+from perago.ports.errors import DamagedObjectError, LocalDiskError, disk_errors
 from perago.ports.objects import Fetched, FetchOrder, stamp_of
 
 PART_PREFIX = ".perago-part-"
@@ -26,24 +25,12 @@ _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _SOURCE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-@contextmanager
-def local_disk(path: str | Path) -> Generator[None]:
-    """Raise LocalDiskError for what the disk refuses."""
-    try:
-        yield
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
-        remedy = "; free space or move PERAGO_WORKSPACE_ROOT to a larger disk" if full else ""
-        raise LocalDiskError(f"{path}: {reason}{remedy}") from error
-
-
 class OtherChecksumError(DamagedObjectError):
     """As many bytes as were listed arrived, with another MD5 than the listed checksum."""
 
-    def __init__(self, order: FetchOrder, md5: str) -> None:
+    def __init__(self, text: str, md5: str) -> None:
+        super().__init__(text)
         self.md5 = md5
-        super().__init__(_damage(order, order.entry.size, md5))
 
 
 def write_whole(
@@ -52,7 +39,7 @@ def write_whole(
     """Write a small object that is in memory; on a refusal no file is left."""
     md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
     _verify(order, len(content), md5, accepted)
-    with local_disk(order.where):
+    try:
         descriptor = os.open(order.where, os.O_WRONLY | _NEW_FILE, 0o666)
         try:
             _write_all(descriptor, memoryview(content), 0)
@@ -62,6 +49,8 @@ def write_whole(
             raise
         finally:
             os.close(descriptor)
+    except OSError as error:
+        raise LocalDiskError.of(order.where, error) from error
 
 
 @final
@@ -78,7 +67,7 @@ class ArrivingFile:
         self._digest = hashlib.md5(usedforsecurity=False)
         self.size = 0
         self._lock = Lock()
-        with local_disk(self._part):
+        with disk_errors(self._part):
             self._descriptor = os.open(self._part, os.O_RDWR | _NEW_FILE, 0o666)
 
     def take(self, piece: bytes) -> None:
@@ -89,14 +78,14 @@ class ArrivingFile:
 
     def take_at(self, offset: int, piece: bytes) -> None:
         """Write a piece of a range; it is digested when all before it is."""
-        with self._lock, local_disk(self._part):
+        with self._lock, disk_errors(self._part):
             _write_all(self._descriptor, memoryview(piece), offset)
 
     def digest_to(self, end: int) -> None:
         """Digest what has arrived without a gap."""
         while self.size < end:
             wanted = min(DIGEST_BYTES, end - self.size)
-            with self._lock, local_disk(self._part):
+            with self._lock, disk_errors(self._part):
                 piece = os.pread(self._descriptor, wanted, self.size)
             if not piece:
                 return  # another process cut the file; the digest will say so
@@ -108,7 +97,7 @@ class ArrivingFile:
         with self._lock:
             md5 = self._digest.hexdigest()
             _verify(self._order, self.size, md5, accepted)
-            with local_disk(self._order.where):
+            with disk_errors(self._order.where):
                 self._part.rename(self._order.target)
                 # After the rename, because it changes the ctime, which is part of the stamp.
                 return Fetched(self._order, md5, stamp_of(os.fstat(self._descriptor)))
@@ -129,7 +118,7 @@ class LeavingFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with local_disk(path):
+        with disk_errors(path):
             self._descriptor = os.open(path, _SOURCE)
         status = os.fstat(self._descriptor)
         self.size = status.st_size
@@ -138,12 +127,11 @@ class LeavingFile:
             raise LocalDiskError(f"{path}: expected a regular file")
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
     def read(self, offset: int, length: int) -> bytes:
         """Read exactly so many bytes."""
-        with local_disk(self._path):
+        with disk_errors(self._path):
             piece = os.pread(self._descriptor, length, offset)
         if len(piece) < length:
             raise LocalDiskError(
@@ -163,18 +151,15 @@ class LeavingFile:
 
 def _verify(order: FetchOrder, size: int, md5: str, accepted: str | None) -> None:
     """Raise unless the bytes are those that were listed."""
-    if size != order.entry.size:
-        raise DamagedObjectError(_damage(order, size, md5))
-    if md5 not in {md5_of_checksum(order.entry.checksum) or md5, accepted}:
-        raise OtherChecksumError(order, md5)
-
-
-def _damage(order: FetchOrder, size: int, md5: str) -> str:
-    expected = md5_of_checksum(order.entry.checksum) or md5
-    return (
-        f"{order.entry.path} arrived damaged: expected {order.entry.size} bytes with MD5"
+    entry = order.entry
+    expected = md5_of_checksum(entry.checksum) or md5
+    if size == entry.size and md5 in {expected, accepted}:
+        return
+    text = (
+        f"{entry.path} arrived damaged: expected {entry.size} bytes with MD5"
         f" {expected}, found {size} bytes with MD5 {md5}; nothing was used"
     )
+    raise OtherChecksumError(text, md5) if size == entry.size else DamagedObjectError(text)
 
 
 def _write_all(descriptor: int, content: memoryview, offset: int) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
-from perago.adapters.lakefs.answers import object_page, stored_object
+from perago.adapters.lakefs.answers import object_entry, page_of, stored_object
 from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.errors import Operation, Refused, port_error
@@ -47,11 +47,9 @@ class LakeFSObjects(Objects):
         amount: int = LIST_AMOUNT_MAX,
     ) -> ObjectPage:
         query = {"prefix": prefix, "after": after, "amount": str(amount), "user_metadata": "true"}
-        return await self._client.ask(
-            Operation("list objects of", f"{repository}/{ref}/{prefix}"),
-            ApiRequest("GET", at_ref(repository, ref, "objects", "ls"), query),
-            object_page,
-        )
+        operation = Operation("list objects of", f"{repository}/{ref}/{prefix}")
+        request = ApiRequest("GET", at_ref(repository, ref, "objects", "ls"), query)
+        return ObjectPage(*await self._client.ask(operation, request, page_of(object_entry)))
 
     async def read(self, repository: RepositoryId, ref: str, path: str) -> bytes:
         return await self._client.ask(
@@ -121,8 +119,6 @@ class LakeFSTransport(ObjectTransport):
         orders: Sequence[FetchOrder],
         moved: Moved = nobody_counts,
     ) -> Sequence[Fetched]:
-        if not orders:
-            return []
         work = self._bytes.fetch_all(at_ref(repository, ref), orders, moved)
         return await self._client.run(work)
 
@@ -133,14 +129,12 @@ class LakeFSTransport(ObjectTransport):
         uploads: Sequence[ObjectUpload],
         moved: Moved = nobody_counts,
     ) -> Sequence[ObjectEntry]:
-        if not uploads:
-            return []
         work = self._bytes.store_all(at_branch(repository, branch), uploads, moved)
         return await self._client.run(work)
 
     async def ask_for_route(self) -> tuple[str, str]:
         """The route that `auto` means for this server, and why; asks the server."""
-        if await self._client.run(self._bytes.ask_whether_signed()):
+        if await self._client.run(self._bytes.signing_store()):
             mebibytes = self._client.configuration.presigned_bytes_min // (1024 * 1024)
             text = f"presigned from {mebibytes} MiB, else api"
             return text, "the block store of this lakeFS signs"

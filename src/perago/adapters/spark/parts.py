@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import cast, final
 
 from perago.adapters.workspace.changes import lost_workspace, refuse_name, scan
-from perago.adapters.workspace.disk import disk_errors, md5_of_file, name_rules
+from perago.adapters.workspace.disk import md5_of_file, name_rules
 from perago.adapters.workspace.inventory import business_entries, name_clash, refuse_unsafe_name
 from perago.adapters.workspace.staging import Staging, check_entry
 from perago.domain.errors import ReadOnlyWorkspaceError, SparkPathError
@@ -34,6 +34,7 @@ from perago.domain.sync_plan import (
     WrittenBatch,
     batched,
 )
+from perago.ports.errors import disk_errors
 from perago.ports.lakefs import Commits
 from perago.ports.objects import (
     LIST_AMOUNT_MAX,

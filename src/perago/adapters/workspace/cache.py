@@ -21,15 +21,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any, BinaryIO, NamedTuple, final
 
-from perago.adapters.workspace.disk import (
-    MD5,
-    copy_file,
-    disk_errors,
-    md5_of_file,
-    open_regular,
-)
+from perago.adapters.workspace.disk import MD5, copy_file, md5_of_file, open_regular
 from perago.domain.paths import md5_of_checksum
 from perago.domain.sync_plan import batched
+from perago.ports.errors import disk_errors
 from perago.ports.objects import Fetched, FetchOrder, FileStamp, ObjectEntry, stamp_of
 
 BYTES_MAX_DEFAULT = 20 * 1024**3
@@ -71,6 +66,7 @@ CREATE TABLE manifests (
 PRAGMA user_version = {_VERSION};
 COMMIT;
 """
+_INSERT = "INSERT OR IGNORE INTO objects (key, size, used, data) VALUES (?, ?, ?, ?)"
 # How long one process waits for another that writes. The longest write is one batch of kept
 # contents; without the cache an attempt only takes longer, so nothing waits for minutes.
 _BUSY_SECONDS = 20.0
@@ -308,8 +304,16 @@ class ContentCache:
                     self._store.sweep(connection)
                 used = _next_use(connection)
                 for one, content in zip(batch, contents, strict=True):
-                    if content is not None:
-                        self._keep_one(connection, one, content, used)
+                    if content is None:
+                        continue
+                    size = one.order.entry.size
+                    key, data = (
+                        key_of(one.md5, size),
+                        content if isinstance(content, bytes) else None,
+                    )
+                    if not isinstance(content, bytes):
+                        self._store.keep_file(content, key)
+                    connection.execute(_INSERT, (key, size, used, data))
                 self._evict(connection)
 
     def _content_of(self, one: Fetched, new_files: ExitStack) -> bytes | BinaryIO | None:
@@ -331,17 +335,6 @@ class ContentCache:
                 return new if copy_file(source, new, size, copied_max) else None
             data = source.read(size)
         return data if MD5(data).hexdigest() == one.md5 else None
-
-    def _keep_one(
-        self, connection: sqlite3.Connection, one: Fetched, content: bytes | BinaryIO, used: int
-    ) -> None:
-        size = one.order.entry.size
-        key = key_of(one.md5, size)
-        data = content if isinstance(content, bytes) else None
-        if not isinstance(content, bytes):
-            self._store.keep_file(content, key)
-        insert = "INSERT OR IGNORE INTO objects (key, size, used, data) VALUES (?, ?, ?, ?)"
-        connection.execute(insert, (key, size, used, data))
 
     def _evict(self, connection: sqlite3.Connection) -> None:
         """Remove the contents that were used longest ago, if there are more than the bound."""

@@ -11,11 +11,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, final
 
-from perago.adapters.workspace.disk import disk_errors, md5_of_file
+from perago.adapters.workspace.disk import md5_of_file
 from perago.domain.errors import ReservedPathError
 from perago.domain.paths import ATTEMPT_MARKER, is_refused_object, name_problem, object_path
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
-from perago.ports.errors import RequestRefusedError, UnsafeNameError, WorkspaceLostError
+from perago.ports.errors import (
+    RequestRefusedError,
+    UnsafeNameError,
+    WorkspaceLostError,
+    disk_errors,
+)
 from perago.ports.objects import Fetched, FileStamp, ObjectEntry, stamp_of
 from perago.ports.system import Concurrency
 
@@ -40,13 +45,6 @@ class ScannedFile(NamedTuple):
 
     path: str
     stamp: FileStamp
-
-
-class Survey(NamedTuple):
-    """One walk: what is known without reading, and what has to be hashed."""
-
-    untouched: dict[str, FileFacts]
-    suspects: list[ScannedFile]
 
 
 def scan(directory: Path, folder: str = "", *, is_deep: bool = True) -> Iterator[ScannedFile]:
@@ -113,8 +111,8 @@ class WorkspaceIndex:
         if (status.st_dev, status.st_ino) != self._identity:
             raise lost_workspace(self._directory)
 
-    def survey(self) -> Survey:
-        """Walk the directory and part its files into untouched ones and suspects."""
+    def survey(self) -> tuple[dict[str, FileFacts], list[ScannedFile]]:
+        """Walk the directory: which files are untouched, and which are to be hashed."""
         self.require_same_directory()
         untouched: dict[str, FileFacts] = {}
         suspects: list[ScannedFile] = []
@@ -129,7 +127,7 @@ class WorkspaceIndex:
                     untouched[file.path] = _facts(file.path, one)
                 else:
                     suspects.append(file)
-        return Survey(untouched, suspects)
+        return untouched, suspects
 
 
 def _facts(path: str, one: Fetched) -> FileFacts:

@@ -1,4 +1,4 @@
-"""The local disk: its refusals as one error, what its names can be, copies and checksums of files.
+"""The local disk: what its names can be, copies and checksums of files.
 
 Knows paths and bytes; what a file stands for is not known here.
 """
@@ -9,14 +9,11 @@ import hashlib
 import os
 import stat
 import unicodedata
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from perago.domain.paths import NameRules
-from perago.ports.errors import LocalDiskError
 
 MD5 = partial(hashlib.md5, usedforsecurity=False)
 # Linux refuses longer paths (PATH_MAX is 4096 with the closing NUL).
@@ -29,15 +26,6 @@ _FICLONE = 0x40049409  # of linux/fs.h; the oldest Python that we support has no
 _CANNOT_SHARE_BLOCKS = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM}
 )
-
-
-@contextmanager
-def disk_errors(path: Path) -> Generator[None]:
-    """Raise LocalDiskError for whatever the disk refuses inside the block."""
-    try:
-        yield
-    except OSError as error:
-        raise LocalDiskError.of(path, error) from error
 
 
 def name_rules(directory: Path) -> NameRules:

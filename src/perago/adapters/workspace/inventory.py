@@ -16,7 +16,6 @@ from typing import cast, final
 from perago.adapters.workspace.cache import CacheStore, CacheUnusableError
 from perago.domain.logical_execution import NO_METADATA, CommitId
 from perago.domain.paths import (
-    DEFAULT_NAME_RULES,
     NameRules,
     are_plain,
     collision,
@@ -128,9 +127,7 @@ class Inventories:
 
     async def take(self, source: WorkspaceSource) -> Inventory:
         """The business objects of a commit; raises when there are more than `objects_max`."""
-        inventory = None
-        if self._manifests is not None:
-            inventory = await self._from_manifest(self._manifests, source)
+        inventory = await self._from_manifest(source)
         if inventory is None:
             inventory = await take_inventory(
                 self._objects, self._concurrency, source, objects_max=self.objects_max
@@ -144,10 +141,11 @@ class Inventories:
         if self._manifests is not None and inventory.requests:
             self._manifests.save(source, inventory.entries)
 
-    async def _from_manifest(
-        self, manifests: Manifests, source: WorkspaceSource
-    ) -> Inventory | None:
+    async def _from_manifest(self, source: WorkspaceSource) -> Inventory | None:
         """What a manifest and the difference to it say; None when a listing has to say it."""
+        manifests = self._manifests
+        if manifests is None:
+            return None
         known = await self._concurrency.blocking(lambda: manifests.nearest(source))
         if known is None:
             return None
@@ -250,9 +248,7 @@ def business_entries(
             yield relative, entry
 
 
-def refuse_unsafe_names(
-    repository: str, names: Sequence[str], rules: NameRules = DEFAULT_NAME_RULES
-) -> None:
+def refuse_unsafe_names(repository: str, names: Sequence[str], rules: NameRules) -> None:
     """Raise for the first name that cannot stand in lakeFS and on disk alike."""
     # One look at all names together is enough for nearly every workspace, and far faster.
     if not are_plain(names, rules):

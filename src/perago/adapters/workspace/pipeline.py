@@ -12,14 +12,9 @@ from pathlib import Path
 from threading import Event, Lock
 from typing import final
 
-from perago.adapters.workspace.cache import (
-    BYTES_MAX_DEFAULT,
-    CacheStore,
-    ContentCache,
-    Filled,
-)
+from perago.adapters.workspace.cache import BYTES_MAX_DEFAULT, CacheStore, ContentCache, Filled
 from perago.adapters.workspace.changes import WorkspaceIndex, compare, unknown_workspace
-from perago.adapters.workspace.disk import disk_errors, name_rules
+from perago.adapters.workspace.disk import name_rules
 from perago.adapters.workspace.inventory import (
     Inventories,
     Inventory,
@@ -29,6 +24,7 @@ from perago.adapters.workspace.inventory import (
 )
 from perago.adapters.workspace.staging import Staging
 from perago.domain.sync_plan import SyncPlan
+from perago.ports.errors import disk_errors
 from perago.ports.lakefs import Commits
 from perago.ports.objects import Fetched, FetchOrder, Objects, ObjectTransport
 from perago.ports.system import Clock, Concurrency

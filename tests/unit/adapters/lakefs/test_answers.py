@@ -2,7 +2,7 @@
 
 import json
 
-from perago.adapters.lakefs.answers import change_page, object_page
+from perago.adapters.lakefs.answers import change, object_entry, page_of
 from perago.ports.lakefs import Change, ChangeKind
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
 
@@ -24,14 +24,13 @@ def page(*results: object, more: bool = False) -> bytes:
 def test_an_object_is_taken_over_field_by_field() -> None:
     entry = ObjectEntry("a", "c4ca", 3, 7, "text/x", {"k": "v"})
 
-    assert object_page(page(STATS, more=True)).entries == (entry,)
-    assert object_page(page(STATS, more=True)).more
+    assert page_of(object_entry)(page(STATS, more=True)) == ((entry,), True)
 
 
 def test_an_object_without_type_and_metadata_has_the_usual_ones() -> None:
     bare = {key: STATS[key] for key in ("path", "checksum", "size_bytes", "mtime")}
 
-    (entry,) = object_page(page(bare)).entries
+    (entry,), _ = page_of(object_entry)(page(bare))
 
     assert (entry.content_type, entry.metadata) == (DEFAULT_CONTENT_TYPE, {})
 
@@ -40,7 +39,7 @@ def test_a_difference_carries_the_right_side_only() -> None:
     right = {"checksum": "c4ca", "mtime": 7, "content_type": "text/x", "metadata": {"k": "v"}}
     sides = {"path": "a", "path_type": "object", "size_bytes": 3, "right": right}
 
-    found = change_page(
+    found, more = page_of(change)(
         page(
             {**sides, "type": "added"},
             {**sides, "type": "changed"},
@@ -50,7 +49,8 @@ def test_a_difference_carries_the_right_side_only() -> None:
     )
 
     entry = ObjectEntry("a", "c4ca", 3, 7, "text/x", {"k": "v"})
-    assert found.changes == (
+    assert not more
+    assert found == (
         Change("a", ChangeKind.ADDED, entry),
         Change("a", ChangeKind.CHANGED, entry),
         Change("a", ChangeKind.REMOVED),

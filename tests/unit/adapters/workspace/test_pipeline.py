@@ -15,7 +15,6 @@ from perago.adapters.memory.system import RecordingProgress, SequentialConcurren
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.spark.sized_pipeline import SizedPipeline
-from perago.adapters.workspace.disk import disk_errors
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError
 from perago.adapters.workspace.pipeline import (
     LocalCache,
@@ -24,7 +23,12 @@ from perago.adapters.workspace.pipeline import (
     TransferMeter,
 )
 from perago.domain.logical_execution import BranchName, CommitId, StagedReference
-from perago.ports.errors import DamagedObjectError, LocalDiskError, WorkspaceLostError
+from perago.ports.errors import (
+    DamagedObjectError,
+    LocalDiskError,
+    WorkspaceLostError,
+    disk_errors,
+)
 from perago.ports.workspace import Materialised, Phase, StagingArea, WorkspaceSource
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perago.adapters.lakefs.references import covers
+from perago.adapters.lakefs.installation import covers
 
 
 @pytest.mark.parametrize(
