@@ -30,13 +30,13 @@ async def test_Y2_exceptions_are_values(body: TaskBody) -> None:
 
 async def test_Y3_system_exit_is_contained(body: TaskBody) -> None:
     exited = await body.run(call_of("exit"))
-    assert exited == BodyRaised("SystemExit: the body exited with code 3")
+    assert exited == BodyRaised("SystemExit: the task function exited with code 3")
     assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})
 
 
 async def test_Y4_limit_ends_the_body(body: TaskBody) -> None:
     stopped = await body.run(call_of("sleep", 2, seconds_max=0.2))
-    assert stopped == BodyStopped("the body ran longer than 0.2 seconds")
+    assert stopped == BodyStopped("the task function ran longer than 0.2 seconds")
     assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})
 
 

@@ -176,7 +176,7 @@ async def test_the_executor_of_a_body_that_a_signal_from_outside_ended_is_not_us
         assert slot.pid is not None
         os.kill(slot.pid, signal.SIGTERM)
         stopped = await asyncio.wait_for(running, 5)
-        assert stopped == BodyStopped("the body was ended by a signal")
+        assert stopped == BodyStopped("the task function was ended by a signal")
         assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
 
 

@@ -31,7 +31,10 @@ async def test_a_body_beyond_its_limit_is_ended_and_its_attempt_failed(scene: Wo
     async with scene.polling_worker([module]) as worker:
         workflow = await scene.start(module, seconds=600)
         end = await worker.has("attempt ended")
-        assert (end["status"], end["reason"]) == ("FAILED", "the body ran longer than 1 seconds")
+        assert (end["status"], end["reason"]) == (
+            "FAILED",
+            "the task function ran longer than 1 seconds",
+        )
         await scene.conductor.workflows.terminate(workflow, "over")
         # The slot has a new executor.
         after = await scene.ended(await scene.start(module, number=1))

@@ -31,10 +31,10 @@ class Invariant:
 
 
 LOST = "accepted publication never lost"
-OVERWRITTEN = "somebody else's commit never overwritten"
+OVERWRITTEN = "another writer's commit never overwritten"
 VISIBLE = "nothing of an abandoned or stale attempt visible after acceptance"
 ONCE = "at most one publication of a logical execution"
-AGAIN = "retry runs the body again"
+AGAIN = "retry runs the task function again"
 PROTECTED = "works on protected branches"
 
 INVARIANTS: Mapping[int, Invariant] = {

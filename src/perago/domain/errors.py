@@ -279,8 +279,8 @@ class OutsidePrefixError(PeragoError, RuntimeError):
         names = ", ".join(paths[:PATHS_NAMED_MAX])
         more = ", ..." if len(paths) > PATHS_NAMED_MAX else ""
         super().__init__(
-            f"the body changed objects outside prefix {prefix}: {names}{more}; nothing was "
-            "published; write to workspace.output(path)"
+            f"the task function changed objects outside prefix {prefix}: {names}{more}; nothing "
+            "was published; write to workspace.output(path)"
         )
         self.prefix = prefix
         self.paths = tuple(paths)
@@ -303,8 +303,8 @@ class OpenStreamError(PeragoError, RuntimeError):
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(
-            f"the body left streaming queries running: {', '.join(names)}; they were stopped, "
-            "nothing was published; use trigger(availableNow=True) and awaitTermination()"
+            f"the task function left streaming queries running: {', '.join(names)}; they were "
+            "stopped, nothing was published; use trigger(availableNow=True) and awaitTermination()"
         )
         self.names = tuple(names)
 

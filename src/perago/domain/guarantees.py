@@ -30,22 +30,25 @@ def _row(promise: str, *texts: str) -> Guarantee:
     return Guarantee(promise, dict(zip(LEVELS, texts, strict=True)))
 
 
+LOST_WITHOUT_FENCE = (
+    "only if nothing else writes to the branch and no request of a timed-out attempt arrives late"
+)
+DROPPED = "relocation can drop it if its metadata names no other owner"
 GUARANTEES: Sequence[Guarantee] = (
     _row(
         "accepted publication never lost",
-        "only if nobody else writes and a timed-out attempt's last request dies too",
-        "merges: yes; relocation: as left",
+        LOST_WITHOUT_FENCE,
+        f"merges: yes; relocation: {LOST_WITHOUT_FENCE}",
         "yes",
         "yes",
         "yes",
     ),
     _row(
-        "somebody else's commit never overwritten",
-        "merges rebase onto it silently; relocation can drop it if it has no other owner's "
-        "metadata",
-        "merges refused instead; relocation as left",
-        "merges rebase onto it silently",
-        "refused instead",
+        "another writer's commit never overwritten",
+        f"lakeFS merges onto it silently; {DROPPED}",
+        f"lakeFS refuses the merge; {DROPPED}",
+        "lakeFS merges onto it silently",
+        "lakeFS refuses the merge",
         "yes",
     ),
     _row(
@@ -53,7 +56,7 @@ GUARANTEES: Sequence[Guarantee] = (
         "no (late requests)",
         "no (late requests after a no-op)",
         "no",
-        "only by our key",
+        "possible, but only from an attempt of the same task",
         "yes, within one logical execution; not after a rerun, a restart or a human's hard reset",
     ),
     _row(
@@ -73,7 +76,7 @@ GUARANTEES: Sequence[Guarantee] = (
         "yes",
     ),
     _row(
-        "retry runs the body again",
+        "retry runs the task function again",
         "yes",
         "yes",
         "yes",
@@ -85,58 +88,76 @@ GUARANTEES: Sequence[Guarantee] = (
 PAGE_HEAD = """\
 # What is guaranteed
 
-One column for each level of publication. Nothing else in the documentation promises more than
-this table says. The level in force is in the log, the span, the commit and the task's Conductor
-log. In every policy, what cannot be explained fails closed and keeps its evidence: log, commit
-metadata, tags.
+The table has one column for each guarantee level. No other page promises more than this table. To
+see the level of an attempt, look at the log, the span, the commit or the task's log in Conductor.
+If Perago cannot explain the state of a branch, it publishes nothing and keeps log, commit metadata
+and tags for you to inspect.
 
 """
 
 PAGE_FOOT = """
-"As left" repeats the cell to the left. The fence is the hook that `perago fence install` puts
-into a repository; it compares the expected head inside the server's own atomic step.
+The fence is the hook that `perago fence install` puts into a repository. lakeFS runs it inside the
+atomic step that moves the branch, and the hook compares the head with the expected one.
+
+## Retries on another input
 
 A logical execution is all retries of one scheduled task on one input: one commit, one branch, one
-prefix, the same params as Conductor delivered them. Conductor resolves input expressions again for
-every retry. Where they give another input, the retry is an execution of its own, and looks for
-what its predecessors published first: for the same params on the same branch that is its output,
-for others it fails for good (`PRG-F026`). What they decided and did not publish cannot be published
-beside it, except under `isolation="prefix"`, where it fails for good as well (`PRG-F008`). One
-window stays: a predecessor's merge that is on its way may land after such a retry has completed
-without a change. So let params not depend on the attempt, for example on its task id.
+prefix, and the same params as Conductor delivered them. Conductor resolves input expressions again
+for every retry. If they give another input, the retry is a logical execution of its own. It looks
+first for what earlier attempts of the task published:
 
-Conductor takes the end of an attempt by the task's id alone, and a rerun keeps that id. An end that
-is on its way while an operator reruns the very row that it belongs to ends the new run: the row
-completes with the earlier output, and what the new run publishes in that moment stays on the
-branch. So rerun a terminated row when its worker is done with it, a request's time-out later.
+- If they published for the same params on the same branch, the retry returns that as its output.
+- If they published for other params or on another branch, the retry fails for good (`PRG-F026`).
+- If they decided on a commit and did not publish it, that commit cannot be published later. Under
+  `isolation="prefix"` it could, so there the retry fails for good (`PRG-F008`).
 
-The table speaks of workers of this version. Workers of 0.6.1 that still run beside them know no fence
-and no metadata. On a branch that lakeFS protects they take nothing away, for it refuses their
-resets; but an attempt of theirs that is stale may still merge, after a no-op was accepted, or on
-top of a publication that changed other files. On a branch that is not protected a 0.6.1 worker
-resets the branch over whatever single commit stands on its input, also over an accepted publication
-of `settled`. So [stop them first](upgrade.md); where some cannot be stopped, protect the branch.
+One case is not covered: the merge of an earlier attempt may take effect after such a retry has
+completed without a change. To avoid it, do not let params depend on the attempt, for example on its
+task id.
 
-Garbage collection takes none of this back. What a decision or a living attempt needs stays, and a
-question that was not answered keeps what it was asked for; [operations.md](operations.md) has the
-ages. The data of a decision that is not published yet lives on its staging branch: do not delete
-`perago-staging-*` branches by hand while a workflow may be retried.
+## Reruns by an operator
+
+Conductor identifies the end of an attempt by the task id alone, and a rerun keeps that id. If an
+operator reruns a row while the end of its attempt is still being sent, that end completes the new run
+with the earlier output. What the new run publishes in that moment stays on the branch. To avoid it,
+wait until the worker has ended the attempt, or for the time-out of one request, before you rerun a
+terminated row.
+
+## Workers of 0.6.1
+
+The table is about workers of this version. Workers of 0.6.1 that still run beside them use neither
+the fence nor metadata.
+
+- On a protected branch lakeFS refuses their hard resets, so they remove nothing. A stale attempt of
+  0.6.1 may still merge after a no-op was accepted, or onto a publication that changed other files.
+- On an unprotected branch a 0.6.1 worker may reset the branch and drop the single commit on top of
+  its input, even if that is an accepted publication of `settled`.
+
+[Stop them first](upgrade.md). If you cannot stop all of them, protect the branch.
+
+## Garbage collection
+
+Garbage collection keeps what a decision or a running attempt needs. If lakeFS or Conductor does not
+answer a question about a branch or tag, it keeps that branch or tag;
+[operations.md](operations.md#garbage-collection) has the ages. The data of a decision that is not
+published yet is on its staging branch. Do not delete `perago-staging-*` branches by hand while a
+workflow may be retried.
 
 ## What the rows did not cover before
 
-Reviews of 0.7.0 before its release showed schedules in which a row was not true. Each of them is
-closed, and is a test now:
+Reviews of 0.7.0 before its release found orders of events in which a row was not true. Each of them
+is corrected, and a test repeats it:
 
 | row | what was missing | what holds now |
 | --- | --- | --- |
-| accepted publication never lost | garbage collection could take the branch of a decision after one lost answer, in a race, or before an operator's retry | a branch is judged by its own head, and stays as long as the tag of its decision |
-| accepted publication never lost | a `head-parent` attempt could relocate over the commit that installs the fence | that commit names its owner, so the relocation is refused |
-| somebody else's commit never overwritten | what a Spark task had committed itself was published unseen; a forged decision was believed | the whole difference between input and staged commit is judged, whoever committed it |
-| nothing of an abandoned or stale attempt visible after acceptance | a late end of an old attempt, read-only and workspace-free ones included, ended the row of its successor | an attempt of a second or more reads its row before it ends it, and a stale one sends nothing |
-| at most one publication of a logical execution | a mark that landed late split one task into two executions; a retry with another input published again | the first dispatch of a row seals its execution; publications of earlier inputs are looked for |
-| retry runs the body again | a decision made with other params was finished with its old result; `perago forget` could lead back to that result | params are part of the execution; after `perago reset-task` the task computes again, or says why it cannot |
+| accepted publication never lost | garbage collection could take the branch of a decision after one lost answer, in a race, or before an operator's retry | gc reads the head of the branch, and keeps the branch as long as the tag of its decision |
+| accepted publication never lost | a `head-parent` attempt could relocate over the commit that installs the fence | that commit names its owner, so Perago refuses the relocation |
+| another writer's commit never overwritten | Perago published what a Spark task had committed itself without checking it; Perago trusted a forged decision | Perago checks the whole difference between input and staged commit, whoever committed it |
+| nothing of an abandoned or stale attempt visible after acceptance | the late end of an old attempt, read-only and workspace-free ones included, ended the row of a newer one | an attempt of a second or more reads its row before it ends it, and a stale one sends nothing |
+| at most one publication of a logical execution | a tag that was created late split one task into two executions; a retry with another input published again | the first dispatch of a row fixes its execution; a retry looks for publications of earlier inputs |
+| retry runs the task function again | a decision made with other params was finished with its old result; `perago forget` could lead back to that result | params are part of the execution; after `perago reset-task` the task function runs again, or the attempt says why it cannot |
 
-"Works on protected branches" is as it was.
+The row "works on protected branches" did not change.
 """  # noqa: E501 - rows of a table
 
 

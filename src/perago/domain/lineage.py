@@ -38,7 +38,7 @@ def decide(facts: PublicationFacts) -> Decision:
     for record in facts.walk.above:
         owner = record.metadata.get(LOGICAL_TASK_KEY)
         if owner != facts.logical_task_key:
-            text = f"commit {record.commit} belongs to {owner or 'nobody known'}"
+            text = f"commit {record.commit} belongs to {owner or 'no known task'}"
             return _refuse(facts, "PRG-F002", text)
     tree = workspace.ref if facts.staged is None else facts.staged.commit
     return MergeExactTree(tree, facts.staged, expected_head=facts.walk.head.commit)

@@ -112,7 +112,7 @@ def judge_attempt_directory(owner: Owner, age: timedelta, times: RetentionTimes)
         case Owner.GONE:
             return Remove("its owner is gone")
         case Owner.UNKNOWN:
-            return _by_age(age, times.attempt_directory, "nobody holds its lock")
+            return _by_age(age, times.attempt_directory, "no process holds its lock")
 
 
 def judge_staging_branch(facts: StagingBranchFacts, times: RetentionTimes) -> Retention:
@@ -149,7 +149,7 @@ def judge_staging_branch(facts: StagingBranchFacts, times: RetentionTimes) -> Re
         return _by_age(facts.age, times.staging_branch, why)
     if over and not (facts.outcome_unknown and gone):
         return Remove(f"its attempt is {facts.attempt}")
-    return _by_age(facts.age, times.staging_branch, "nobody is known to work on it")
+    return _by_age(facts.age, times.staging_branch, "no attempt is known to use it")
 
 
 def judge_decision(workflow: WorkflowStanding, age: timedelta, times: RetentionTimes) -> Retention:

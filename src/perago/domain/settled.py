@@ -102,7 +102,7 @@ def _refuse(facts: PublicationFacts) -> Refusal:
     elif facts.isolation is Isolation.PREFIX:
         more = "something under the prefix or reserved changed since the input"
     else:
-        more = "somebody else published"
+        more = "another writer published"
     remedy = start_anew(facts.workspace.repository, branch)
     text = f"{facts.refusal_reason()}; {more}; {remedy}"
     return Refusal(code, text, facts.workspace.ref, head)

@@ -258,7 +258,7 @@ class EmbeddedWorkers(Surrounding):
         repository = self._repositories[RepositoryId(str(workspace["repository"]))]
         branch = str(workspace["branch"])
         commit = await repository.commit(fault.files, branch, message="a foreign commit")
-        return f"somebody else commits {commit[:8]} to {branch}"
+        return f"another writer commits {commit[:8]} to {branch}"
 
     async def let_lease_expire(self, record: AttemptRecord) -> None:
         """Let time pass."""

@@ -259,7 +259,7 @@ def _described(fault: Fault) -> str:
         Unavailable: f"the server is unavailable: {moment.point}",
         Zombie: f"the process stands still {moment}",
         ExpireLease: f"the lease runs out {moment}",
-        ForeignCommit: f"somebody else commits {moment}",
+        ForeignCommit: f"another writer commits {moment}",
     }
     until = f", until {fault.until}" if isinstance(fault, Zombie) else ""
     return happenings[type(fault)] + until

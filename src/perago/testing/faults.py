@@ -219,7 +219,7 @@ class ExpireLease:
 
 @dataclass(frozen=True, slots=True)
 class ForeignCommit:
-    """Somebody without Perago commits to the target branch."""
+    """A writer without Perago commits to the target branch."""
 
     moment: Moment
     files: Mapping[str, bytes | None] = field(default_factory=lambda: FOREIGN_FILES)
@@ -302,7 +302,7 @@ def foreign_commit(
     attempt: int = 1,
     task: str | None = None,
 ) -> ForeignCommit:
-    """Somebody else commits `files` (None deletes one) to the target, such as `after="stage"`."""
+    """Another writer commits `files` (None deletes one) to the target, such as `after="stage"`."""
     moment = _moment(before, after, nth=1, attempt=attempt, task=task)
     return ForeignCommit(moment, FOREIGN_FILES if files is None else dict(files))
 

@@ -1,6 +1,6 @@
 """What a finished story must satisfy, whatever went wrong on the way.
 
-An accepted publication is on its branch; somebody else's commit is not lost; under `settled` a
+An accepted publication is on its branch; another writer's commit is not lost; under `settled` a
 logical execution published at most once, and nothing of an abandoned attempt is left. All of it
 holds for every branch that a task of the story was given, not for `main` alone.
 """
@@ -67,7 +67,7 @@ def _lost_commits(
         if branch is None:
             yield f"lost: {repository.name} has no branch {name} any more"
         elif commit not in {found.commit for found in branch.commits}:
-            yield f"lost: somebody else's commit {commit[:8]} left the history of {name}"
+            yield f"lost: another writer's commit {commit[:8]} left the history of {name}"
 
 
 def _repeated_publications(branch: BranchStory) -> Iterator[str]:
@@ -92,4 +92,4 @@ def _abandoned_publications(branch: BranchStory, story: Story) -> Iterator[str]:
         if commit_kind(commit, accepted) == "abandoned":
             key = commit.metadata[LOGICAL_TASK_KEY]
             found = f"{commit.commit[:8]} of {key} is on {branch.name}"
-            yield f"abandoned: {found}, and nobody accepted it"
+            yield f"abandoned: {found}, and Conductor accepted no attempt with it"

@@ -9,26 +9,29 @@ from perago.domain.policy import Level
 
 PAGE = Path(__file__).parents[3] / "docs" / "guarantees.md"
 
-YES, NO, AS_LEFT = "yes", "no", "relocation as left"
-REBASE = "merges rebase onto it silently"
+YES, NO, REBASE = "yes", "no", "lakeFS merges onto it silently"
+REFUSED = "lakeFS refuses the merge"
+LOST = (
+    "only if nothing else writes to the branch and no request of a timed-out attempt arrives late"
+)
+DROPPED = "relocation can drop it if its metadata names no other owner"
 TABLE = {
     "accepted publication never lost": (
-        "only if nobody else writes and a timed-out attempt's last request dies too",
-        "merges: yes; relocation: as left", YES, YES, YES,
+        LOST, f"merges: yes; relocation: {LOST}", YES, YES, YES,
     ),
-    "somebody else's commit never overwritten": (
-        f"{REBASE}; relocation can drop it if it has no other owner's metadata",
-        f"merges refused instead; {AS_LEFT}", REBASE, "refused instead", YES,
+    "another writer's commit never overwritten": (
+        f"{REBASE}; {DROPPED}", f"{REFUSED}; {DROPPED}", REBASE, REFUSED, YES,
     ),
     "nothing of an abandoned or stale attempt visible after acceptance": (
-        "no (late requests)", "no (late requests after a no-op)", NO, "only by our key",
+        "no (late requests)", "no (late requests after a no-op)", NO,
+        "possible, but only from an attempt of the same task",
         "yes, within one logical execution; not after a rerun, a restart or a human's hard reset",
     ),
     "at most one publication of a logical execution": (NO, NO, NO, NO, YES),
     "works on protected branches": (
         "first publication only", "first publication only", YES, YES, YES,
     ),
-    "retry runs the body again": (YES, YES, YES, YES, "not after the decision"),
+    "retry runs the task function again": (YES, YES, YES, YES, "not after the decision"),
 }  # fmt: skip
 
 

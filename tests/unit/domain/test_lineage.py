@@ -94,9 +94,9 @@ PUBLISH = "main cannot publish from input ref A; current head is "
 @pytest.mark.parametrize(
     ("head", "reason"),
     [
-        ("child, no metadata", f"{PUBLISH}X; commit X belongs to nobody known"),
+        ("child, no metadata", f"{PUBLISH}X; commit X belongs to no known task"),
         ("ours below another task's", f"{PUBLISH}Q; commit Q belongs to wf/cut/0"),
-        ("ours above a foreign one", f"{PUBLISH}P; commit X belongs to nobody known"),
+        ("ours above a foreign one", f"{PUBLISH}P; commit X belongs to no known task"),
         ("off the chain", f"{PUBLISH}X; main no longer contains workspace input ref A"),
         ("beyond the bound", f"{PUBLISH}Q; main advanced beyond supported publish range"),
     ],

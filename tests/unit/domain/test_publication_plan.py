@@ -141,7 +141,7 @@ def test_an_effect_that_makes_no_commit_has_no_metadata(
          "no longer contains workspace input ref"),
         (Level.LINEAGE, "beyond the bound", "PRG-F004",
          "advanced beyond supported publish range"),
-        (Level.SETTLED, "child, no metadata", "PRG-F002", "somebody else published"),
+        (Level.SETTLED, "child, no metadata", "PRG-F002", "another writer published"),
     ],
     ids=["head-parent", "lineage", "lineage, too far", "settled"],
 )  # fmt: skip

@@ -177,7 +177,7 @@ def test_what_does_not_tell_its_age_stays() -> None:
         judge_relocated_tag(None, TIMES),
         judge_canary_branch(None, TIMES),
     ] == [
-        Keep(f"nobody is known to work on it, {why}"),
+        Keep(f"no attempt is known to use it, {why}"),
         Keep(f"a relocation left it behind, {why}"),
         Keep(f"its check is over, {why}"),
     ]
@@ -233,7 +233,7 @@ WEEK = "7 days, 0:00:00"
         (judge_attempt_directory(Owner.ALIVE, YEAR, TIMES), Keep("its owner is alive")),
         (judge_attempt_directory(Owner.GONE, HOUR, TIMES), Remove("its owner is gone")),
         (judge_attempt_directory(Owner.UNKNOWN, YEAR, TIMES),
-         Remove(f"nobody holds its lock, {OLD} 1 day, 0:00:00")),
+         Remove(f"no process holds its lock, {OLD} 1 day, 0:00:00")),
         (staging(AttemptStanding.LIVE), Keep("its attempt is in progress")),
         (staging(AttemptStanding.REPLACED), Remove("its attempt is replaced")),
         (staging(AttemptStanding.TERMINAL), Remove("its attempt is terminal")),
@@ -242,7 +242,7 @@ WEEK = "7 days, 0:00:00"
         (staging(AttemptStanding.TERMINAL, outcome=True),
          Keep("the outcome of its publication is unknown and its workflow is not terminal")),
         (staging(AttemptStanding.UNKNOWN),
-         Keep(f"nobody is known to work on it, {YOUNG} 1 day, 0:00:00")),
+         Keep(f"no attempt is known to use it, {YOUNG} 1 day, 0:00:00")),
         (judge_staging_branch(
             StagingBranchFacts(HOUR, AttemptStanding.REPLACED, LIVE, undecided=True), TIMES),
          Keep("its attempt is replaced and may still decide on its staged commit,"

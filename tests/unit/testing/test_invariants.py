@@ -47,7 +47,7 @@ async def test_an_abandoned_publication_is_seen_on_the_branch_of_the_run(branch:
         await env.assert_completed(await env.run(edit, repository, branch=branch))
         (broken,) = await env.check_invariants(settled=True)
         assert broken.startswith("abandoned: ")
-        assert f"is on {branch}, and nobody accepted it" in broken
+        assert f"is on {branch}, and Conductor accepted no attempt with it" in broken
 
 
 @pytest.mark.parametrize("branch", BRANCHES)

@@ -329,8 +329,8 @@ def _described(error: Exception) -> str:
 
 def _lost(directory: Path) -> WorkspaceLostError:
     return WorkspaceLostError(
-        f"attempt directory {directory} vanished or is somebody else's; nothing was published;"
-        " keep temporary-file cleaners away from PERAGO_WORKSPACE_ROOT"
+        f"attempt directory {directory} vanished or belongs to another attempt; nothing was"
+        " published; keep temporary-file cleaners away from PERAGO_WORKSPACE_ROOT"
     )
 
 

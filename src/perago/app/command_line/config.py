@@ -48,11 +48,11 @@ def config() -> None:
 def show(
     *,
     origin: Annotated[
-        bool, typer.Option("--origin", help="Say where each value was found.")
+        bool, typer.Option("--origin", help="Print where each value comes from.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Print every setting; secrets are masked."""
+    """Print every setting, with secrets masked."""
     try:
         settings = load_settings()
         rows = list(settings.shown())
@@ -94,11 +94,13 @@ def _line(row: ShownSetting, *, with_origin: bool) -> str:
 
 @reports_errors
 def explain(
-    code: Annotated[str | None, typer.Argument(metavar="CODE", help="Such as PRG-U001.")] = None,
+    code: Annotated[
+        str | None, typer.Argument(metavar="CODE", help="For example PRG-U001.")
+    ] = None,
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain an error code; without one, list them all."""
+    """Explain an error code. Without CODE, list all of them."""
     if code is None:
         _list(as_json=as_json)
         return

@@ -56,15 +56,15 @@ def install(repository: Repository, branch: Branch, *, as_json: JsonOption = Fal
     _print_report(report, as_json=as_json)
     if report.change is not FenceChange.UNCHANGED:
         note(
-            "workflows that started from older commits publish unfenced: "
-            "let them finish, or restart them from the new head"
+            "workflows that started from older commits publish without the fence; "
+            "let them finish, or start them again from the new head"
         )
 
 
 @app.command("remove")
 @reports_errors_by_class
 def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
-    """Take the fence off the branch."""
+    """Remove the fence from the branch."""
     report = _ask(
         lambda tools, _: remove_fence(tools, RepositoryId(repository), BranchName(branch))
     )
@@ -74,7 +74,10 @@ def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = Fals
 @app.command("verify")
 @reports_errors_by_class
 def verify(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
-    """Check the file by its bytes and the server by a live canary."""
+    """Check that the fence is unmodified and that the server enforces it.
+
+    Perago tries a merge on a scratch branch that the server must refuse.
+    """
     verdict = _ask(
         lambda tools, canary: verify_fence(
             tools, canary, RepositoryId(repository), BranchName(branch)

@@ -41,19 +41,21 @@ class _Done:
 def gc(
     repositories: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[REPO]...", help="Repositories to look through; without one, all of them."
-        ),
+        typer.Argument(metavar="[REPO]...", help="Repositories to clean. Default: all of them."),
     ] = None,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Judge, remove nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed and why.")
+    ] = False,
     older_than: Annotated[
         str | None,
-        typer.Option("--older-than", help="One age for every kind, such as 0s or 48h."),
+        typer.Option(
+            "--older-than", help="Use this age instead of all retention settings, e.g. 48h."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove what crashed attempts left."""
+    """Remove directories, branches and tags that crashed attempts left behind."""
     settings = load_settings()
     times = retention_times(settings)
     if older_than is not None:
@@ -122,7 +124,7 @@ def _print(done: _Done, *, dry_run: bool) -> None:
         say(f"{word}: attempt directory {path}")
     local = (*done.local.removed, *done.local.failed)
     if not (local or done.unreached or any(done.repositories.values())):
-        note(f"nothing of Perago's in {len(done.repositories)} repositories or on this disk")
+        note(f"nothing to remove in {len(done.repositories)} repositories or on this disk")
     for path, error in done.local.failed:
         warn(f"attempt directory {path}: {error}")
 

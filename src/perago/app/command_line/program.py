@@ -26,7 +26,9 @@ class CommandRow:
 
 
 COMMANDS = (
-    CommandRow("demo", "perago.testing.demo.command:demo", "Show what happens when things fail."),
+    CommandRow(
+        "demo", "perago.testing.demo.command:demo", "Show what Perago does when something fails."
+    ),
     CommandRow(
         "dev", "perago.testing.dev.command:dev", "Run a workflow here and show it on a page."
     ),
@@ -38,13 +40,13 @@ COMMANDS = (
     CommandRow("start", "start:start", "Run a worker for task modules."),
     CommandRow("register", "register:register", "Create or update TaskDefs on Conductor."),
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
-    CommandRow("gc", "gc:gc", "Remove what crashed attempts left."),
-    CommandRow("reset-task", "reset_task:reset_task", "Let a task be computed anew."),
-    CommandRow("forget", "reset_task:reset_task", "The old name of reset-task."),
+    CommandRow("gc", "gc:gc", "Remove what crashed attempts left behind."),
     CommandRow(
-        "verify", "spark:verify", "Read every object of a commit and find damage, on Spark."
+        "reset-task", "reset_task:reset_task", "Discard a task's result, so that it runs again."
     ),
-    CommandRow("report", "spark:report_group", "Count publications of a branch, on Spark."),
+    CommandRow("forget", "reset_task:reset_task", "The old name of reset-task."),
+    CommandRow("verify", "spark:verify", "Find damaged objects of a commit (needs Spark)."),
+    CommandRow("report", "spark:report_group", "Count publications of a branch (needs Spark)."),
     CommandRow("spark", "spark:spark_group", "Fetch the jars that Spark tasks need."),
     CommandRow("config", "config:app", "Show settings and where they come from."),
     CommandRow("explain", "config:explain", "Explain an error code."),

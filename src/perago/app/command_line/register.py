@@ -45,7 +45,7 @@ def register(
     ],
     *,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the difference, change nothing.")
+        bool, typer.Option("--dry-run", help="Show the difference and change nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -32,14 +32,16 @@ def reset_task(
     *,
     repository: Annotated[
         str | None,
-        typer.Option("--repo", metavar="REPO", help="Repository, if Conductor forgot the task."),
+        typer.Option(
+            "--repo", metavar="REPO", help="Repository, if Conductor no longer has the task."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a task whose workflow is not running be computed anew when it is run again.
+    """Discard a task's stored result, so that the next attempt runs the code again.
 
-    Nothing that was decided or published before counts for its later attempts. What is published
-    stays on its branch.
+    The workflow must not be running. Later attempts ignore what earlier ones decided or published.
+    What is published stays on its branch.
     """
     done = asyncio.run(_reset(repository, workflow, reference))
     if as_json:
@@ -52,11 +54,12 @@ def reset_task(
     for gone in (*done.decisions, *done.branches):
         say(f"removed: {gone}")
     if not (done.marks or done.decisions):
-        note(f"no attempt of {reference} in workflow {workflow} can have decided anything")
+        text = f"no attempt of {reference} in workflow {workflow} has decided anything"
+        note(f"nothing to reset: {text}")
     for each in done.published:
         workspace = each.workspace
         text = (
-            f"{each.record.commit} stays published on {workspace.branch}: a retry on the old input"
+            f"{each.record.commit} stays published on {workspace.branch}; a retry on the old input"
         )
         note(f"{text} will be refused; {start_anew(workspace.repository, workspace.branch)}")
 
@@ -82,5 +85,5 @@ async def _repository_of(workflows: Workflows, workflow: str, reference: str) ->
         workspace = attempt.input_data.get("workspace")
         if attempt.snapshot.reference_name == reference and isinstance(workspace, Mapping):
             return str(cast("Mapping[str, object]", workspace).get("repository"))
-    text = f"Conductor knows no workspace of {reference} in workflow {workflow}; give --repo"
+    text = f"Conductor has no workspace of {reference} in workflow {workflow}; add --repo REPO"
     raise CommandUsageError(text)

@@ -27,15 +27,15 @@ def verify(
     address: Annotated[str, typer.Argument(metavar="REPO@REF", help="Commit, branch or tag.")],
     *,
     prefix: Annotated[
-        str, typer.Option(metavar="PREFIX", help="Only objects of this folder.")
+        str, typer.Option(metavar="PREFIX", help="Only objects in this folder.")
     ] = "/",
     report: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="Where the Parquet report goes; a path or URI of Spark."),
+        typer.Option(metavar="PATH", help="Path or URI to which Spark writes a Parquet report."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every object of a commit on Spark, recompute size and checksum, and report damage."""
+    """Read every object of a commit, compare size and checksum, and report damage. Needs Spark."""
     from perago.app.spark_parts import job_target, spark_configuration  # noqa: PLC0415 - heavy
     from perago.app.spark_parts import verify as verify_commit  # noqa: PLC0415 - heavy
 
@@ -79,7 +79,7 @@ report_group = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Count publications of a branch, on Spark.",
+    help="Count publications of a branch. Needs Spark.",
 )
 
 
@@ -95,7 +95,7 @@ def publications(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Count publications, retries, adoptions and replacements per task and day, on Spark."""
+    """Count publications, retries, adoptions and replacements per task and day. Needs Spark."""
     from perago.app.spark_parts import job_target, spark_configuration  # noqa: PLC0415 - heavy
     from perago.app.spark_parts import publications as count  # noqa: PLC0415 - heavy
 
@@ -133,11 +133,13 @@ def jars(
     *,
     ivy_settings: Annotated[
         Path | None,
-        typer.Option("--ivy-settings", metavar="FILE", help="Ivy settings that name a mirror."),
+        typer.Option(
+            "--ivy-settings", metavar="FILE", help="File with the Ivy settings of a mirror."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch the jars of this pyspark into the user's cache, and print them."""
+    """Fetch the jars for this pyspark into the user's cache, and print their paths."""
     from perago.app.spark_parts import fetch_spark_jars  # noqa: PLC0415  # heavy, and needed late
 
     found = fetch_spark_jars(ivy_settings)

@@ -30,18 +30,20 @@ def start(
     ],
     *,
     processes: Annotated[
-        int, typer.Option("-j", "--processes", min=1, help="How many bodies run at once.")
+        int, typer.Option("-j", "--processes", min=1, help="How many task functions run at once.")
     ] = 1,
     execution_mode: Annotated[
         ExecutionMode | None,
-        typer.Option("--execution-mode", help="Where task bodies run."),
+        typer.Option("--execution-mode", help="Where task functions run."),
     ] = None,
     domain: Annotated[
-        str | None, typer.Option("--domain", help="Conductor domain of every task.")
+        str | None, typer.Option("--domain", help="Conductor domain to poll every task from.")
     ] = None,
     strict_taskdef: Annotated[
         bool,
-        typer.Option("--strict-taskdef", help="Refuse a TaskDef that differs from the code."),
+        typer.Option(
+            "--strict-taskdef", help="Refuse to start if a TaskDef differs from the code."
+        ),
     ] = False,
 ) -> None:
     """Run a worker for task modules."""

@@ -82,7 +82,7 @@ LOOKS_MAX = 5
 LOOK_PAUSE_SECONDS = 0.5
 LATE_COMMITS_MAX = 100
 """Commits on top of a decision that are looked through; one page of an answer."""
-NOT_OURS = "its name is none that Perago gives"
+NOT_OURS = "Perago gives no such name"
 _HASH = re.compile(r"[0-9a-f]{32}")
 
 
@@ -201,7 +201,7 @@ class RemotePass:
         if workflow_id in self._asked:
             return self._asked[workflow_id]
         if self._unanswered >= UNANSWERED_IN_A_ROW_MAX:
-            text = f"not asked: Conductor left {self._unanswered} questions in a row unanswered"
+            text = f"not asked: Conductor did not answer {self._unanswered} requests in a row"
             raise UnavailableError(text)
         try:
             self._asked[workflow_id] = await self.tools.queue.read_workflow(workflow_id)
@@ -386,7 +386,7 @@ class RemotePass:
             if record.metadata.get(STAGING_BRANCH) == branch:
                 with suppress(BranchExistsError):  # it never went, or another pass put it back
                     await self.tools.branches.create(self.repository, branch, tag.commit)
-                return "its attempt decided while it was being removed; it was put back"
+                return "its attempt decided during the removal, so the branch was put back"
         return None
 
     async def _relocated(self) -> None:

@@ -119,7 +119,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_WORKER_ID_PREFIX",
             parsing.parse_worker_id_prefix,
-            "First part of worker ids; by default the letters and digits of the module",
+            "First part of worker ids. Unset: the letters and digits of the module name",
             blank_is_unset=False,
         ),
     ] = None
@@ -128,7 +128,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_WORKER_ID",
             parsing.parse_anything,
-            "Whole id of this worker; a parent sets it for its executors",
+            "Complete id of this worker. A worker sets it for its executors",
             blank_is_unset=False,
         ),
     ] = None
@@ -137,7 +137,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_EXECUTION_MODE",
             parsing.parse_execution_mode,
-            "Where task bodies run: `process` or `thread`",
+            "Where task functions run: `process` or `thread`",
         ),
     ] = DEFAULT_EXECUTION_MODE
     workspace_gc_ttl: Annotated[
@@ -145,8 +145,8 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_WORKSPACE_GC_TTL",
             parsing.parse_duration,
-            "Age at which an attempt directory goes whose owner cannot be told; one whose owner is"
-            " gone goes at once",
+            "How old an attempt directory must be before it is deleted if its owner cannot be"
+            " identified. Directories of dead processes are deleted at once",
         ),
     ] = DEFAULT_WORKSPACE_GC_TTL
     workspace_gc_interval: Annotated[
@@ -154,7 +154,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_WORKSPACE_GC_INTERVAL",
             parsing.parse_duration,
-            "Pause between two passes over attempt directories",
+            "Time between two passes of garbage collection",
         ),
     ] = DEFAULT_WORKSPACE_GC_INTERVAL
     shutdown_force_kill_after: Annotated[
@@ -162,8 +162,8 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_SHUTDOWN_FORCE_KILL_AFTER",
             parsing.parse_duration,
-            "How long a drain may take before bodies are ended; unset: the longest grace of a"
-            " task's budget, without budgets 30 seconds",
+            "How long a worker waits for running task functions before it ends them. Unset: the"
+            " longest `worker_shutdown_grace_seconds` of its tasks, or 30 seconds",
         ),
     ] = None
     failure_reason_max_length: Annotated[
@@ -171,7 +171,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_FAILURE_REASON_MAX_LENGTH",
             parsing.parse_positive_integer,
-            "Characters of a failure reason that Conductor gets",
+            "Longest failure reason that Perago sends to Conductor, in characters",
         ),
     ] = DEFAULT_FAILURE_REASON_MAX_LENGTH
     conductor: Annotated[
@@ -179,7 +179,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_CONDUCTOR",
             Text,
-            "Which Conductor: `memory:`, an address, or an adapter of a package",
+            "Conductor to use: `memory:`, an address, or the scheme of an adapter package",
         ),
     ] = None
     conductor_server_url: Annotated[
@@ -197,7 +197,9 @@ class InheritedSettings(LayeredSettings):
     lakefs: Annotated[
         str | None,
         Variable(
-            "PERAGO_LAKEFS", Text, "Which lakeFS: `memory:`, an address, or an adapter of a package"
+            "PERAGO_LAKEFS",
+            Text,
+            "lakeFS to use: `memory:`, an address, or the scheme of an adapter package",
         ),
     ] = None
     lakectl_server_endpoint_url: Annotated[
@@ -215,7 +217,7 @@ class InheritedSettings(LayeredSettings):
     otel_exporter_otlp_metrics_endpoint: Annotated[
         str | None,
         Variable(
-            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", Text, "Address that metrics are exported to"
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", Text, "Address to which metrics are exported"
         ),
     ] = None
     instance_id: Annotated[
@@ -223,7 +225,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_INSTANCE_ID",
             parsing.parse_anything,
-            "Identity of this worker in exported metrics",
+            "Name of this worker in exported metrics",
         ),
     ] = None
     otel_exporter_otlp_metrics_compression: Annotated[
@@ -237,7 +239,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
             parsing.parse_anything,
-            "Milliseconds one export may take",
+            "Time limit of one export, in milliseconds",
         ),
     ] = None
     otel_metric_export_interval: Annotated[
@@ -245,7 +247,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "OTEL_METRIC_EXPORT_INTERVAL",
             parsing.parse_anything,
-            "Milliseconds between two exports",
+            "Time between two exports, in milliseconds",
         ),
     ] = None
     workspace_root: Annotated[
@@ -253,7 +255,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_WORKSPACE_ROOT",
             parsing.parse_path,
-            "Where attempt directories are made",
+            "Directory in which attempt directories are created",
             blank_is_unset=False,
         ),
     ] = DEFAULT_ROOT / "workspaces"
@@ -262,7 +264,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_LOG_ROOT",
             parsing.parse_path,
-            "Where log files are written",
+            "Directory to which log files are written",
             blank_is_unset=False,
         ),
     ] = DEFAULT_ROOT / "logs"

@@ -40,7 +40,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_PUBLICATION_POLICY",
             parsing.one_of(*PolicySetting),
-            "Publication policy of tasks that name none",
+            "Policy of tasks without one: `auto`, `head-parent`, `lineage` or `settled`",
         ),
     ] = "auto"
     attempt_fence: Annotated[
@@ -48,7 +48,9 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_ATTEMPT_FENCE",
             parsing.one_of("wide", "narrow"),
-            "How much of an attempt is compared before it may write",
+            "What is compared with Conductor before an attempt writes. `narrow`: workflow, task,"
+            " retry and status, as in 0.6.1. `wide`: also worker, poll count and times of the row,"
+            " newer rows of the task, and the workflow's status",
         ),
     ] = "wide"
     require_ownership: Annotated[
@@ -72,7 +74,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_BODY_SECONDS",
             parsing.parse_count,
-            "How long a body may run when its task says nothing; 0: no limit",
+            "How many seconds a task function may run if its task sets no limit. 0: no limit",
         ),
     ] = 0
     executor_user: Annotated[
@@ -80,7 +82,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_EXECUTOR_USER",
             Text,
-            "Name or number of the user that task code runs as; unset: the worker's own",
+            "User, by name or number, that runs task code. Unset: the user of the worker",
         ),
     ] = None
     cache_dir: Annotated[
@@ -88,19 +90,20 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_CACHE_DIR",
             parsing.parse_path,
-            "Where content is cached between attempts; unset: beside the workspaces",
+            "Directory of the content cache. Unset: a directory beside the workspaces",
         ),
     ] = None
     cache_size: Annotated[
         int,
-        Variable("PERAGO_CACHE_SIZE", parsing.parse_size, "Bytes the content cache may take"),
+        Variable("PERAGO_CACHE_SIZE", parsing.parse_size, "Largest size of the content cache"),
     ] = 10 * 1024**3
     transfer_route: Annotated[
         Literal["auto", "presigned", "api"],
         Variable(
             "PERAGO_TRANSFER_ROUTE",
             parsing.one_of("auto", "presigned", "api"),
-            "How object bytes travel",
+            "How objects are transferred: `presigned` by signed addresses of the block store, `api`"
+            " through lakeFS, `auto` by size",
         ),
     ] = "auto"
     transfer_concurrency: Annotated[
@@ -108,7 +111,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_TRANSFER_CONCURRENCY",
             parsing.parse_count,
-            "Most requests for objects at one time, of all attempts together; 0: 48",
+            "Most parallel requests for objects, for all attempts together. 0: 48",
         ),
     ] = 0
     disk_free_min: Annotated[
@@ -116,7 +119,8 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_DISK_FREE_MIN",
             parsing.parse_size,
-            "Room below which no workspace task is polled; unset: 512 MiB, or 2 % of a small disk",
+            "Stop polling workspace tasks when less disk space than this is free. Unset: 512 MiB,"
+            " or 2 % of a small disk",
         ),
     ] = None
     pipeline: Annotated[
@@ -124,7 +128,8 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_PIPELINE",
             parsing.one_of("local", "spark", "auto"),
-            "Who moves workspaces: the worker, Spark jobs, or Spark above a number of objects",
+            "What moves workspaces: `local` (the worker), `spark` (Spark jobs), or `auto` (Spark"
+            " for more objects than `PERAGO_PIPELINE_OBJECTS`)",
         ),
     ] = "local"
     pipeline_objects: Annotated[
@@ -132,7 +137,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_PIPELINE_OBJECTS",
             parsing.parse_count,
-            "Most objects the worker moves itself where `PERAGO_PIPELINE` is `auto`",
+            "Most objects that the worker moves itself if `PERAGO_PIPELINE` is `auto`",
         ),
     ] = 200_000
     probe_address: Annotated[
@@ -140,7 +145,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_PROBE_ADDRESS",
             parsing.parse_address,
-            "Where probes and metrics are served; unset: nowhere",
+            "Address or port of probes and metrics. Unset: they are not served",
         ),
     ] = None
     gc_staging_ttl: Annotated[
@@ -148,7 +153,8 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_GC_STAGING_TTL",
             parsing.parse_time_to_live,
-            "Age at which a staging branch nobody knows may go",
+            "How old a staging branch must be before it is deleted if Conductor does not know its"
+            " attempt",
         ),
     ] = timedelta(hours=24)
     gc_tag_ttl: Annotated[
@@ -156,7 +162,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_GC_TAG_TTL",
             parsing.parse_time_to_live,
-            "Age at which decisions of finished workflows may go",
+            "How long decisions are kept after their workflow has ended",
         ),
     ] = timedelta(days=7)
     spark_master: Annotated[
@@ -168,22 +174,21 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_TLS_CA_FILE",
             parsing.parse_path,
-            "Certificates that lakeFS and Conductor are checked against",
+            "File with CA certificates to trust for lakeFS and Conductor, besides those of the"
+            " machine",
         ),
     ] = None
     tls_verify: Annotated[
         bool,
-        Variable(
-            "PERAGO_TLS_VERIFY", parsing.parse_boolean, "Whether certificates are checked at all"
-        ),
+        Variable("PERAGO_TLS_VERIFY", parsing.parse_boolean, "Whether certificates are checked"),
     ] = True
     http_proxy: Annotated[
         str | None,
-        Variable("HTTP_PROXY", Text, "Proxy for plain addresses"),
+        Variable("HTTP_PROXY", Text, "Proxy for http addresses"),
     ] = None
     https_proxy: Annotated[
         str | None,
-        Variable("HTTPS_PROXY", Text, "Proxy for encrypted addresses"),
+        Variable("HTTPS_PROXY", Text, "Proxy for https addresses"),
     ] = None
     no_proxy: Annotated[
         str | None,

@@ -51,7 +51,7 @@ class JoinResult(BaseModel):
 )
 def join(params: JoinParams) -> JoinResult:
     """Never called: the parent answers."""
-    text = f"the parent process answers {JOIN}, not a body: {params}"
+    text = f"the worker answers {JOIN}, not a task function: {params}"
     raise AssertionError(text)
 
 

@@ -106,7 +106,7 @@ def outcome_of(frame: EndFrame) -> BodyOutcome:
         case frames.Raised(_, reason, terminal, traceback):
             return BodyRaised(reason, terminal, traceback)
         case frames.Cancelled():
-            return BodyStopped("the body was ended by a signal")
+            return BodyStopped("the task function was ended by a signal")
 
 
 INTERRUPT_SECONDS_MAX = 2.0
@@ -247,7 +247,7 @@ class ProcessBody(TaskBody):
             slot.crashes += 1
             return BodyStopped(f"{executor.death()}; it ran {call.task_name}")
         await self._end(executor)
-        return BodyStopped(f"the body ran longer than {call.seconds_max:g} seconds")
+        return BodyStopped(f"the task function ran longer than {call.seconds_max:g} seconds")
 
     async def _end(self, executor: Executor) -> None:
         """Interrupt, wait a moment, kill: no process whose body was ended is used again."""

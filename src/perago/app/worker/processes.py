@@ -63,7 +63,9 @@ def executor_user_of(settings: Settings) -> ExecutorUser | None:
     if settings.executor_user is None:
         return None
     if settings.execution_mode == "thread":
-        raise _refused("bodies of thread mode run in the worker itself; use process mode")
+        raise _refused(
+            "in thread mode task functions run in the worker itself; use --execution-mode process"
+        )
     return find_executor_user(settings.executor_user, settings.workspace_root)
 
 

@@ -176,7 +176,7 @@ def run_body(
     except BodyCancelled:
         raise
     except SystemExit as error:
-        return BodyRaised(f"SystemExit: the body exited with code {error.code}")
+        return BodyRaised(f"SystemExit: the task function exited with code {error.code}")
     except BaseException as error:  # noqa: BLE001 - a body may raise anything
         return BodyRaised(
             reason=failure_reason(error),

@@ -187,7 +187,7 @@ class ThreadBody(TaskBody):
             cancel.set()
             if order.done():
                 return BodyStopped(order.result())
-            return BodyStopped(f"the body ran longer than {call.seconds_max:g} seconds")
+            return BodyStopped(f"the task function ran longer than {call.seconds_max:g} seconds")
 
 
 def _run(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> BodyOutcome:

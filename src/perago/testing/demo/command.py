@@ -84,7 +84,7 @@ SCENES = (
         {},
     ),
     Scene(
-        "somebody else commits to main while `report` is about to publish",
+        "another writer commits to main while `report` is about to publish",
         (foreign_commit(after="stage", task="demo.report", files=FOREIGN),),
         {PolicySetting.SETTLED: "FAILED", PolicySetting.LINEAGE: "FAILED"},
     ),
@@ -170,7 +170,9 @@ def _verdict(played: Played) -> str:
 
 def _end(attempt: AttemptStory, injected: list[str]) -> str:
     happened = "; ".join(injected)
-    resumed = "resumes the decision without running the body again" if _resumed(attempt) else ""
+    resumed = (
+        "resumes the decision without running the task function again" if _resumed(attempt) else ""
+    )
     ends = {
         "DIED": "",
         "COMPLETED recorded": "published, and Conductor accepts it",
@@ -219,18 +221,21 @@ class PolicyChoice(StrEnum):
 def demo(
     *,
     policy: Annotated[
-        PolicyChoice, typer.Option(help="Show what this policy does with the same accidents.")
+        PolicyChoice, typer.Option(help="Publication policy to show.")
     ] = PolicyChoice.SETTLED,
     spark: Annotated[
         bool | None,
         typer.Option(
-            "--spark/--no-spark", help="Aggregate on Spark; unset: where pyspark and Java are."
+            "--spark/--no-spark",
+            help="Aggregate on Spark. Default: if both pyspark and Java are here.",
         ),
     ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Show it on a page.")] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the result as a page in the browser.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a workflow through a crash, a zombie and a foreign commit, and tell the story."""
+    """Run a workflow through a crash, a zombie and a commit of another writer."""
     chosen = [policy.value]
     if policy is PolicyChoice.ALL:
         chosen = [choice.value for choice in PolicyChoice if choice is not PolicyChoice.ALL]

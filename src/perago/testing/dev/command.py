@@ -82,7 +82,7 @@ SETTLED, HEAD_PARENT = "settled", "head-parent"
 
 @reports_errors_by_class
 def dev(  # noqa: PLR0913 - one parameter an option
-    workflow: Annotated[Path, typer.Argument(metavar="WORKFLOW.json", help="The definition.")],
+    workflow: Annotated[Path, typer.Argument(metavar="WORKFLOW.json", help="The workflow.")],
     targets: Annotated[list[str], typer.Argument(metavar="MODULE...", help="Task modules.")],
     *,
     files: Annotated[
@@ -90,24 +90,24 @@ def dev(  # noqa: PLR0913 - one parameter an option
     ] = None,
     branch: Annotated[
         list[str] | None,
-        typer.Option(help="One more branch; its workspace is in the input under its name."),
+        typer.Option(help="Another branch; the workflow input has its workspace under its name."),
     ] = None,
     given: Annotated[str, typer.Option("--input", help="Workflow input: JSON or a file.")] = "{}",
     fault: Annotated[
-        list[str] | None, typer.Option(help="A fault, such as crash:before=merge,task=clean.")
+        list[str] | None, typer.Option(help="A fault, for example crash:before=merge,task=clean.")
     ] = None,
     policy: Annotated[PolicyName, typer.Option(help="Publication policy.")] = "settled",
     compare: Annotated[
         bool, typer.Option("--compare", help="Show head-parent and settled side by side.")
     ] = False,
-    reload: Annotated[bool, typer.Option("--reload", help="Run again on change.")] = False,
-    port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.")] = 0,
+    reload: Annotated[bool, typer.Option("--reload", help="Run again on every change.")] = False,
+    port: Annotated[int, typer.Option(help="Port of the page; 0: any free port.")] = 0,
     open_page: Annotated[bool, typer.Option("--open", help="Open the page.")] = False,
-    once: Annotated[bool, typer.Option("--once", help="Run, print, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Run once, print, and exit.")] = False,
     as_json: JsonOption = False,
     follow: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
-    """Run a workflow on the embedded environment; show it on the terminal and on a page."""
+    """Run a workflow on servers in memory; show it on the terminal and on a page."""
     if once or as_json or follow:
         chosen = [SETTLED, HEAD_PARENT] if compare else [policy]
         request = _request(workflow, targets, files, given, fault or [], branch or [])
@@ -133,7 +133,7 @@ def _request(
     branches: Sequence[str],
 ) -> DevRequest:
     if files is not None and not files.is_dir():
-        raise CommandUsageError(f"--files: {files} is no directory")
+        raise CommandUsageError(f"--files: {files} is not a directory")
     try:
         return DevRequest(
             definition=_definition(workflow),

@@ -106,7 +106,7 @@ def _warn_of_unknown_params(task: TaskDefinition, given: Mapping[str, object]) -
     for name in sorted(given.keys() - known):
         near = get_close_matches(name, known, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        warn(f"the task has no parameter {name}, which is ignored{hint}")
+        warn(f"the task has no parameter {name}; it is ignored{hint}")
 
 
 def _check_options(
@@ -118,7 +118,7 @@ def _check_options(
             wanted = "no workspace: leave --workspace and --repo out"
         raise CommandUsageError(f"{task.name} takes {wanted}")
     if workspace is not None and not workspace.is_dir():
-        raise CommandUsageError(f"--workspace: {workspace} is no directory")
+        raise CommandUsageError(f"--workspace: {workspace} is not a directory")
     if write and workspace is None:
         raise CommandUsageError("--write needs --workspace")
 

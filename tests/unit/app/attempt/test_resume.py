@@ -222,5 +222,5 @@ async def test_an_attempt_that_fails_after_the_decision_keeps_its_branch(tmp_pat
     world.human("data/conflict.txt")
     world.workers[0].resume()
     report = await world.drive(sleeping.running)
-    assert "somebody else published" in str(report.error)
+    assert "another writer published" in str(report.error)
     assert len(_staging_branches(world)) == 1

@@ -30,7 +30,7 @@ def test_a_valid_module_is_ok_and_the_machine_is_described(
     ]
 
 
-def test_configured_services_are_said_to_be(project: Path, run: Run, module: Module) -> None:
+def test_check_shows_which_services_are_configured(project: Path, run: Run, module: Module) -> None:
     (project / ".env").write_text(
         "CONDUCTOR_SERVER_URL=http://127.0.0.1:1/api\n"
         "PERAGO_LAKEFS=memory:\n"
@@ -143,7 +143,7 @@ def test_a_module_target_is_required(run: Run) -> None:
     ],
     ids=["missing module", "exception", "syntax", "declaration"],
 )
-def test_an_import_error_shows_the_authors_lines_and_none_of_ours(
+def test_an_import_error_shows_lines_of_the_author_and_none_of_perago(
     project: Path, run: Run, text: str, said: list[str], request: pytest.FixtureRequest
 ) -> None:
     name = "broken_" + "_".join(request.node.callspec.id.split())
@@ -167,7 +167,7 @@ def test_a_root_model_is_refused(project: Path, run: Run) -> None:
     assert ran.err.startswith("error: Pydantic RootModel on task model(s) Numbers is not")
 
 
-def test_what_is_declared_in_vain_is_a_warning(run: Run, module: Module) -> None:
+def test_a_declaration_without_effect_is_a_warning(run: Run, module: Module) -> None:
     keywords = (
         f"workspace=WorkspaceSpec(read_only=True), controls=TaskControls(publish_budget={BUDGET})"
     )

@@ -27,7 +27,9 @@ def target(project: Path, module: Module) -> str:
         ("{", "Expecting property name"),
     ],
 )
-def test_what_is_no_definition_is_refused(run: Run, target: str, text: str, said: str) -> None:
+def test_a_file_that_is_no_workflow_definition_is_refused(
+    run: Run, target: str, text: str, said: str
+) -> None:
     Path("flow.json").write_text(text)
     ran = run("dev", "flow.json", target, "--once")
     assert ran.code == 2
@@ -39,7 +41,7 @@ def test_what_is_no_definition_is_refused(run: Run, target: str, text: str, said
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--files", "nowhere"], "--files: nowhere is no directory"),
+        (["--files", "nowhere"], "--files: nowhere is not a directory"),
         (["--input", "[1]"], "--input expects a JSON object such as"),
         (["--input", "absent.json"], "--input expects a JSON object such as"),
         (["--policy", "best"], "'best' is not one of 'auto', 'head-parent', 'lineage', 'settled'"),
@@ -47,7 +49,7 @@ def test_what_is_no_definition_is_refused(run: Run, target: str, text: str, said
     ],
     ids=str,
 )
-def test_an_option_that_cannot_be_meant_is_refused_by_its_name(
+def test_the_error_of_an_invalid_option_names_the_option(
     run: Run, target: str, options: list[str], said: str
 ) -> None:
     ran = run("dev", "flow.json", target, "--once", *options)
@@ -56,7 +58,7 @@ def test_an_option_that_cannot_be_meant_is_refused_by_its_name(
     assert "Traceback" not in ran.err
 
 
-def test_a_workflow_that_waits_for_another_modules_task_says_so(
+def test_a_workflow_that_waits_for_the_task_of_another_module_says_so(
     run: Run, target: str, module: Module
 ) -> None:
     assert target == "told"

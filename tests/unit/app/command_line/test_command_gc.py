@@ -34,7 +34,7 @@ def left(project: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return directory
 
 
-def test_a_repository_that_is_not_there_keeps_nobody_from_the_rest(run: Run, left: Path) -> None:
+def test_a_missing_repository_does_not_stop_the_others(run: Run, left: Path) -> None:
     ran = run("gc", "nowhere", "elsewhere", "--dry-run")
     assert ran.code == 6
     assert ran.err.splitlines()[:2] == [
@@ -45,7 +45,7 @@ def test_a_repository_that_is_not_there_keeps_nobody_from_the_rest(run: Run, lef
     assert left.exists()
 
 
-def test_one_document_tells_what_was_not_reached(run: Run, left: Path) -> None:
+def test_one_document_lists_what_was_not_reached(run: Run, left: Path) -> None:
     ran = run("gc", "nowhere", "--json")
     assert ran.code == 6
     assert ran.document["unreached"] == ["there is no repository nowhere"]
@@ -53,9 +53,7 @@ def test_one_document_tells_what_was_not_reached(run: Run, left: Path) -> None:
     assert not left.exists()
 
 
-def test_without_a_name_every_repository_is_looked_through(
-    run: Run, project: Path, left: Path
-) -> None:
+def test_without_a_name_gc_cleans_every_repository(run: Run, project: Path, left: Path) -> None:
     lakefs = shared_memory(f"memory:{project}")
     builders = [RepositoryBuilder(lakefs, name) for name in ("first", "second")]
     for builder in builders:
@@ -79,4 +77,4 @@ def test_without_a_name_every_repository_is_looked_through(
         builder.delete_branch(NEW)
     last = run("gc")
     assert (last.code, last.out) == (0, "")
-    assert last.err == "nothing of Perago's in 2 repositories or on this disk\n"
+    assert last.err == "nothing to remove in 2 repositories or on this disk\n"

@@ -25,7 +25,7 @@ SECRET = {
 LONG_RUNNING = {"start", "dev"}
 
 
-def test_config_shows_every_value_its_origin_and_no_secret(
+def test_config_shows_every_value_with_its_origin_and_masks_secrets(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in SECRET.items():
@@ -57,7 +57,7 @@ def test_config_shows_every_value_its_origin_and_no_secret(
         ({"PERAGO_LAKEFS": "memory:"}, "objects port  (memory:)"),
     ],
 )
-def test_config_says_what_moves_bytes_where_no_route_does(
+def test_config_says_what_moves_bytes_without_a_transfer_route(
     project: Path,
     run: Run,
     monkeypatch: pytest.MonkeyPatch,
@@ -71,7 +71,7 @@ def test_config_says_what_moves_bytes_where_no_route_does(
     assert last == f"# transfer route in force: {line}"
 
 
-def test_config_ends_with_3_when_it_is_wrong(
+def test_config_exits_with_3_if_a_setting_is_wrong(
     project: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert project.is_dir()
@@ -101,7 +101,7 @@ def test_all_codes_are_listed(run: Run) -> None:
     assert len(run("explain", "--json").document["codes"]) == len(error_codes())
 
 
-def test_an_unknown_code_has_neighbours(run: Run) -> None:
+def test_an_unknown_code_lists_similar_codes(run: Run) -> None:
     ran = run("explain", "PRG-U01")
     assert ran.code == 1
     assert ran.err.startswith("error: there is no error code PRG-U01; did you mean PRG-U001")
@@ -132,7 +132,7 @@ def test_without_a_command_there_is_help_and_a_usage_error(run: Run) -> None:
     ],
     ids=["unforeseen", "file", "usage"],
 )
-def test_whatever_ends_a_command_has_a_code(
+def test_every_error_that_ends_a_command_has_a_code(
     capsys: pytest.CaptureFixture[str], error: Exception, said: str, code: str
 ) -> None:
     @reports_errors_by_class

@@ -52,13 +52,13 @@ BUILT: dict[str, Any] = {
         "limit unset",
     ],
 )
-def test_a_difference_is_named_by_its_path(
+def test_a_difference_is_reported_with_its_path(
     registered: Mapping[str, Any], differences: list[str]
 ) -> None:
     assert [str(each) for each in taskdef_differences(registered, BUILT)] == differences
 
 
-def test_fields_of_the_operator_are_kept_and_ours_reset() -> None:
+def test_register_keeps_fields_of_the_operator_and_resets_those_of_perago() -> None:
     registered = BUILT | {"isolationGroupId": "g", "concurrentExecLimit": 4, "createTime": 5}
     assert taskdef_to_register(registered, BUILT) == BUILT | {"isolationGroupId": "g"}
     assert taskdef_to_register(None, BUILT) == BUILT
@@ -89,7 +89,7 @@ class Registry(TaskDefinitions):
     ],
     ids=["created", "unchanged", "updated"],
 )
-async def test_what_differs_is_stored(
+async def test_register_stores_a_taskdef_that_differs(
     registry: Registry, action: str, stored: Mapping[str, object]
 ) -> None:
     before = dict(registry.documents)
@@ -122,7 +122,7 @@ def test_without_a_conductor_the_command_is_misconfigured(run: Run, module: Modu
     assert ran.err.startswith("error: CONDUCTOR_SERVER_URL is required")
 
 
-def test_an_address_without_a_scheme_is_told_so(
+def test_the_error_of_an_address_without_a_scheme_says_so(
     run: Run, module: Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERAGO_CONDUCTOR", "localhost:8080")

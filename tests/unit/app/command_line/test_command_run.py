@@ -46,7 +46,7 @@ def test_run_shows_the_change_and_leaves_the_directory_alone(run: Run, target: s
     assert not Path("ws/new.txt").exists()
 
 
-def test_run_writes_back_when_told_to(run: Run, target: str) -> None:
+def test_run_with_write_writes_the_changes_back(run: Run, target: str) -> None:
     Path("params.json").write_text('{"text": "hi"}')
     options = ["run", target, "--workspace", "ws", "--params", "params.json", "--write"]
     assert run(*options).code == 0
@@ -68,7 +68,7 @@ def test_run_prints_json(run: Run, target: str) -> None:
     [
         (["--params", "{}"], "takes one of --workspace and --repo", 2),
         (["--workspace", "ws", "--repo", "lakefs://a/b"], "takes one of --workspace and --repo", 2),
-        (["--workspace", "nowhere"], "is no directory", 2),
+        (["--workspace", "nowhere"], "is not a directory", 2),
         (["--repo", "lakefs://a/main", "--write"], "--write needs --workspace", 2),
         (["--repo", "s3://a/b"], "expected lakefs://repository/ref", 2),
         (["--workspace", "ws", "--params", "{"], "--params", 2),
@@ -91,13 +91,11 @@ def test_run_refuses_with_a_reason(
     assert text in ran.out + ran.err
 
 
-def test_a_misspelt_parameter_is_ignored_as_an_attempt_ignores_it_and_told(
-    run: Run, target: str
-) -> None:
+def test_a_misspelt_parameter_is_ignored_with_a_warning(run: Run, target: str) -> None:
     given = '{"text": "hi", "txet": "ho"}'
     ran = run("run", target, "--workspace", "ws", "--params", given)
     assert ran.code == 0
-    expected = "warning: the task has no parameter txet, which is ignored; did you mean text?\n"
+    expected = "warning: the task has no parameter txet; it is ignored; did you mean text?\n"
     assert expected in ran.err
 
 
@@ -144,7 +142,7 @@ def fail(workspace: Path, params: Params) -> Done:
     ],
     ids=["raise", "result", "link", "reserved"],
 )
-def test_a_body_that_fails_is_told_with_its_own_lines_and_code(
+def test_a_failed_task_function_is_reported_with_its_own_lines_and_a_code(
     project: Path, run: Run, how: str, prefix: str, reason: str
 ) -> None:
     (project / f"failing_{how}.py").write_text(FAILING.format(prefix=prefix))
@@ -163,7 +161,7 @@ def test_a_body_that_fails_is_told_with_its_own_lines_and_code(
     assert frames == ([expected] if how == "raise" else [])
 
 
-def test_a_link_in_the_given_directory_is_named(run: Run, target: str) -> None:
+def test_the_error_names_a_link_in_the_given_directory(run: Run, target: str) -> None:
     Path("ws/link").symlink_to("old.txt")
     ran = run("run", target, "--workspace", "ws", "--params", '{"text": "hi"}')
     assert ran.code == 1
@@ -171,7 +169,9 @@ def test_a_link_in_the_given_directory_is_named(run: Run, target: str) -> None:
     assert "PRG-W005" in ran.err
 
 
-def test_names_content_and_output_give_no_orders_to_the_terminal(run: Run, target: str) -> None:
+def test_control_characters_in_names_content_and_output_do_not_reach_the_terminal(
+    run: Run, target: str
+) -> None:
     hostile = "a\x1b]0;stolen\x07\x1b[2Jx\nresult: {}"
     Path("ws").joinpath(hostile.replace("/", "")).write_text("line with \x1b[31m escape\r\n")
     module = Path("trial_task.py")
@@ -192,7 +192,7 @@ def test_names_content_and_output_give_no_orders_to_the_terminal(run: Run, targe
     ]
 
 
-def test_the_traceback_of_a_body_gives_no_orders_to_the_terminal(run: Run, target: str) -> None:
+def test_control_characters_in_a_traceback_do_not_reach_the_terminal(run: Run, target: str) -> None:
     module = Path("trial_task.py")
     hostile = "raise ValueError('x\\x1b]0;stolen\\x07\\x1b[2Jx')"
     module.write_text(module.read_text().replace('print("writing")', hostile))

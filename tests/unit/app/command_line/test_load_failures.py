@@ -62,7 +62,7 @@ NAMED = "name='x', owner_email='o'"
     ],
     ids=["prefix", "misspelt", "unknown", "negative", "bounds", "two at once"],
 )
-def test_a_refused_declaration_is_one_line_with_the_place_where_it_stands(
+def test_a_refused_declaration_is_one_line_with_file_and_line_number(
     project: Path, run: Run, keywords: str, said: str, code: str
 ) -> None:
     (project / "refused.py").write_text(f"{HEAD}@task({NAMED}, {keywords})\n{BODY}")
@@ -74,7 +74,7 @@ def test_a_refused_declaration_is_one_line_with_the_place_where_it_stands(
     assert remedy.startswith(f"  {code}: ")
 
 
-def test_a_module_that_does_not_exist_is_looked_for_and_its_neighbour_named(
+def test_the_error_of_a_missing_module_names_the_folder_and_a_similar_module(
     project: Path, run: Run, module: Module
 ) -> None:
     module("features")
@@ -89,7 +89,7 @@ def test_a_module_that_does_not_exist_is_looked_for_and_its_neighbour_named(
 
 
 @pytest.mark.parametrize("name", ["package.absent", "absent.package.module"])
-def test_a_missing_part_of_a_dotted_name_is_a_module_that_does_not_exist(
+def test_a_missing_part_of_a_dotted_name_is_reported_as_a_missing_module(
     project: Path, run: Run, name: str
 ) -> None:
     (project / "package").mkdir()
@@ -99,7 +99,7 @@ def test_a_missing_part_of_a_dotted_name_is_a_module_that_does_not_exist(
     assert f"current directory, {project}\n" in ran.err
 
 
-def test_a_file_is_told_from_a_module_before_it_is_imported(
+def test_a_file_name_is_refused_before_anything_is_imported(
     project: Path, run: Run, module: Module
 ) -> None:
     module("as_file")
@@ -109,7 +109,7 @@ def test_a_file_is_told_from_a_module_before_it_is_imported(
     assert project.is_dir()
 
 
-def test_a_script_that_ends_the_process_is_a_module_that_cannot_be_imported(
+def test_a_module_that_exits_is_reported_as_one_that_cannot_be_imported(
     project: Path, run: Run
 ) -> None:
     (project / "script.py").write_text("import sys\nsys.exit(0)\n")
@@ -119,9 +119,7 @@ def test_a_script_that_ends_the_process_is_a_module_that_cannot_be_imported(
     assert "sys.exit(0)" in ran.err
 
 
-def test_of_a_library_that_fails_only_the_lines_that_called_it_are_shown(
-    project: Path, run: Run
-) -> None:
+def test_a_failing_library_is_shown_by_the_lines_that_called_it(project: Path, run: Run) -> None:
     (project / "calls.py").write_text("import json\njson.loads('{')\n")
     ran = run("check", "calls")
     frames = [line for line in ran.err.splitlines() if line.startswith("  File")]

@@ -79,7 +79,7 @@ def test_several_modules_are_registered_together(
     assert [each["task"] for each in ran.document["tasks"]] == ["several_a", "several_b"]
 
 
-def test_a_different_taskdef_is_refused_at_start_when_told_to(
+def test_strict_taskdef_refuses_a_different_taskdef_at_start(
     run: Run, module: Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PERAGO_CONDUCTOR", "memory:strict")
@@ -113,7 +113,7 @@ def test_a_different_taskdef_is_refused_at_start_when_told_to(
     ],
     ids=["none", "word", "mode", "module"],
 )
-def test_wrong_usage_of_start_ends_with_2(run: Run, options: list[str], said: str) -> None:
+def test_wrong_usage_of_start_exits_with_2(run: Run, options: list[str], said: str) -> None:
     ran = run("start", *options, *(["some_module"] if options else []))
     assert (ran.code, ran.out) == (2, "")
     assert said in ran.err

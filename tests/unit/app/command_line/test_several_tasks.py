@@ -78,7 +78,7 @@ def test_a_command_for_one_task_names_the_tasks_and_the_option(
     assert "PRG-T014" in ran.err
 
 
-def test_a_name_that_no_task_has_is_told_with_those_there_are(run: Run, two: str) -> None:
+def test_the_error_of_an_unknown_task_name_lists_the_tasks(run: Run, two: str) -> None:
     ran = run("run", two, "--task", "two.triple")
     assert ran.code == 1
     assert ran.err.splitlines()[0] == (

@@ -119,7 +119,7 @@ OTHER_INPUTS: list[tuple[TaskFunction, Mapping[str, str], Mapping[str, object]]]
         ),
     ],
 )
-async def test_the_three_say_the_same(
+async def test_run_task_environment_and_attempt_agree(
     run: Run,
     project: Path,
     task: TaskFunction,
@@ -156,7 +156,7 @@ def copy_a_large_file(workspace: Path, params: awkward_bodies.How) -> awkward_bo
     return params
 
 
-def test_a_large_file_never_is_in_memory_as_a_whole(tmp_path: Path) -> None:
+def test_a_large_file_is_never_read_into_memory_as_a_whole(tmp_path: Path) -> None:
     with (tmp_path / "large.bin").open("wb") as file:
         file.truncate(LARGE_BYTES)
     definition = definition_of(copy_a_large_file)

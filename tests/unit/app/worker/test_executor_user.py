@@ -131,7 +131,7 @@ def test_a_number_is_enough_and_its_home_is_below_the_root(tmp_path: Path) -> No
         ({"PERAGO_EXECUTOR_USER": "root"}, "executors must not be root"),
         (
             {"PERAGO_EXECUTOR_USER": "54321", "PERAGO_EXECUTION_MODE": "thread"},
-            "bodies of thread mode run in the worker itself",
+            "in thread mode task functions run in the worker itself",
         ),
     ],
 )
