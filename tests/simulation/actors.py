@@ -135,7 +135,7 @@ class Heard(Progress):
         """Remember what kind of step it was."""
         match phase:
             case Phase.PUBLISHED:
-                self._seen.add(f"published by {facts['effect']}")
+                self._seen.add(f"published: {facts['effect']}")
                 rounds = facts["rounds"]
                 if isinstance(rounds, int) and rounds > 1:
                     self._seen.add("published in a later round")

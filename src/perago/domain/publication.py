@@ -3,6 +3,7 @@
 Collected by the application in one place; a policy never asks for more.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -116,6 +117,15 @@ class Refusal:
 
 Effect: TypeAlias = MergeStaged | MergeExactTree | Relocate | Keep | Adopt
 Decision: TypeAlias = Effect | Refusal
+
+EFFECT_LABELS: Mapping[type[Effect], str] = {
+    MergeStaged: "merged",
+    MergeExactTree: "superseded",
+    Relocate: "relocated",
+    Keep: "kept",
+    Adopt: "adopted",
+}
+"""What events, metrics and logs call an effect; docs/operations.md explains each."""
 
 
 class FenceState(StrEnum):

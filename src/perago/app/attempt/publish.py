@@ -32,7 +32,7 @@ from perago.domain.policy import (
     WorkspacePublicationPlan,
     build_workspace_publication_plan,
 )
-from perago.domain.publication import Adopt, Isolation, Keep, Relocate
+from perago.domain.publication import EFFECT_LABELS, Adopt, Isolation, Keep, Relocate
 from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
 from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.workspace import Phase
@@ -193,10 +193,10 @@ async def _round(
     plan = build_workspace_publication_plan(target.level, facts, target.identity(attempt))
     match plan.effect:
         case Adopt(record):
-            return Publication(record.commit, Adopt.__name__, record.metadata)
+            return Publication(record.commit, EFFECT_LABELS[Adopt], record.metadata)
         case Keep(ref):
             await check_attempt(ports, attempt)
-            return Publication(ref, Keep.__name__)
+            return Publication(ref, EFFECT_LABELS[Keep])
         case _:
             prepared = await prepare(ports, attempt, target, plan)
             if isinstance(prepared, LookAgain):
@@ -222,7 +222,7 @@ async def _act(
     match after:
         case Published(ref):
             await check_publication(ports, target, plan, ref, prepared=prepared)
-            return Publication(ref, type(plan.effect).__name__)
+            return Publication(ref, EFFECT_LABELS[type(plan.effect)])
         case LookAgain():
             return after
         case NotPublished(code, reason, is_of_the_commit):

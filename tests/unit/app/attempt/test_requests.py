@@ -11,7 +11,7 @@ from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.adapters.memory.worker_handle import ANY, CrashAfter
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import Effect
+from perago.domain.publication import EFFECT_LABELS, Effect
 from perago.ports.workspace import Phase
 
 ROOT = Path(__file__).parents[4]
@@ -114,8 +114,8 @@ async def _effect(world: FaultWorld) -> str:
 async def test_the_effects_that_are_counted_have_their_documented_names(tmp_path: Path) -> None:
     operations = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"publications_total` \| task_name, effect: (.*) \|", operations)
-    documented = set(re.findall(r"`(\w+)`", row))
-    assert documented == {effect.__name__ for effect in get_args(Effect)}
+    labels = {EFFECT_LABELS[effect] for effect in get_args(Effect)}
+    assert set(re.findall(r"`(\w+)` \(", row)) == labels
     kept = FaultWorld(tmp_path / "kept", PolicySetting.SETTLED, changes=False)
     merged = FaultWorld(tmp_path / "merged", PolicySetting.SETTLED)
     adopted = FaultWorld(tmp_path / "adopted", PolicySetting.SETTLED)
@@ -125,7 +125,7 @@ async def test_the_effects_that_are_counted_have_their_documented_names(tmp_path
     adopted.clock.advance(61)
     await adopted.operator.workflows.decide(adopted.workflow)
     found = [await _effect(world) for world in (kept, merged, adopted)]
-    assert found == ["Keep", "MergeStaged", "Adopt"]
+    assert found == ["kept", "merged", "adopted"]
 
 
 def test_settled_costs_at_most_five_requests_more_than_plain_head_parent() -> None:

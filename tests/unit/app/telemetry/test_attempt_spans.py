@@ -99,7 +99,7 @@ async def test_a_secret_is_masked_before_a_reason_is_cut(tmp_path: Path) -> None
 async def test_what_is_counted_of_a_published_attempt(tmp_path: Path) -> None:
     telemetry = await heard(FaultWorld(tmp_path, PolicySetting.HEAD_PARENT))
     counted = {name: dict(labels) for name, labels in telemetry.counters}
-    assert counted["runtime.publications_total"]["effect"] == "MergeStaged"
+    assert counted["runtime.publications_total"]["effect"] == "merged"
     assert counted["runtime.task_attempts_total"]["recorded"] == "recorded"
     assert counted["runtime.attempt_fence_verdicts_total"]["verdict"] == "current"
     moved = {dict(labels)["operation"] for _, labels in telemetry.samples if len(labels) == 2}
