@@ -39,6 +39,11 @@ class BranchPage:
     heads: tuple[CommitId, ...]
     more: bool
 
+    @property
+    def last(self) -> str:
+        """What the next page comes after."""
+        return self.names[-1]
+
 
 class Branches(Protocol):
     """Branches of one lakeFS installation.
@@ -149,6 +154,11 @@ class ChangePage:
     changes: tuple[Change, ...]
     more: bool
 
+    @property
+    def last(self) -> str:
+        """What the next page comes after."""
+        return self.changes[-1].path
+
 
 @dataclass(frozen=True, slots=True)
 class CommitRequest:
@@ -194,6 +204,8 @@ class Commits(Protocol):
        empty.
     C18 broken_action_file_is_refused: a commit on a branch that holds a broken action file,
        committed or not, raises BrokenActionsError.
+    C19 history_needs_no_goal: without a goal a walk is the newest commits of the history, up to
+       the bound; the next walk begins at the first parent of the last one, and the root ends it.
     """
 
     async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
@@ -201,9 +213,9 @@ class Commits(Protocol):
         ...
 
     async def first_parents(
-        self, repository: RepositoryId, start: str, stop_at: CommitId, *, commits_max: int
+        self, repository: RepositoryId, start: str, stop_at: CommitId | None, *, commits_max: int
     ) -> FirstParentWalk:
-        """Walk first parents from `start` (a branch or a commit) down to `stop_at`."""
+        """Walk first parents from `start` (a branch or a commit) down to `stop_at` or the root."""
         ...
 
     async def commit(self, request: CommitRequest) -> CommitId:
@@ -250,6 +262,11 @@ class TagPage:
 
     tags: tuple[TagRecord, ...]
     more: bool
+
+    @property
+    def last(self) -> str:
+        """What the next page comes after."""
+        return self.tags[-1].name
 
 
 class Tags(Protocol):
@@ -306,6 +323,11 @@ class RepositoryPage:
 
     names: tuple[RepositoryId, ...]
     more: bool
+
+    @property
+    def last(self) -> str:
+        """What the next page comes after."""
+        return self.names[-1]
 
 
 class Repositories(Protocol):

@@ -31,6 +31,11 @@ class ObjectPage:
     entries: tuple[ObjectEntry, ...]
     more: bool
 
+    @property
+    def last(self) -> str:
+        """What the next page comes after."""
+        return self.entries[-1].path
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectUpload:

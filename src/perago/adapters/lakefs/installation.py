@@ -225,10 +225,11 @@ class LakeFSCommits(_OverLakeFS, Commits):
         )
 
     async def first_parents(
-        self, repository: RepositoryId, start: str, stop_at: CommitId, *, commits_max: int
+        self, repository: RepositoryId, start: str, stop_at: CommitId | None, *, commits_max: int
     ) -> FirstParentWalk:
-        operation = Operation("walk first parents", f"{repository}/{start} down to {stop_at}")
-        query = {"first_parent": "true", "stop_at": stop_at}
+        what = f"{repository}/{start} down to {stop_at or 'the root'}"
+        operation = Operation("walk first parents", what)
+        query = {"first_parent": "true", **({} if stop_at is None else {"stop_at": stop_at})}
         records: list[CommitRecord] = []
         while True:
             query["amount"] = str(min(self.walk_page, commits_max - len(records)))

@@ -141,7 +141,7 @@ class MemoryCommits(Commits):
         )
 
     async def first_parents(
-        self, repository: RepositoryId, start: str, stop_at: CommitId, *, commits_max: int
+        self, repository: RepositoryId, start: str, stop_at: CommitId | None, *, commits_max: int
     ) -> FirstParentWalk:
         return await self._handle.ask(
             "commits.first_parents",
@@ -195,10 +195,12 @@ class MemoryCommits(Commits):
 
 
 def _walk(
-    state: RepositoryState, start: str, stop_at: CommitId, commits_max: int
+    state: RepositoryState, start: str, stop_at: CommitId | None, commits_max: int
 ) -> FirstParentWalk:
-    whole = state.graph.find_whole(stop_at)  # the server compares it, and looks nothing up
-    goal = state.commit_of(stop_at).id if whole is None else whole.id
+    goal = None
+    if stop_at is not None:
+        # The server compares a whole id, and looks nothing up.
+        goal = (state.graph.find_whole(stop_at) or state.commit_of(stop_at)).id
     records: list[CommitRecord] = []
     for commit in state.graph.first_parents(state.commit_of(start).id):
         if len(records) == commits_max:

@@ -8,10 +8,10 @@ the jobs (`down_jobs`, `plan_jobs`, `up_jobs`).
 import asyncio
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, final
+from typing import TypeVar, cast, final
 
 from perago.adapters.workspace.changes import lost_workspace, refuse_name, scan
 from perago.adapters.workspace.disk import md5_of_file, name_rules
@@ -34,6 +34,7 @@ from perago.domain.sync_plan import (
     WrittenBatch,
     batched,
 )
+from perago.ports.asking import pages
 from perago.ports.errors import disk_errors
 from perago.ports.lakefs import Commits
 from perago.ports.objects import (
@@ -56,6 +57,7 @@ WRITTEN_AT_ONCE = 1000  # one full request of deletions
 FIRST_AMOUNT = 8
 AMOUNT_FACTOR = 4
 _SURROGATES = range(0xD800, 0xE000)  # no UTF-8 text can hold one, so no request can either
+Listed = TypeVar("Listed")
 
 
 @final
@@ -76,18 +78,20 @@ class PartDown:
         for one are found by `find_clash`, which sees the rows of all ranges.
         """
         with asyncio.Runner() as runner:
-            after, previous = part.after, ""
+            previous = ""
             checks = rules is not None
             above = runner.run(self._files_before(source, part.after)) if checks else []
-            while True:
-                page = runner.run(
-                    self._objects.list_page(
-                        source.repository,
-                        source.commit,
-                        prefix=listing_prefix(source.prefix),
-                        after=after,
-                    )
-                )
+            listed = pages(
+                lambda after: self._objects.list_page(
+                    source.repository,
+                    source.commit,
+                    prefix=listing_prefix(source.prefix),
+                    after=after,
+                ),
+                after=part.after,
+                upto=part.upto,
+            )
+            for page in _each(runner, listed):
                 mine = [entry for entry in page.entries if part.holds(entry.path)]
                 for relative, entry in business_entries(source.prefix, mine):
                     if rules is not None:
@@ -95,9 +99,6 @@ class PartDown:
                         _refuse_folder(source.repository, relative, above)
                     yield _listed(relative, entry, rules, previous)
                     previous = relative
-                if not page.more or len(mine) < len(page.entries):
-                    return
-                after = page.entries[-1].path
 
     async def _files_before(self, source: WorkspaceSource, after: str) -> list[str]:
         """Objects up to a key that may bear the name of a folder of the keys after it."""
@@ -217,20 +218,18 @@ class PartUp:
 
     def changes(self, area: StagingArea, part: KeyRange) -> Iterator[SeenChange]:
         """The uncommitted paths of one range."""
-        after = part.after
         with asyncio.Runner() as runner:
-            while True:
-                page = runner.run(
-                    self._commits.uncommitted_page(
-                        area.staged.repository, area.staged.branch, after=after
-                    )
-                )
-                mine = [change for change in page.changes if part.holds(change.path)]
-                for change in mine:
-                    yield SeenChange(change.path, change.kind.value)
-                if not page.more or len(mine) < len(page.changes):
-                    return
-                after = page.changes[-1].path
+            listed = pages(
+                lambda after: self._commits.uncommitted_page(
+                    area.staged.repository, area.staged.branch, after=after
+                ),
+                after=part.after,
+                upto=part.upto,
+            )
+            for page in _each(runner, listed):
+                for change in page.changes:
+                    if part.holds(change.path):
+                        yield SeenChange(change.path, change.kind.value)
 
     def check(self, area: StagingArea, rows: Iterable[PlannedChange]) -> None:
         """Raise for the first object that is not as written; the rows are in order of path.
@@ -262,6 +261,16 @@ class PartUp:
             after=_just_before(path),
             amount=amount,
         )
+
+
+def _each(runner: asyncio.Runner, listed: AsyncIterator[Listed]) -> Iterator[Listed]:
+    """Take the pages one by one: Spark reads the rows of a part without an event loop."""
+
+    async def following() -> Listed | None:
+        return await anext(listed, None)
+
+    while (page := runner.run(following())) is not None:
+        yield page
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from perago.domain.commit_metadata import (
 from perago.domain.key_ranges import KeyRange, cut_keys
 from perago.domain.logical_execution import CommitId, CommitRecord, RepositoryId
 from perago.domain.paths import md5_of_checksum
+from perago.ports.asking import pages
 from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import ObjectEntry, Objects
@@ -143,16 +144,15 @@ async def _checked(
 async def _pages(
     objects: Objects, target: Target, part: KeyRange
 ) -> AsyncIterator[Iterable[ObjectEntry]]:
-    after = part.after
-    while True:
-        page = await objects.list_page(
+    listed = pages(
+        lambda after: objects.list_page(
             target.repository, target.commit, prefix=target.prefix, after=after
-        )
-        mine = [entry for entry in page.entries if part.holds(entry.path)]
-        yield mine
-        if not page.more or len(mine) < len(page.entries):
-            return
-        after = page.entries[-1].path
+        ),
+        after=part.after,
+        upto=part.upto,
+    )
+    async for page in listed:
+        yield [entry for entry in page.entries if part.holds(entry.path)]
 
 
 async def _check_object(objects: Objects, target: Target, entry: ObjectEntry, folder: Path) -> Row:

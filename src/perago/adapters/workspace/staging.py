@@ -12,6 +12,7 @@ from perago.domain.key_ranges import ListingWindow, windows
 from perago.domain.logical_execution import NO_METADATA
 from perago.domain.paths import md5_of_checksum, object_path
 from perago.domain.sync_plan import FileFacts, SyncPlan, batched
+from perago.ports.asking import pages
 from perago.ports.errors import DamagedObjectError
 from perago.ports.lakefs import ChangeKind, Commits
 from perago.ports.objects import (
@@ -129,34 +130,30 @@ class Staging:
         )
 
     async def _check_paths(self, expected: Mapping[str, ChangeKind], area: StagingArea) -> None:
-        found: dict[str, ChangeKind] = {}
-        after, more = "", True
-        while more:
-            page = await self._commits.uncommitted_page(
-                area.staged.repository, area.staged.branch, after=after
+        staged = area.staged
+        listed = pages(
+            lambda after: self._commits.uncommitted_page(
+                staged.repository, staged.branch, after=after
             )
-            found.update((change.path, change.kind) for change in page.changes)
-            more = page.more
-            after = page.changes[-1].path if more else ""
+        )
+        found = {change.path: change.kind async for page in listed for change in page.changes}
         for path in sorted(expected.keys() | found.keys()):
             if expected.get(path) != found.get(path):
                 raise difference(area, path, expected.get(path), found.get(path))
 
     async def _window(self, window: ListingWindow, area: StagingArea) -> list[ObjectEntry]:
-        entries: list[ObjectEntry] = []
-        after = window.after
-        while True:
-            page = await self._objects.list_page(
+        listed = pages(
+            lambda after: self._objects.list_page(
                 area.staged.repository,
                 area.staged.branch,
                 prefix=window.prefix,
                 after=after,
                 amount=window.amount,
-            )
-            entries.extend(page.entries)
-            if not page.more or page.entries[-1].path >= window.last:
-                return entries
-            after = page.entries[-1].path
+            ),
+            after=window.after,
+            upto=window.last,
+        )
+        return [entry async for page in listed for entry in page.entries]
 
 
 def _upload_of(directory: Path, entry_of: EntryOf, facts: FileFacts, prefix: str) -> ObjectUpload:

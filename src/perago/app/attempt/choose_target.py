@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -31,13 +32,15 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.policy import Level, PolicyRefusal, choose_level, may_decide_by_tag
 from perago.domain.publication import FenceState, Isolation
+from perago.ports.asking import pages
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
 from perago.ports.lakefs import TagRecord, Tags
 from perago.ports.system import Clock
 from perago.ports.workspace import Phase
 
 TAG_PAGES_MAX = 100
-"""100,000 marks or decisions of one task; a task has a few for each of its attempts."""
+"""100,000 marks or decisions of one task; a task has a few for each of its attempts. With more the
+attempt fails, because it could overlook a decision."""
 MARK_TRIES_MAX = 5
 MARK_PAUSE_SECONDS = 0.1
 PREFIX_BUDGET_SECONDS_MIN = 15.0
@@ -229,11 +232,6 @@ async def _read_marks(
 
 
 async def list_tags(tags: Tags, repository: RepositoryId, prefix: str) -> list[TagRecord]:
-    """All tags whose names begin with a prefix, up to a bound of pages."""
-    found: list[TagRecord] = []
-    for _ in range(TAG_PAGES_MAX):
-        page = await tags.list_page(repository, prefix, found[-1].name if found else "")
-        found.extend(page.tags)
-        if not page.more:
-            break
-    return found
+    """All tags whose names begin with a prefix."""
+    listed = pages(partial(tags.list_page, repository, prefix), pages_max=TAG_PAGES_MAX)
+    return [tag async for page in listed for tag in page.tags]

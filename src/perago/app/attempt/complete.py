@@ -20,14 +20,13 @@ from perago.domain.attempt import (
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import is_private_branch
+from perago.ports.asking import until_answered
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import (
     BranchExistsError,
     MissingError,
-    OutcomeUnknownError,
     RequestRefusedError,
     ServiceError,
-    UnavailableError,
 )
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
@@ -35,8 +34,6 @@ from perago.ports.workspace import Phase
 STAGING_FAILED = "failed to clean staging workspace"
 STAGING_LOST = "the branch of a decision is gone and could not be put back"
 LOCAL_FAILED = "failed to clean attempt-local workspace"
-PUT_BACK_TRIES_MAX = 5
-PUT_BACK_PAUSE_SECONDS = 0.5
 
 
 async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
@@ -80,21 +77,13 @@ async def _keep_staging(
     """
 
     async def put_back() -> None:
-        # Not given up at the first lost request: if the attempt ends here, no pass looks for a
-        # branch that is missing.
-        for number in range(1, PUT_BACK_TRIES_MAX):
-            try:
-                return await create()
-            except (UnavailableError, OutcomeUnknownError):
-                await ports.clock.sleep(PUT_BACK_PAUSE_SECONDS * number)
-        return await create()
-
-    async def create() -> None:
         with suppress(BranchExistsError):  # as a rule it is there
             await ports.lakefs.branches.create(repository, branch, decision)
 
     facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
-    await _only_tell(ports, put_back(), STAGING_LOST, facts)
+    # Not given up at the first lost request: if the attempt ends here, no pass looks for a branch
+    # that is missing.
+    await _only_tell(ports, until_answered(ports.clock, put_back), STAGING_LOST, facts)
 
 
 async def _only_tell(

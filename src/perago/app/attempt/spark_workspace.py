@@ -34,6 +34,7 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.names import is_foreign_write, is_job_litter
 from perago.domain.paths import is_reserved_object, listing_prefix
+from perago.ports.asking import pages
 from perago.ports.lakefs import Change, ChangeKind, ChangePage
 from perago.ports.objects import DELETE_PATHS_MAX
 from perago.ports.workspace import (
@@ -102,7 +103,6 @@ def remove_litter(root: Path) -> None:
                 path.unlink()
 
 
-PAGES_MAX = 1_000_000
 LITTER_KEPT_MAX = 10_000
 DIRTY_OBJECTS_NAMED_MAX = 5
 
@@ -132,7 +132,7 @@ class Swept:
             self.changed += 1
 
 
-ChangePages: TypeAlias = Callable[[str], Awaitable[ChangePage]]
+AskForChanges: TypeAlias = Callable[[str], Awaitable[ChangePage]]
 """Answers the page of changes after a path."""
 
 
@@ -155,12 +155,10 @@ class BranchSweep:
     async def uncommitted(self) -> Swept:
         """Delete litter that is not committed, count changes; raise when any is foreign."""
         workspace = self.workspace
-
-        async def page(after: str) -> ChangePage:
-            commits = self.ports.lakefs.commits
-            return await commits.uncommitted_page(workspace.repository, self.branch, after=after)
-
-        return await self._sweep(page)
+        commits = self.ports.lakefs.commits
+        return await self._sweep(
+            lambda after: commits.uncommitted_page(workspace.repository, self.branch, after=after)
+        )
 
     async def committed(self, commit: CommitId) -> Swept:
         """The same for everything in which a commit of the branch differs from the input.
@@ -169,20 +167,17 @@ class BranchSweep:
         commit has to follow.
         """
         workspace = self.workspace
-
-        async def page(after: str) -> ChangePage:
-            return await self.ports.lakefs.commits.diff_page(
+        commits = self.ports.lakefs.commits
+        return await self._sweep(
+            lambda after: commits.diff_page(
                 workspace.repository, workspace.ref, commit, prefix="", after=after
             )
+        )
 
-        return await self._sweep(page)
-
-    async def _sweep(self, pages: ChangePages) -> Swept:
+    async def _sweep(self, ask: AskForChanges) -> Swept:
         """Litter that the input commit has already is left as the body left it."""
         swept, litter, jobs = Swept(), list[str](), JobFiles()
-        after = ""
-        for _ in range(PAGES_MAX):
-            page = await pages(after)
+        async for page in pages(ask):
             for change in page.changes:
                 added = change.kind is ChangeKind.ADDED
                 if added and is_job_litter(change.path):
@@ -193,9 +188,6 @@ class BranchSweep:
                 await self._delete(litter)
                 swept.litter += len(litter)
                 litter = []
-            if not page.more:
-                break
-            after = page.changes[-1].path
         await self._settle_jobs(jobs, swept)
         if swept.foreign:
             raise OutsidePrefixError(self.prefix, swept.foreign)
@@ -229,18 +221,15 @@ async def list_workspace(
 ) -> list[str]:
     """The relative paths of a workspace in lakeFS, without litter and reserved objects."""
     outer = listing_prefix(prefix)
-    found, after = list[str](), ""
-    for _ in range(PAGES_MAX):
-        page = await ports.lakefs.objects.list_page(repository, ref, prefix=outer, after=after)
-        for entry in page.entries:
-            path = entry.path
-            hidden = is_reserved_object(path) or is_job_litter(path) or manifest_job(path)
-            if not hidden:
-                found.append(path[len(outer) :])
-        if not page.more:
-            break
-        after = page.entries[-1].path
-    return found
+    listed = pages(
+        lambda after: ports.lakefs.objects.list_page(repository, ref, prefix=outer, after=after)
+    )
+    paths = [entry.path async for page in listed for entry in page.entries]
+    return [
+        path[len(outer) :]
+        for path in paths
+        if not (is_reserved_object(path) or is_job_litter(path) or manifest_job(path))
+    ]
 
 
 async def refuse_dirty_target(ports: AttemptPorts, workspace: WorkspaceReference) -> None:

@@ -24,6 +24,7 @@ from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.retention import RetentionTimes
+from perago.ports.asking import pages
 from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 
@@ -101,12 +102,7 @@ async def _collect(
 
 async def _all_repositories(lakefs: LakeFSInstallation) -> list[str]:
     """Every repository that these keys may see."""
-    names: list[str] = []
-    while True:
-        page = await lakefs.repositories.list_page(after=names[-1] if names else "")
-        names += page.names
-        if not page.more:
-            return names
+    return [name async for page in pages(lakefs.repositories.list_page) for name in page.names]
 
 
 def _print(done: _Done, *, dry_run: bool) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from perago.app.settings.settings import Settings
@@ -21,6 +22,7 @@ from perago.domain.retention import (
     judge_attempt_directory,
     standing_of,
 )
+from perago.ports.asking import pages
 from perago.ports.lakefs import Branches, TagRecord, Tags
 from perago.ports.workspace import AttemptDirectories
 
@@ -99,33 +101,25 @@ class Owner:
         return standing_of(self.workflow)
 
 
+# A million tags or branches, because a pass holds what it lists in memory. What follows after them
+# is told as a listing that failed.
 PAGES_MAX = 1000
 
 
 async def all_tags(tags: Tags, repository: RepositoryId, prefix: str) -> AsyncIterator[TagRecord]:
     """Tags that start with `prefix`, in order."""
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = await tags.list_page(repository, prefix, after)
+    async for page in pages(partial(tags.list_page, repository, prefix), pages_max=PAGES_MAX):
         for tag in page.tags:
             yield tag
-        if not page.more:
-            return
-        after = page.tags[-1].name
 
 
 async def all_branches(
     branches: Branches, repository: RepositoryId, prefix: str
 ) -> AsyncIterator[BranchName]:
     """Names of branches that start with `prefix`, in order."""
-    after = ""
-    for _ in range(PAGES_MAX):
-        page = await branches.list_page(repository, prefix, after)
+    async for page in pages(partial(branches.list_page, repository, prefix), pages_max=PAGES_MAX):
         for name in page.names:
             yield name
-        if not page.more:
-            return
-        after = page.names[-1]
 
 
 # A check of the fence takes seconds, and nothing but its age tells one under way from litter.

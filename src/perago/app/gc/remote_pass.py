@@ -64,11 +64,11 @@ from perago.domain.retention import (
     judge_staging_branch,
     standing_of_attempt,
 )
+from perago.ports.asking import until_answered
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import (
     BranchExistsError,
     BranchMissingError,
-    OutcomeUnknownError,
     RepositoryMissingError,
     ServiceError,
     UnavailableError,
@@ -78,8 +78,6 @@ from perago.ports.system import Clock
 
 # A Conductor that is down answers none of thousands of questions, and each may take a time-out.
 UNANSWERED_IN_A_ROW_MAX = 3
-LOOKS_MAX = 5
-LOOK_PAUSE_SECONDS = 0.5
 LATE_COMMITS_MAX = 100
 """Commits on top of a decision that are looked through; one page of an answer."""
 NOT_OURS = "Perago gives no such name"
@@ -369,12 +367,7 @@ class RemotePass:
 
     async def _look_again(self, branch: BranchName, owner: Owner) -> str | None:
         """Not given up at the first lost answer: no later pass can find what is missing here."""
-        for number in range(1, LOOKS_MAX):
-            try:
-                return await self._put_back(branch, owner)
-            except (UnavailableError, OutcomeUnknownError):
-                await self.tools.clock.sleep(LOOK_PAUSE_SECONDS * number)
-        return await self._put_back(branch, owner)
+        return await until_answered(self.tools.clock, lambda: self._put_back(branch, owner))
 
     async def _put_back(self, branch: BranchName, owner: Owner) -> str | None:
         if not owner.segment or branch != staging_of(branch):

@@ -51,7 +51,7 @@ class Scene:
             self.repository, branch, "for humans", metadata or {}, allow_empty, metarange
         )
 
-    async def walk(self, stop_at: CommitId, commits_max: int = WALK_MAX) -> FirstParentWalk:
+    async def walk(self, stop_at: CommitId | None, commits_max: int = WALK_MAX) -> FirstParentWalk:
         """Walk down from main."""
         return await self.under_test.commits.first_parents(
             self.repository, MAIN, stop_at, commits_max=commits_max
@@ -281,3 +281,19 @@ async def test_C18_broken_action_file_is_refused(scene: Scene) -> None:
         await scene.under_test.commits.commit(scene.request(SIDE))
     head = await scene.under_test.branches.head(scene.repository, SIDE)
     assert head.commit == scene.start
+
+
+async def test_C19_history_needs_no_goal(scene: Scene) -> None:
+    made = [scene.start]
+    made.extend([await scene.commit_files({}) for _ in range(WALK_PAGE + 3)])
+    newest = await scene.walk(None, commits_max=WALK_PAGE + 1)
+    assert (newest.reached, newest.truncated) == (False, True)
+    (below,) = newest.commits[-1].parents
+    rest = await scene.under_test.commits.first_parents(
+        scene.repository, below, None, commits_max=WALK_MAX
+    )
+    assert (rest.reached, rest.truncated) == (False, False)
+    root = rest.commits[-1]
+    assert root.parents == ()
+    history = [record.commit for record in newest.commits + rest.commits]
+    assert history == [*reversed(made), root.commit]

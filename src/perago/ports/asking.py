@@ -1,0 +1,54 @@
+"""Asking a service more than once: page by page, and until it answers."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TypeVar
+
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
+from perago.ports.lakefs import BranchPage, ChangePage, RepositoryPage, TagPage
+from perago.ports.objects import ObjectPage
+from perago.ports.system import Clock
+
+Page = TypeVar("Page", BranchPage, ChangePage, ObjectPage, RepositoryPage, TagPage)
+Result = TypeVar("Result")
+
+# With a thousand names a page, a thousand million names: no listing is that long. It only ends a
+# server that answers "more follow" for ever.
+PAGES_MAX = 1_000_000
+TRIES_MAX = 5
+PAUSE_SECONDS = 0.5
+"""The first pause; each one is longer by as much, so that five tries take at least 5 seconds."""
+
+
+async def pages(
+    ask: Callable[[str], Awaitable[Page]],
+    *,
+    after: str = "",
+    upto: str | None = None,
+    pages_max: int = PAGES_MAX,
+) -> AsyncGenerator[Page]:
+    """List page by page from behind `after`; with `upto`, the page that reaches it is the last.
+
+    Raises ServiceError when more follow after `pages_max` pages, because a caller that takes a part
+    for the whole would overlook a decision or a changed object.
+    """
+    for _ in range(pages_max):
+        page = await ask(after)
+        yield page
+        if not page.more or (upto is not None and page.last >= upto):
+            return
+        after = page.last
+    raise ServiceError(f"expected at most {pages_max} pages, and more follow after {after!r}")
+
+
+async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) -> Result:
+    """Do work again while its answer is missing; the last failure is raised.
+
+    For work that may be done twice and that nobody does later when it is given up here, such as
+    putting back a branch that no pass of garbage collection would miss.
+    """
+    for number in range(1, TRIES_MAX):
+        try:
+            return await work()
+        except (UnavailableError, OutcomeUnknownError):
+            await clock.sleep(PAUSE_SECONDS * number)
+    return await work()
