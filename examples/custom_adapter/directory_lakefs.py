@@ -70,17 +70,18 @@ class SavingPort:
         method = getattr(self._port, verb)
 
         async def call(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - any port's
-            answer = await method(*arguments, **options)
-            if verb not in READS:
-                self._store.save()
-            return answer
+            try:
+                return await method(*arguments, **options)
+            finally:  # also when the answer is lost: the change has happened
+                if verb not in READS:
+                    self._store.save()
 
         return call
 
 
-def installation_in(store: DirectoryStore) -> LakeFSInstallation:
-    """The ports over a store."""
-    plain = lakefs_installation(store.lakefs, WorkerHandle())
+def installation_in(store: DirectoryStore, worker: WorkerHandle) -> LakeFSInstallation:
+    """The ports of one worker over a store."""
+    plain = lakefs_installation(store.lakefs, worker)
     ports: dict[str, Any] = {
         field.name: SavingPort(getattr(plain, field.name), store)
         for field in fields(plain)
@@ -91,4 +92,4 @@ def installation_in(store: DirectoryStore) -> LakeFSInstallation:
 
 def open_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
     """What the entry point names: the lakeFS in the directory of a `dir:` address."""
-    return installation_in(DirectoryStore(Path(urlsplit(connection.url).path)))
+    return installation_in(DirectoryStore(Path(urlsplit(connection.url).path)), WorkerHandle())

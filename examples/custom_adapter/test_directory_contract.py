@@ -1,5 +1,6 @@
 """The adapter proves itself with the public contract suites: one fixture, then every law."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,4 +15,4 @@ from perago.testing.contract.merges import *  # noqa: F403 - as above
 def lakefs_under_test(tmp_path: Path) -> LakeFSUnderTest:
     """A lakeFS in a directory of its own; set-up by the kit's world, which asks no worker."""
     store = DirectoryStore(tmp_path)
-    return MemoryLakeFSUnderTest(store.lakefs, installation_in(store))
+    return MemoryLakeFSUnderTest(store.lakefs, partial(installation_in, store))

@@ -8,6 +8,7 @@ from examples.custom_adapter.directory_lakefs import DirectoryStore, installatio
 from examples.quickstart.clean_events import clean
 
 from perago.adapters.memory.installations import RepositoryBuilder
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
 from perago.domain.logical_execution import BranchName, RepositoryId
@@ -42,7 +43,7 @@ async def test_an_address_selects_the_adapter_and_the_state_is_found_again(
 
 async def test_a_crashed_task_is_finished_on_the_directory(tmp_path: Path) -> None:
     ground, store = MemoryServers(), DirectoryStore(tmp_path)
-    ground.lakefs, ground.memory_lakefs = installation_in(store), store.lakefs
+    ground.lakefs, ground.memory_lakefs = installation_in(store, WorkerHandle()), store.lakefs
     with PeragoEnvironment(servers=ground) as env:
         repository = await env.repository("repo", {"sales/raw/events.csv": "day,amount\n1,2\n"})
         env.plan(crash(after="merge"))

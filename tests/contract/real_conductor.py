@@ -7,20 +7,19 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import final
 
 import pytest
 from tools.servers import ConductorServer
 
-from perago.adapters.conductor.client import ConductorClient, ConductorSettings
-from perago.adapters.conductor.installation import (
-    ConductorTaskDefinitions,
-    ConductorTaskQueue,
-    ConductorWorkflows,
-)
-from perago.adapters.conductor.requests import ApiClient
+from perago.adapters.conductor.client import ConductorSettings
+from perago.adapters.conductor.installation import open_conductor
 from perago.domain.attempt import AttemptStatus
+from perago.ports.conductor import TaskDefinitions, TaskQueue, Workflows
+from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import ConductorUnderTest
+from perago.testing.contract.cutting_proxy import cutting_proxy
 
 REQUEST_SECONDS = 40.0  # servers and builds share the machine
 JOIN_LOOKS_MAX = 40
@@ -31,25 +30,38 @@ JOIN_PAUSE_SECONDS = 0.1
 class RealConductor(ConductorUnderTest):
     """The adapters under test, and a clock that is everybody's."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self._queue = ConductorTaskQueue(client)
-        self._definitions = ConductorTaskDefinitions(client)
-        self._workflows = ConductorWorkflows(client)
+    def __init__(self, settings: ConductorSettings) -> None:
+        self._settings = settings
+        self._ports = open_conductor(settings)
+        self.close = self._ports.close
 
     @property
-    def queue(self) -> ConductorTaskQueue:
+    def queue(self) -> TaskQueue:
         """The queue under test."""
-        return self._queue
+        return self._ports.queue
 
     @property
-    def definitions(self) -> ConductorTaskDefinitions:
+    def definitions(self) -> TaskDefinitions:
         """The definitions under test."""
-        return self._definitions
+        return self._ports.definitions
 
     @property
-    def workflows(self) -> ConductorWorkflows:
+    def workflows(self) -> Workflows:
         """The workflows under test."""
-        return self._workflows
+        return self._ports.workflows
+
+    @asynccontextmanager
+    async def losing_answers(self) -> AsyncGenerator[ConductorInstallation]:
+        """A client behind a proxy that cuts; a read leaves a connection that is kept."""
+        async with cutting_proxy(self._settings.url) as proxy:
+            unheard = open_conductor(replace(self._settings, url=proxy.url))
+            try:
+                await unheard.queue.check()
+                proxy.cuts = True
+                yield unheard
+            finally:
+                await unheard.close()
+        assert proxy.answers_lost
 
     def unique(self, stem: str) -> str:
         """A name of its own."""
@@ -57,19 +69,19 @@ class RealConductor(ConductorUnderTest):
 
     async def nudge(self, workflow_id: str) -> None:
         """Decide; a JOIN that is ready is moved by the server's own worker, so look for it."""
-        await self._workflows.decide(workflow_id)
+        await self.workflows.decide(workflow_id)
         for _ in range(JOIN_LOOKS_MAX):
             if not await self._waits_for_a_join(workflow_id):
                 return
             await asyncio.sleep(JOIN_PAUSE_SECONDS)
-            await self._workflows.decide(workflow_id)
+            await self.workflows.decide(workflow_id)
 
     async def let_pass(self, seconds: float) -> None:
         """Sleep."""
         await asyncio.sleep(seconds)
 
     async def _waits_for_a_join(self, workflow_id: str) -> bool:
-        workflow = await self._queue.read_workflow(workflow_id)
+        workflow = await self.queue.read_workflow(workflow_id)
         if workflow is None or workflow.status.is_terminal:
             return False
         joins = [row for row in workflow.tasks if row.task_type == "JOIN"]
@@ -87,11 +99,11 @@ def settings_of(server: ConductorServer) -> ConductorSettings:
 @asynccontextmanager
 async def connected(server: ConductorServer) -> AsyncGenerator[RealConductor]:
     """The world on one server."""
-    client = ConductorClient(settings_of(server))
+    real = RealConductor(settings_of(server))
     try:
-        yield RealConductor(client)
+        yield real
     finally:
-        await client.close()
+        await real.close()
 
 
 @asynccontextmanager

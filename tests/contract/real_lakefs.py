@@ -35,6 +35,7 @@ from perago.ports.errors import BrokenActionsError, RequestRefusedError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectUpload
+from perago.testing.contract.cutting_proxy import cutting_proxy
 
 PROTECTION_LOOKS_MAX = 60
 PROTECTION_PAUSE_SECONDS = 0.5
@@ -175,6 +176,18 @@ class RealLakeFS(LakeFSUnderTest):
         merge = f"/repositories/{repository}/refs/{source}/merge/{target}"
         answer = await self.tell("POST", merge, {})
         return CommitId(json.loads(answer)["reference"])
+
+    @asynccontextmanager
+    async def losing_answers(self) -> AsyncGenerator[LakeFSInstallation]:
+        """A client behind a proxy that cuts; a read leaves a connection that is kept."""
+        async with (
+            cutting_proxy(self._server.endpoint) as proxy,
+            connected(self._server, proxy.url) as unheard,
+        ):
+            await unheard.repositories.list_page(amount=1)
+            proxy.cuts = True
+            yield unheard.installation()
+        assert proxy.answers_lost
 
     def unique_name(self, prefix: str) -> str:
         """The prefix and some chance."""

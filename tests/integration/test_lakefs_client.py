@@ -11,16 +11,24 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 
 import pytest
 from tests.integration.http_scene import Arrived, Script, ScriptedServer, scripted
 
 from perago.adapters.http import HttpTerms
-from perago.adapters.lakefs.client import ApiRequest, LakeFSClient
+from perago.adapters.lakefs.client import ApiRequest, FailedRequestError, LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.errors import Lost, NotSent, Operation, Refused
-from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago.adapters.lakefs.errors import Failure, Lost, NotSent, Operation, Refused
+from perago.adapters.lakefs.retry import RetryTerms
+from perago.ports.errors import (
+    AccessDeniedError,
+    OutcomeUnknownError,
+    ServiceError,
+    UnavailableError,
+)
 from perago.ports.telemetry import count_requests
 
 REQUEST = ApiRequest("GET", ("repositories", "r"))
@@ -275,3 +283,42 @@ async def test_a_closed_client_sends_nothing() -> None:
         with pytest.raises(UnavailableError, match="closed, so nothing was sent"):
             await client.ask(READ, REQUEST, bytes)
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("later", [NotSent("refused"), Refused(403, "no"), Refused(429, "wait")])
+@pytest.mark.parametrize("earlier", [Lost("cut"), Refused(502, "a gateway")])
+async def test_a_write_whose_answer_was_lost_once_stays_unknown(
+    earlier: Failure, later: Failure
+) -> None:
+    error = await error_of_repeating(earlier, later, writes=True)
+    assert type(error) is OutcomeUnknownError
+    assert earlier.text in str(error)
+    assert later.text in str(error)
+
+
+@pytest.mark.parametrize(
+    ("later", "expected"),
+    [(NotSent("refused"), UnavailableError), (Refused(403, "no"), AccessDeniedError)],
+)
+async def test_what_a_write_that_never_left_met_last_is_what_became_of_it(
+    later: Failure, expected: type[ServiceError]
+) -> None:
+    assert type(await error_of_repeating(NotSent("refused"), later, writes=True)) is expected
+    assert type(await error_of_repeating(Lost("cut"), later, writes=False)) is expected
+
+
+async def error_of_repeating(earlier: Failure, later: Failure, *, writes: bool) -> ServiceError:
+    """How a request ends that fails in one way, and in another way from then on."""
+    failures = chain([earlier], repeat(later))
+
+    async def attempt() -> None:
+        raise FailedRequestError(next(failures))
+
+    terms = RetryTerms(seconds_max=0.05, first_pause_seconds=0.01)
+    client = LakeFSClient(replace(client_of("http://127.0.0.1:9").configuration, retry=terms))
+    try:
+        with pytest.raises(ServiceError) as raised:
+            await client.run(client.repeat(Operation("store", "a/b", writes=writes), attempt))
+        return raised.value
+    finally:
+        client.close()

@@ -77,8 +77,13 @@ class SteeredHandle(WorkerHandle):
         return cast("Result", await self.stop(PortCall(operation, question, reads=True)))
 
     async def perform(self, operation: str, effect: Callable[[], Result]) -> Result:
-        """Stop at a write."""
-        return cast("Result", await self.stop(PortCall(operation, effect)))
+        """Stop at a write.
+
+        A poll fails as reads do: when its answer is lost, a row waits for its time-out without a
+        worker, and the search has that in a process that dies before its first step.
+        """
+        call = PortCall(operation, effect, reads=operation == "queue.poll")
+        return cast("Result", await self.stop(call))
 
     async def stop(self, call: PortCall) -> object:
         """Wait until the engine says what becomes of a call."""

@@ -17,6 +17,17 @@ SUITE_LINE = re.compile(
     r"Laws \(tests/contract/(test_\w+\*?\.py) (?:has|have) one test for each, by name\):"
 )
 LAW_LINE = re.compile(r"^ {4}(?P<law>[A-Z]\d+ \w+): ", re.MULTILINE)
+# Repositories are only read; what leaves the host through the other ports goes through these.
+WITH_EFFECTS = {
+    "Branches",
+    "Commits",
+    "Objects",
+    "Tags",
+    "TaskDefinitions",
+    "TaskQueue",
+    "Workflows",
+}
+L0 = "lost_answer_is_unknown"
 LAW_TEST = re.compile(r"test_(?P<number>[A-Z]\d+)_(?P<name>\w+)")
 
 
@@ -81,6 +92,12 @@ def test_each_law_is_one_test_and_each_test_one_law(port: Port) -> None:
 def test_laws_are_numbered_without_gaps_under_one_letter(port: Port) -> None:
     numbers = [law.split()[0] for law in port.laws]
     assert numbers == [f"{numbers[0][0]}{number}" for number in range(1, len(numbers) + 1)]
+
+
+@pytest.mark.parametrize("name", sorted(WITH_EFFECTS))
+def test_every_port_with_effects_on_a_server_repeats_law_l0(name: str) -> None:
+    (port,) = (port for port in PORTS if port.name == name)
+    assert [law.split()[1] for law in port.laws].count(L0) == 1
 
 
 def test_each_letter_belongs_to_one_port() -> None:

@@ -98,6 +98,8 @@ class TaskQueue(Protocol):
        rerun gave under other names stays.
     Q26 ended_workflow_tells_when: a terminal workflow says when it ended; brought back and ended
        again it says the later time.
+    Q27 lost_answer_is_unknown: law L0. A heartbeat, an update, a log line or a poll whose answer is
+       lost raises OutcomeUnknownError: a poll hands rows out, and nobody works on them then.
     """
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
@@ -183,6 +185,8 @@ class Workflows(Protocol):
     W21 dynamic_fork: branches come from the input, each with its own; the join has all outputs.
     W22 rows_of_the_server: a fork, a join and a switch are rows of the types FORK, JOIN and
         SWITCH, whatever their tasks are called; a join's input names what it waits for.
+    W23 lost_answer_is_unknown: law L0. Every verb but a read raises OutcomeUnknownError when its
+        answer is lost.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:
@@ -257,6 +261,7 @@ class TaskDefinitions(Protocol):
     D4 defaults: a definition with nothing but a name has the server's defaults.
     D5 impossible_timeouts_are_refused: a response time-out above a time-out that is not 0, or
        below 1, raises RequestRefusedError.
+    D6 lost_answer_is_unknown: law L0. A put whose answer is lost raises OutcomeUnknownError.
     """
 
     async def read(self, name: str) -> Mapping[str, object] | None:

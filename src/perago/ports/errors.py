@@ -1,6 +1,12 @@
 """What the world did: the only exceptions that cross a port.
 
 Adapters map their vendor's errors in one file. What follows from an error is not decided here.
+
+Law L0, which every port with effects repeats as its law `lost_answer_is_unknown`: an effect whose
+answer is lost raises OutcomeUnknownError, or returns NoAnswer where the port says so. It raises
+neither UnavailableError nor a refusal, because callers do something else after those, while the
+effect may have happened. An adapter that sends a request again keeps the law as well: when one
+answer was lost, what the next request meets says nothing about the first.
 """
 
 import errno

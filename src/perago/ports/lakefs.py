@@ -90,6 +90,8 @@ class Branches(Protocol):
        raises BrokenActionsError, and the branch stays.
     B30 branches_share_names_with_tags: creating a branch that is named like a tag raises
        ExistsError, also from an unknown source, and there is no such branch.
+    B31 lost_answer_is_unknown: law L0. A creation or a deletion whose answer is lost raises
+       OutcomeUnknownError; a merge or a relocation is NoAnswer.
     """
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
@@ -206,6 +208,7 @@ class Commits(Protocol):
        committed or not, raises BrokenActionsError.
     C19 history_needs_no_goal: without a goal a walk is the newest commits of the history, up to
        the bound; the next walk begins at the first parent of the last one, and the root ends it.
+    C20 lost_answer_is_unknown: law L0. A commit whose answer is lost raises OutcomeUnknownError.
     """
 
     async def read(self, repository: RepositoryId, ref: str) -> CommitRecord:
@@ -286,6 +289,8 @@ class Tags(Protocol):
        BrokenActionsError.
     T9 tags_share_names_with_branches: creating a tag that is named like a branch raises
        ExistsError, also on an unknown commit, and there is no such tag.
+    T10 lost_answer_is_unknown: law L0. A creation or a deletion whose answer is lost raises
+       OutcomeUnknownError.
     """
 
     async def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:

@@ -72,6 +72,8 @@ class Objects(Protocol):
     O15 download_writes_the_exact_bytes: a download to a local path has the object's bytes.
     O16 long_paths: a path of 1,024 bytes of UTF-8 round-trips, a longer one raises
         RequestRefusedError and is not there.
+    O17 lost_answer_is_unknown: law L0. An upload, a copy or a deletion whose answer is lost raises
+        OutcomeUnknownError, after as many tries as the adapter makes.
     """
 
     async def list_page(

@@ -1,6 +1,6 @@
 """One request to Conductor's REST API as a value, and what its failure means for the ports.
 
-    failure              read                 write
+    failure              read                 write, poll
     not sent             UnavailableError     UnavailableError
     no usable answer     UnavailableError     OutcomeUnknownError
     5xx, 408, 3xx        UnavailableError     OutcomeUnknownError (3xx: UnavailableError)
@@ -132,8 +132,13 @@ def _refusal(request: ApiRequest, where: str, refusal: RefusedError) -> ServiceE
 def _lost(
     request: ApiRequest, message: str, of_a_read: type[UnavailableError] = UnavailableError
 ) -> ServiceError:
-    """Nobody knows what became of a write; a read can be asked again."""
-    return of_a_read(message) if request.method == "GET" else OutcomeUnknownError(message)
+    """Nobody knows what became of a write; a read can be asked again.
+
+    A poll is a GET that writes: it hands rows out, and those of a lost answer wait for their
+    response time-out. So it is no read that found nothing.
+    """
+    is_read = request.method == "GET" and not request.is_poll
+    return of_a_read(message) if is_read else OutcomeUnknownError(message)
 
 
 def _conductor_message(body: str) -> str | None:

@@ -48,6 +48,7 @@ from perago.adapters.lakefs.errors import (
     NotSent,
     Operation,
     Refused,
+    is_unknown,
     port_error,
     read_refusal,
     shortened,
@@ -259,12 +260,15 @@ class LakeFSClient:
         """
         loop = asyncio.get_running_loop()
         failures, first = 0, 0.0
+        lost: Failure | None = None
         while True:
             try:
                 async with self._slots:
                     return await attempt()
             except FailedRequestError as error:
                 failures += 1
+                if operation.writes and lost is None and is_unknown(error.failure):
+                    lost = error.failure
                 first = first if failures > 1 else loop.time()
                 pause = pause_before_repeating(
                     self.configuration.retry,
@@ -274,7 +278,12 @@ class LakeFSClient:
                     chance=self._dice.random(),
                 )
                 if pause is None or error.is_final:
-                    raise port_error(operation, error.failure) from error
+                    failure = error.failure
+                    if lost is not None and not is_unknown(failure):
+                        # What this attempt met says nothing about the one that left before it
+                        # (law L0): its effect may have happened.
+                        failure = Lost(f"{lost.text}; the last attempt: {failure.text}")
+                    raise port_error(operation, failure) from error
             await asyncio.sleep(pause)
 
     async def insist(

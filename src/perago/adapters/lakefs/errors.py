@@ -181,6 +181,11 @@ def relocation_answer(operation: Operation, failure: Failure) -> RelocationAnswe
             return RelocationRefused(f"status {status}: {text}")
 
 
+def is_unknown(failure: Failure) -> bool:
+    """Whether a write that failed in this way may have happened."""
+    return isinstance(failure, Lost) or (isinstance(failure, Refused) and is_no_answer(failure))
+
+
 def is_no_answer(failure: Refused) -> bool:
     """Whether a status says nothing of what the server did: a redirect is not followed either.
 

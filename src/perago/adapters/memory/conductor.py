@@ -33,7 +33,7 @@ class MemoryTaskQueue(TaskQueue):
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
         """Not waited for on the server: a batch whose answer is lost is lost with it."""
-        return await self._worker.ask("queue.poll", lambda: self._conductor.poll(request))
+        return await self._worker.perform("queue.poll", lambda: self._conductor.poll(request))
 
     async def read_attempt(self, workflow_id: str, task_id: str) -> AttemptRecord | None:
         del workflow_id  # the server finds a row by its own id

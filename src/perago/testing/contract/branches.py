@@ -7,6 +7,7 @@ import pytest
 from perago.domain.logical_execution import BranchName, TagName
 from perago.domain.outcome import (
     DirtyTarget,
+    NoAnswer,
     Relocated,
     RelocationRefused,
 )
@@ -15,6 +16,7 @@ from perago.ports.errors import (
     BranchMissingError,
     BrokenActionsError,
     ExistsError,
+    OutcomeUnknownError,
     ReferenceMissingError,
 )
 from perago.ports.lakefs import CommitRequest
@@ -145,3 +147,20 @@ async def test_B30_branches_share_names_with_tags(scene: Scene) -> None:
             await scene.under_test.branches.create(scene.repository, NOWHERE, source)
     with pytest.raises(BranchMissingError):
         await scene.head(NOWHERE)
+
+
+async def test_B31_lost_answer_is_unknown(scene: Scene) -> None:
+    new = BranchName("new")
+    async with scene.under_test.losing_answers() as losing:
+        with pytest.raises(OutcomeUnknownError):
+            await losing.branches.create(scene.repository, new, scene.input_ref)
+        assert await scene.head(new) == scene.input_ref
+        assert isinstance(await losing.branches.merge(scene.request), NoAnswer)
+        assert await scene.head() != scene.input_ref
+        relocation = await losing.branches.relocate(scene.repository, MAIN, scene.input_ref)
+        assert isinstance(relocation, NoAnswer)
+        assert await scene.head() == scene.input_ref
+        with pytest.raises(OutcomeUnknownError):
+            await losing.branches.delete(scene.repository, new)
+    with pytest.raises(BranchMissingError):
+        await scene.head(new)

@@ -9,6 +9,7 @@ from perago.domain.logical_execution import BranchName, CommitId, FirstParentWal
 from perago.ports.errors import (
     BrokenActionsError,
     NothingToCommitError,
+    OutcomeUnknownError,
     ReferenceMissingError,
 )
 from perago.ports.lakefs import Change, ChangeKind, ChangePage, CommitRequest
@@ -297,3 +298,12 @@ async def test_C19_history_needs_no_goal(scene: Scene) -> None:
     assert root.parents == ()
     history = [record.commit for record in newest.commits + rest.commits]
     assert history == [*reversed(made), root.commit]
+
+
+async def test_C20_lost_answer_is_unknown(scene: Scene) -> None:
+    await scene.put("new", b"new")
+    async with scene.under_test.losing_answers() as losing:
+        with pytest.raises(OutcomeUnknownError):
+            await losing.commits.commit(scene.request())
+    head = await scene.under_test.branches.head(scene.repository, MAIN)
+    assert (head.parents, head.message) == ((scene.start,), "for humans")

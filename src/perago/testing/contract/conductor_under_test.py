@@ -4,12 +4,14 @@ Each adapter brings one: the in-memory server, and a real one. The suites know n
 them; whatever a test needs beyond the ports is a verb here or is not needed.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
 from typing import Protocol, final
 
 from perago.adapters.memory.conductor import MemoryTaskDefinitions, MemoryTaskQueue, MemoryWorkflows
 from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import VirtualClock
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, WorkflowStatus
 from perago.ports.conductor import (
@@ -20,6 +22,8 @@ from perago.ports.conductor import (
     WorkflowRecord,
     Workflows,
 )
+from perago.ports.installations import ConductorInstallation
+from perago.testing.contract.lakefs_under_test import losing_handle
 
 
 class ConductorUnderTest(Protocol):
@@ -44,6 +48,14 @@ class ConductorUnderTest(Protocol):
         """A name that starts with `stem` (letters, digits, `_`) and was never used before.
 
         Task types, workflow names, worker ids and domains of the tests come from here.
+        """
+        ...
+
+    def losing_answers(self) -> AbstractAsyncContextManager[ConductorInstallation]:
+        """Ports of another worker on the same Conductor, who never gets an answer.
+
+        Its requests arrive and take effect. A `CuttingProxy` before a server without TLS does it;
+        an adapter that can sends a read through it first, so that law L0 meets a kept connection.
         """
         ...
 
@@ -94,6 +106,11 @@ class MemoryConductorUnderTest(ConductorUnderTest):
         """Names are counted; every test has its own server."""
         self._names += 1
         return f"{stem}_{self._names}"
+
+    @asynccontextmanager
+    async def losing_answers(self) -> AsyncGenerator[ConductorInstallation]:
+        """Ports through the handle of a worker for whom every loss is planned."""
+        yield conductor_installation(self._conductor, losing_handle())
 
     async def nudge(self, workflow_id: str) -> None:
         """Step the clock by a millisecond and decide."""

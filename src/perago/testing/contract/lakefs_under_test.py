@@ -3,8 +3,10 @@
 Says nothing of which lakeFS answers; whoever tests an adapter implements it.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Protocol, final
 
@@ -12,7 +14,7 @@ import pytest
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.adapters.memory.worker_handle import ANY, LoseAnswer, WorkerHandle
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import (
@@ -110,6 +112,14 @@ class LakeFSUnderTest(Protocol):
         """Merge without squash: the new commit's parents are the target's head and the source."""
         ...
 
+    def losing_answers(self) -> AbstractAsyncContextManager[LakeFSInstallation]:
+        """Ports of another worker on the same lakeFS, who never gets an answer.
+
+        Its requests arrive and take effect. A `CuttingProxy` before a server without TLS does it;
+        an adapter that can sends a read through it first, so that law L0 meets a kept connection.
+        """
+        ...
+
     def unique_name(self, prefix: str) -> str:
         """A name that no other test uses, valid for branches and tags."""
         ...
@@ -119,9 +129,12 @@ class LakeFSUnderTest(Protocol):
 class MemoryLakeFSUnderTest(LakeFSUnderTest):
     """Ports over one memory, and set-up in the same memory."""
 
-    def __init__(self, lakefs: MemoryLakeFS, ports: LakeFSInstallation) -> None:
+    def __init__(
+        self, lakefs: MemoryLakeFS, open_ports: Callable[[WorkerHandle], LakeFSInstallation]
+    ) -> None:
         self._lakefs = lakefs
-        self._ports = ports
+        self._open_ports = open_ports
+        self._ports = open_ports(WorkerHandle())
         self._builders: dict[RepositoryId, RepositoryBuilder] = {}
         self._numbers = count(1)
 
@@ -200,6 +213,11 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
         """Merge as a human does."""
         return self._builders[repository].merge(source, target)
 
+    @asynccontextmanager
+    async def losing_answers(self) -> AsyncGenerator[LakeFSInstallation]:
+        """Ports through the handle of a worker for whom every loss is planned."""
+        yield self._open_ports(losing_handle())
+
     def unique_name(self, prefix: str) -> str:
         """The prefix and a number."""
         return f"{prefix}-{next(self._numbers)}"
@@ -208,7 +226,16 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
 def memory_lakefs_under_test() -> MemoryLakeFSUnderTest:
     """The in-memory adapters over an installation of their own."""
     lakefs = MemoryLakeFS()
-    return MemoryLakeFSUnderTest(lakefs, lakefs_installation(lakefs, WorkerHandle()))
+    return MemoryLakeFSUnderTest(lakefs, partial(lakefs_installation, lakefs))
+
+
+LOST_CALLS_MAX = 100
+"""More than a law makes."""
+
+
+def losing_handle() -> WorkerHandle:
+    """The handle of a worker whose requests take effect, and who never sees an answer."""
+    return WorkerHandle(LoseAnswer(ANY, nth) for nth in range(1, LOST_CALLS_MAX + 1))
 
 
 STAGING = BranchName("staging")

@@ -10,6 +10,7 @@ from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.ports.errors import (
     BranchMissingError,
     ObjectMissingError,
+    OutcomeUnknownError,
     ProtectedBranchError,
     ReferenceMissingError,
     RequestRefusedError,
@@ -228,3 +229,17 @@ async def test_O16_long_paths(scene: Scene) -> None:
     with pytest.raises(RequestRefusedError, match="maximum length"):
         await scene.upload(f"{longest}a", b"x")
     assert await scene.paths() == ["kept", longest]
+
+
+async def test_O17_lost_answer_is_unknown(scene: Scene) -> None:
+    at = scene.repository, WORK
+    async with scene.under_test.losing_answers() as losing:
+        with pytest.raises(OutcomeUnknownError):
+            await losing.objects.upload(*at, ObjectUpload("new", scene.file(b"new")))
+        assert await scene.read("new") == b"new"
+        with pytest.raises(OutcomeUnknownError):
+            await losing.objects.copy(*at, source_ref=WORK, source_path="new", target_path="copied")
+        assert await scene.read("copied") == b"new"
+        with pytest.raises(OutcomeUnknownError):
+            await losing.objects.delete_many(*at, ["new", "copied"])
+    assert await scene.paths() == ["kept"]

@@ -9,6 +9,7 @@ from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, 
 from perago.ports.errors import (
     BrokenActionsError,
     ExistsError,
+    OutcomeUnknownError,
     ReferenceMissingError,
     TagExistsError,
 )
@@ -119,3 +120,13 @@ async def test_T9_tags_share_names_with_branches(scene: Scene) -> None:
         with pytest.raises(ExistsError):
             await scene.create(commit, TagName(branch))
     assert await scene.under_test.tags.read(scene.repository, TagName(branch)) is None
+
+
+async def test_T10_lost_answer_is_unknown(scene: Scene) -> None:
+    async with scene.under_test.losing_answers() as losing:
+        with pytest.raises(OutcomeUnknownError):
+            await losing.tags.create(scene.repository, TAG, scene.first)
+        assert await scene.read() == scene.first
+        with pytest.raises(OutcomeUnknownError):
+            await losing.tags.delete(scene.repository, TAG)
+    assert await scene.read() is None

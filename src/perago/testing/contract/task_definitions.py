@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from perago.ports.errors import RequestRefusedError
+from perago.ports.errors import OutcomeUnknownError, RequestRefusedError
 from perago.testing.contract.conductor_under_test import OWNER, ConductorUnderTest
 
 EVERY_FIELD: Mapping[str, object] = {
@@ -110,3 +110,11 @@ async def test_D5_impossible_timeouts_are_refused(
     else:
         await conductor_under_test.definitions.put(definition)
         assert (await read(conductor_under_test, name))["timeoutSeconds"] == execution
+
+
+async def test_D6_lost_answer_is_unknown(conductor_under_test: ConductorUnderTest) -> None:
+    name = conductor_under_test.unique("task")
+    async with conductor_under_test.losing_answers() as losing:
+        with pytest.raises(OutcomeUnknownError):
+            await losing.definitions.put({"name": name, "ownerEmail": OWNER})
+    assert (await read(conductor_under_test, name))["name"] == name

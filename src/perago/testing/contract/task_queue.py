@@ -3,9 +3,12 @@
 import pytest
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, WorkflowStatus
-from perago.ports.conductor import PollRequest, TerminalUpdate
-from perago.ports.errors import MissingError, RequestRefusedError
+from perago.ports.conductor import PollRequest, TaskQueue, TerminalUpdate
+from perago.ports.errors import MissingError, OutcomeUnknownError, RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
+    LOOKS_MAX,
+    PAUSE_SECONDS,
+    TIMEOUT_SECONDS,
     ConductorUnderTest,
     define_task,
     define_workflow,
@@ -365,3 +368,33 @@ async def test_Q26_ended_workflow_tells_when(conductor_under_test: ConductorUnde
     await conductor_under_test.let_pass(0.05)
     await conductor_under_test.workflows.terminate(workflow_id, "again")
     assert (await snapshot_of(conductor_under_test, workflow_id)).ended_at > ended.ended_at
+
+
+async def test_Q27_lost_answer_is_unknown(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    async with conductor_under_test.losing_answers() as losing:
+        row = await poll_unheard(conductor_under_test, losing.queue, workflow_id, task_type)
+        with pytest.raises(OutcomeUnknownError):
+            await losing.queue.extend_lease(row, "worker")
+        with pytest.raises(OutcomeUnknownError):
+            await losing.queue.log(row.task_id, "one line")
+        update = TerminalUpdate(row, "worker", AttemptStatus.COMPLETED, {"rows": 3})
+        with pytest.raises(OutcomeUnknownError):
+            await losing.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)
+    assert await conductor_under_test.queue.read_log(row.task_id) == ("one line",)
+    workflow = await workflow_of(conductor_under_test, workflow_id)
+    assert (workflow.status, workflow.output_data) == (WorkflowStatus.COMPLETED, {"rows": 3})
+
+
+async def poll_unheard(
+    under_test: ConductorUnderTest, losing: TaskQueue, workflow_id: str, task_type: str
+) -> AttemptSnapshot:
+    """Poll without ever getting an answer, until the row was handed out all the same."""
+    for _ in range(LOOKS_MAX):
+        with pytest.raises(OutcomeUnknownError):
+            await losing.poll(PollRequest(task_type, "worker"))
+        (row,) = (await snapshot_of(under_test, workflow_id)).tasks
+        if row.status is AttemptStatus.IN_PROGRESS:
+            return row
+        await under_test.let_pass(PAUSE_SECONDS)
+    raise AssertionError(f"{task_type} was never handed out")

@@ -1,12 +1,13 @@
 """Laws of perago.ports.conductor."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 
 import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.ports.errors import MissingError, RequestRefusedError
+from perago.ports.errors import MissingError, OutcomeUnknownError, RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
+    OWNER,
     ConductorUnderTest,
     define_task,
     define_workflow,
@@ -232,3 +233,36 @@ async def test_W9_restart_starts_from_the_first_task(
 
 async def test_W10_unknown_workflow_is_none(conductor_under_test: ConductorUnderTest) -> None:
     assert await conductor_under_test.workflows.read("no-such-workflow") is None
+
+
+async def test_W23_lost_answer_is_unknown(conductor_under_test: ConductorUnderTest) -> None:
+    workflow_id, task_type = await start_one_task(conductor_under_test)
+    attempt = await poll_one(conductor_under_test, task_type, workflow_id)
+    name = conductor_under_test.unique("workflow")
+    async with conductor_under_test.losing_answers() as losing:
+        workflows = losing.workflows
+
+        async def unheard(effect: Awaitable[object]) -> WorkflowStatus:
+            with pytest.raises(OutcomeUnknownError):
+                await effect
+            return (await workflow_of(conductor_under_test, workflow_id)).status
+
+        definition = {"name": name, "version": 1, "schemaVersion": 2, "ownerEmail": OWNER}
+        tasks = [simple(task_type, "only")]
+        await unheard(workflows.put_definition({**definition, "timeoutSeconds": 0, "tasks": tasks}))
+        await unheard(workflows.start(name, {}))
+        await unheard(workflows.decide(workflow_id))
+        await unheard(workflows.requeue(task_type))
+        await unheard(workflows.release_without_result(attempt))
+        assert await unheard(workflows.pause(workflow_id)) is WorkflowStatus.PAUSED
+        assert await unheard(workflows.resume(workflow_id)) is WorkflowStatus.RUNNING
+        assert await unheard(workflows.terminate(workflow_id, "over")) is WorkflowStatus.TERMINATED
+        for again in (workflows.retry, workflows.restart):
+            assert await unheard(again(workflow_id)) is WorkflowStatus.RUNNING
+            await conductor_under_test.workflows.terminate(workflow_id, "over")
+        (row,) = (await workflow_of(conductor_under_test, workflow_id)).attempts
+        rerun = workflows.rerun(workflow_id, row.snapshot.task_id)
+        assert await unheard(rerun) is WorkflowStatus.RUNNING
+    # The start that nobody heard of has a row of its own, beside the one of the rerun.
+    taken = [await poll_one(conductor_under_test, task_type, workflow_id) for _ in range(2)]
+    assert len({attempt.snapshot.workflow_id for attempt in taken} - {workflow_id}) == 1

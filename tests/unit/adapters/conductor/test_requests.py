@@ -24,6 +24,7 @@ from perago.ports.errors import (
 ADDRESS = "http://conductor:8080/api"
 READ = ApiRequest("read task 7", "GET", "/tasks/7")
 WRITE = ApiRequest("send COMPLETED for task 7", "POST", "/tasks")
+POLL = ApiRequest("poll count", "GET", "/tasks/poll/batch/count", is_poll=True)
 
 
 def said(message: str, **more: object) -> str:
@@ -65,6 +66,7 @@ def test_the_table(
 ) -> None:
     assert type(service_error(READ, ADDRESS, failure)) is read
     assert type(service_error(WRITE, ADDRESS, failure)) is write
+    assert type(service_error(POLL, ADDRESS, failure)) is write
 
 
 def test_a_page_of_html_leaves_a_write_unknown_and_names_the_remedy() -> None:

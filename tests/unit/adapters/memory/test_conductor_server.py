@@ -22,7 +22,6 @@ from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
     RequestRefusedError,
-    UnavailableError,
 )
 
 MEGABYTE = 1024 * 1024
@@ -179,7 +178,7 @@ def test_the_same_seed_makes_the_same_ids() -> None:
 async def test_a_lost_poll_leaves_the_attempt_with_nobody() -> None:
     task = start_one_task(responseTimeoutSeconds=10)
     queue = MemoryTaskQueue(task.conductor, WorkerHandle([LoseAnswer("queue.poll")]))
-    with pytest.raises(UnavailableError):
+    with pytest.raises(OutcomeUnknownError):
         await queue.poll(PollRequest(TASK, "worker"))
     assert task.workflow.tasks[0].status is AttemptStatus.IN_PROGRESS
     assert await queue.poll(PollRequest(TASK, "worker")) == ()

@@ -1,0 +1,83 @@
+"""A proxy on loopback that loses answers: law L0, provoked on adapters of a server.
+
+It knows bytes and no protocol. Without TLS, because the first bytes of a handshake are no answer.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import final
+from urllib.parse import urlsplit, urlunsplit
+
+PIECE_BYTES = 64 * 1024
+
+
+@final
+class CuttingProxy:
+    """Passes everything on; while `cuts` is true, the first bytes of an answer end the connection.
+
+    A server answers after the effect, so an effect whose answer was cut has happened.
+    """
+
+    def __init__(self, server_url: str) -> None:
+        self._parts = urlsplit(server_url)
+        self._connections: set[asyncio.Task[None]] = set()
+        self.port = 0
+        self.cuts = False
+        self.answers_lost = 0
+
+    @property
+    def url(self) -> str:
+        """The server's address, by way of the proxy."""
+        return urlunsplit(self._parts._replace(netloc=f"127.0.0.1:{self.port}"))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Carry one connection until either end closes it, or its answer is cut."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        server_reader, server_writer = await asyncio.open_connection(
+            self._parts.hostname, self._parts.port
+        )
+        to_server = asyncio.ensure_future(_carry(reader, server_writer))
+        try:
+            with suppress(ConnectionError):
+                while answer := await server_reader.read(PIECE_BYTES):
+                    if self.cuts:
+                        self.answers_lost += 1
+                        return
+                    writer.write(answer)
+                    await writer.drain()
+        finally:
+            to_server.cancel()
+            for each in (writer, server_writer):
+                each.transport.abort()
+            self._connections.discard(task)
+
+    async def end(self) -> None:
+        """Cut every connection."""
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+
+
+async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while request := await reader.read(PIECE_BYTES):
+            writer.write(request)
+            await writer.drain()
+    # The client has gone; the server's end closes with its answer, or with the proxy.
+    writer.close()
+
+
+@asynccontextmanager
+async def cutting_proxy(server_url: str) -> AsyncGenerator[CuttingProxy]:
+    """Open a proxy to the server at an address such as `http://127.0.0.1:8000/api`."""
+    proxy = CuttingProxy(server_url)
+    listening = await asyncio.start_server(proxy.serve, "127.0.0.1", 0)
+    proxy.port = listening.sockets[0].getsockname()[1]
+    try:
+        yield proxy
+    finally:
+        listening.close()
+        await proxy.end()
