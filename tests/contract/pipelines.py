@@ -1,8 +1,8 @@
 """The registry of workspace pipelines and transports: each with the lakeFS it moves objects of."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from tests.contract.memory_worlds import open_memory_lakefs
 
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.memory.system import SequentialConcurrency
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.spark.sized_pipeline import SizedPipeline
@@ -21,15 +22,20 @@ from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipelin
 from perago.ports.objects import ObjectTransport
 from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspacePipeline
+from perago.testing.contract.cutting_proxy import cutting_proxy
 
 
 @dataclass(frozen=True, slots=True)
 class TransportWorld:
-    """A lakeFS, a way to move its objects, and how to do things side by side."""
+    """A lakeFS, a way to move its objects, and how to do things side by side.
+
+    `unheard` opens the same way for somebody who never gets an answer from lakeFS.
+    """
 
     world: LakeFSUnderTest
     transport: ObjectTransport
     concurrency: Concurrency
+    unheard: Callable[[], AbstractAsyncContextManager[ObjectTransport]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +46,22 @@ class PipelineWorld:
     pipeline: WorkspacePipeline
 
 
+def _over_port(world: LakeFSUnderTest, concurrency: Concurrency) -> TransportWorld:
+    @asynccontextmanager
+    async def unheard() -> AsyncGenerator[ObjectTransport]:
+        async with world.losing_answers() as losing:
+            yield MemoryTransport(losing.objects, concurrency)
+
+    return TransportWorld(world, MemoryTransport(world.objects, concurrency), concurrency, unheard)
+
+
 @asynccontextmanager
 async def _in_memory(
     request: pytest.FixtureRequest, *, threads: bool = False
 ) -> AsyncGenerator[TransportWorld]:
     async with open_memory_lakefs(request) as world:
         concurrency = AsyncioConcurrency() if threads else SequentialConcurrency()
-        yield TransportWorld(world, MemoryTransport(world.objects, concurrency), concurrency)
+        yield _over_port(world, concurrency)
         if isinstance(concurrency, AsyncioConcurrency):
             concurrency.close()
 
@@ -58,7 +73,7 @@ async def _by_port(request: pytest.FixtureRequest) -> AsyncGenerator[TransportWo
 
     concurrency = AsyncioConcurrency()
     async with open_real_lakefs(request) as world:
-        yield TransportWorld(world, MemoryTransport(world.objects, concurrency), concurrency)
+        yield _over_port(world, concurrency)
     concurrency.close()
 
 
@@ -75,10 +90,22 @@ async def _by_http(
         secret_access_key=named.secret_access_key,
         route=route,
     )
+
+    @asynccontextmanager
+    async def unheard() -> AsyncGenerator[ObjectTransport]:
+        async with cutting_proxy(named.endpoint) as proxy:
+            terms = RetryTerms(seconds_max=0.5)
+            losing = LakeFSTransport(replace(configuration, endpoint_url=proxy.url, retry=terms))
+            await losing.ask_for_route()  # a read: it says which way the bytes go
+            proxy.cuts = True
+            yield losing
+            losing.close()
+        assert proxy.answers_lost
+
     concurrency = AsyncioConcurrency()
     transport = LakeFSTransport(configuration)
     async with connected(named) as world:
-        yield TransportWorld(world, transport, concurrency)
+        yield TransportWorld(world, transport, concurrency, unheard)
     transport.close()
     concurrency.close()
 

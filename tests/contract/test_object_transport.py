@@ -17,6 +17,7 @@ from perago.ports.errors import (
     DamagedObjectError,
     LocalDiskError,
     ObjectMissingError,
+    OutcomeUnknownError,
 )
 from perago.ports.objects import (
     DEFAULT_CONTENT_TYPE,
@@ -206,3 +207,9 @@ async def test_M9_every_byte_is_counted(bench: Bench) -> None:
     everything = (45_000 + len(LARGE), 11)
     assert (sent.bytes, sent.objects) == everything
     assert (received.bytes, received.objects) == everything
+
+
+async def test_M10_lost_answer_is_unknown(bench: Bench) -> None:
+    async with bench.opened.unheard() as unheard:
+        with pytest.raises(OutcomeUnknownError):
+            await unheard.store(bench.repository, MAIN, [bench.upload("new", b"new")])
