@@ -1,6 +1,8 @@
-"""The `perago.*` metadata of try and confirm commits, and the messages people read in the log.
+"""The `perago.*` metadata of commits, the messages people read in a log, and W3C trace contexts.
 
-Knows the names and who carries which; policies decide by some of them, most are evidence.
+`try_metadata` is for staged commits, `confirm_metadata` for publications. Policies decide by some
+of these names, the others are evidence. `traceparent_of` accepts the trace context of a task's
+input, which is text from outside, before it goes into a commit.
 """
 
 import re
@@ -111,13 +113,15 @@ def commit_message(attempt: AttemptSnapshot, phase: str) -> str:
 
 
 INPUT_KEY = "traceparent"
+# Version 00 has 55 characters and later ones may add fields. The text is copied into commits and
+# log lines, so it is not taken at any length.
 CHARACTERS_MAX = 512
 
 _FIELDS = re.compile(
     r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<parent>[0-9a-f]{16})-(?P<flags>[0-9a-f]{2})"
     r"(?P<more>-.*)?"
 )
-_SAMPLED = 0x01
+_SAMPLED = 0x01  # the only flag of version 00; bits of later versions must be sent as 0
 
 
 def traceparent_of(input_data: Mapping[str, object]) -> str | None:

@@ -1,6 +1,7 @@
-"""What Perago concluded: errors that end an attempt, each with a stable code and its facts.
+"""Errors that end an attempt or refuse what an author wrote, each with a stable code and its facts.
 
-What the world did is `perago.ports.errors`; what authors do wrong is `authoring_errors`.
+First what Perago concluded about an attempt, then mistakes in task declarations and settings, then
+Spark. A refusal or an outage of a service is in `perago.ports.errors`.
 """
 
 import shlex
@@ -243,7 +244,7 @@ class PostGuardrailViolation(GuardrailViolation):
     code = "PRG-G002"
 
 
-PATHS_NAMED_MAX = 5
+PATHS_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 
 
 class SparkEnvironmentError(PeragoError, RuntimeError):

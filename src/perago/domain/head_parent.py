@@ -34,7 +34,7 @@ def decide(facts: PublicationFacts) -> Decision:
 
 
 def _replace_abandoned(facts: PublicationFacts) -> Decision:
-    """Replace the head, unless its metadata says that somebody else owns it."""
+    """Replace the head, unless its metadata names another task as its owner."""
     head = facts.walk.head
     owner = head.metadata.get(LOGICAL_TASK_KEY)
     if owner is None and facts.require_ownership:

@@ -1,6 +1,8 @@
-"""Cuts a listing into ranges of keys that are listed apart: pure search, one question a step.
+"""How listings are divided: ranges of keys, windows of wanted paths, and the files of a Spark job.
 
-Every key is in exactly one range whatever the cuts are; only the balance depends on them.
+`cut_keys` cuts a listing into ranges that are listed apart; every key is in exactly one range
+whatever the cuts are, and only the balance depends on them. `windows` covers wanted paths with few
+questions. `JobFiles` tells the files that a Spark job committed from those of its lost tries.
 """
 
 import re
@@ -8,7 +10,9 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-LAST_CHARACTER = "\U0010ffff"
+LAST_CHARACTER = "\U0010ffff"  # appended to a beginning it is behind every key that begins so
+# One question to the server finds one beginning, and no job starts before the last. Fewer make the
+# ranges uneven where many keys begin alike; wrong they never are.
 QUESTIONS_MAX = 400
 
 NextKey = Callable[[str], Awaitable[str | None]]
@@ -92,6 +96,7 @@ def windows(
 
 
 MANIFEST_PREFIX = "_perago_committed-"
+# The names that PrivateBranchCommitProtocol.java writes; any other file belongs to no job of ours.
 _TRIED = re.compile(r"part-\d{5,}-(?P<job>[0-9a-f]{8}-[0-9a-f-]{27})-try\d+[.-]")
 
 

@@ -13,7 +13,7 @@ from perago.domain.publication import (
     Refusal,
 )
 
-FIRST_PARENT_COMMITS_MAX = 1024
+FIRST_PARENT_COMMITS_MAX = 1024  # documents 001 and 002 set it: one more is PRG-F004
 
 
 def decide(facts: PublicationFacts) -> Decision:

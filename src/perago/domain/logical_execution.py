@@ -1,6 +1,9 @@
-"""Names of places in lakeFS: repositories, branches, commits, and the triples that travel together.
+"""Names and identities in lakeFS: references, logical executions, tags, staging branches.
 
-Knows nothing of how a reference is resolved; whoever holds a value of this file asks nobody.
+A logical execution is all retries of one scheduled task on one input. `find_epoch` finds the
+attempt it counts from, `execution_key` names it, `decision_tag` and `attempt_mark_tag` are its
+tags, and `staging_branch_name` is the branch of one attempt. Values of this file are resolved
+already: nothing here asks a server.
 """
 
 import json
@@ -82,7 +85,8 @@ LogicalExecutionKey = NewType("LogicalExecutionKey", str)
 
 DECISION_TAG_PREFIX = "perago-settled-"
 ATTEMPT_MARK_PREFIX = "perago-attempt-"
-# Ids that may stand in a tag as they are; Conductor's own are UUIDs. Any other id is hashed.
+# Ids that may stand in a tag as they are; Conductor's own are UUIDs. Any other id is hashed,
+# because a tag may hold no `/`, and a long id would leave no room for the key.
 _PLAIN_WORKFLOW_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
 
@@ -320,6 +324,8 @@ def short_hash(*parts: str) -> str:
 
 
 STAGING_BRANCH_PREFIX = "perago-staging-"
+# Three UUIDs and the numbers take 160; the rest is for the reference name. Only that is cut,
+# because garbage collection reads owner and age from the others. A scratch branch appends 18 more.
 NAME_CHARACTERS_MAX = 250
 ID_CHARACTERS_MAX = 36
 """Conductor's ids are UUIDs; only where a name is too long is a longer id replaced by its hash."""

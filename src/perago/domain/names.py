@@ -1,8 +1,9 @@
-"""Names of the branches and tags that Perago makes for itself, and what can be read off a name.
+"""Names of canary, scratch and run branches, of relocation tags, and of what Spark leaves behind.
 
-Staging branches have a file of their own, decisions and marks too. Everything here carries the
-execution id of whoever made it, because an execution id is the only thing in a name that tells
-when: garbage collection has to know the age of a branch on which nothing was committed yet.
+Staging branches, decision tags and attempt marks are named in `logical_execution`. Everything here
+carries the execution id of its maker, because only an execution id in a name tells the age: garbage
+collection has to know it also of a branch on which nothing was committed yet. `is_job_litter` and
+`is_foreign_write` judge objects that a Spark task wrote.
 """
 
 import re
@@ -24,6 +25,8 @@ PRIVATE_BRANCH_PREFIXES = (
     CANARY_BRANCH_PREFIX,
 )
 
+# What version 7 of a UUID leaves beside 48 bits of time: 12 and 62, of which two are given up so
+# that the digit with the variant is always 8.
 CHANCE_BITS = 72
 _EXECUTION_ID = re.compile(
     r"(?<![0-9A-Za-z])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9A-Za-z])"
@@ -84,6 +87,8 @@ def staging_of(branch: BranchName) -> BranchName:
     return BranchName(scratch["staging"]) if scratch else branch
 
 
+# Of the commit protocols of Hadoop, S3A, Spark and Databricks. They leave these behind when a job
+# dies, and readers of a table skip them.
 LITTER_NAMES = frozenset({"_SUCCESS", "_temporary", "_started"})
 LITTER_SEGMENT_PREFIXES = ("__magic", ".spark-staging-", "_temporary-", "_started_", "_committed_")
 

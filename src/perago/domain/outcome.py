@@ -1,6 +1,8 @@
-"""What became of an effect on the target branch, and what lakeFS may answer to a merge.
+"""What became of an effect on the target branch, and how a task's result is stored in commits.
 
-Unknown is a value of its own: nobody may treat it as "did not happen".
+`Unknown` is a value of its own: treating a lost answer as "did not happen" publishes twice. The
+answers of lakeFS to a merge and to a relocation are values too. `split_result` and `join_result`
+carry a result through commit metadata, so that a retry finds it without running the function.
 """
 
 import base64

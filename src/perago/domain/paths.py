@@ -1,7 +1,8 @@
-"""Object paths and local paths: how one becomes the other, and which names cannot.
+"""Object paths and local paths, reserved paths, and the MD5 in a checksum.
 
-A name either round-trips exactly or is refused by a text that the caller turns into an error.
-Knows nothing of disks; what a file system folds together is told by the caller.
+A name either round-trips exactly between lakeFS and the disk, or `name_problem` says why not.
+`collision` finds two paths that one directory cannot hold. Reserved are lakeFS's action files and
+our marker. What a file system folds together is told by the caller: no disk is read here.
 """
 
 import unicodedata
@@ -9,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 ROOT_PREFIX = "/"
-SEGMENT_BYTES_MAX = 255
+SEGMENT_BYTES_MAX = 255  # NAME_MAX of ext4, XFS and APFS: a longer name cannot be a file
 SEGMENTS_MAX = 500
 """Python's own tools for directories recurse a level for each segment, and give up near 1,000."""
 _DRIVE_LETTER_LENGTH = 2
@@ -22,7 +23,7 @@ class NameRules:
 
     folds_case: bool = False
     folds_unicode: bool = False
-    path_bytes_max: int = 3800
+    path_bytes_max: int = 3800  # PATH_MAX of Linux (4096) less room for the workspace root
 
 
 DEFAULT_NAME_RULES = NameRules()
@@ -134,7 +135,7 @@ FENCE_PATH = "_lakefs_actions/perago_publication_fence.yaml"
 
 
 def is_reserved_object(path: str) -> bool:
-    """Whether an object path of a repository is nobody's business but lakeFS's or ours."""
+    """Whether an object belongs to lakeFS (action files) or to Perago (the marker)."""
     return path.startswith(ACTIONS_PREFIX) or path.rpartition("/")[2] == ATTEMPT_MARKER
 
 

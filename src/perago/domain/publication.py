@@ -1,6 +1,8 @@
-"""What a policy is told before it decides: the target's history, the staged commit, the keys.
+"""What a policy is told before it decides, what it may decide, and the fence that guards it.
 
-Collected by the application in one place; a policy never asks for more.
+`PublicationFacts` is the target's history, the staged commit and the keys; the application collects
+it in one place. The effects and `Refusal` are the decisions. `FENCE_FILE` is the hook that compares
+the expected head inside the server's own atomic step.
 """
 
 from collections.abc import Mapping
@@ -138,6 +140,7 @@ class FenceState(StrEnum):
     DISTRUSTED = "distrusted"
 
 
+# The hook's own word in a 412. Without it another hook refused, and sending again cannot help.
 HEAD_MOVED_TEXT = "perago.head_moved"
 
 FENCE_SCRIPT = """\
@@ -155,7 +158,9 @@ def _indent(text: str, spaces: int) -> str:
     return "".join(f"{' ' * spaces}{line}\n" for line in text.splitlines())
 
 
-# No branch filter: scratch branches of the canary must be covered as well.
+# `pre-merge` runs inside the update that moves the branch, on every try of the server, with the
+# parents that the commit will have: 20 rounds of 8 publishers had one winner each, without it 2 to
+# 8 (lakeFS 1.86). No branch filter: scratch branches of the canary must be covered as well.
 FENCE_FILE = f"""\
 name: perago publication fence
 description: Refuses a Perago publication whose expected head is not the target's head. Version 1.

@@ -1,7 +1,8 @@
 """Policy `settled`: one decision for each logical execution, merged only on the head it names.
 
-The decision (which staged commit) was made before by creating a tag; this file says what may be
-done with it now. Safe only with the fence installed, which is checked before the body runs.
+The decision (which staged commit) was made before, by creating a tag; `decide` says what may be
+done with it now. `after_merge` and the `look_*` functions conclude from an answer, or from the lack
+of one. Safe only with the fence installed, which is checked before the task function runs.
 """
 
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ from perago.domain.publication import (
     Refusal,
 )
 
+# Under prefix isolation others publish on the branch meanwhile, so it is longer than that of
+# `lineage`. Ten pages; a longer history is PRG-F004. 1,500 commits took 18 ms on lakeFS 1.86.
 FIRST_PARENT_COMMITS_MAX = 10_000
 
 
@@ -124,14 +127,17 @@ def start_anew(repository: str, branch: str) -> str:
     return f"start a new workflow from the current head: `lakectl branch show {address}`"
 
 
+# The deadline ends the looking; this ends it also where a clock stands still. The specification
+# says at most 20, with growing pauses (guarded by tests/unit/domain/test_settling.py).
 LOOKS_MAX = 20
+# Each round may find that another publisher was faster, so there are more of them. A refused merge
+# costs lakeFS 3 ms, but 50 ms after 2,500 in a row: there has to be an end before the deadline.
 ROUNDS_MAX = 40
-SETTLE_SECONDS_WITHOUT_BUDGET = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """Nothing happened: read the head again and decide anew."""
+    """The merge did not happen: read the head again and decide anew."""
 
     reason: str
 

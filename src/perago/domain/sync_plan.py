@@ -1,6 +1,8 @@
-"""What has to move so that a staging branch equals a directory: a plan as a value.
+"""What has to move so that a staging branch equals a directory, and the rows of large plans.
 
-Knows paths, sizes and checksums; who listed them is not known here.
+`plan_sync` compares what was materialised with what is there now. The named tuples are rows of
+tables that do not fit into memory; steps read and write them page by page. Knows paths, sizes and
+checksums; who listed them is not known here.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping

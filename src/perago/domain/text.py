@@ -1,6 +1,7 @@
-"""Texts that must appear nowhere: keys, tokens, passwords, in each form that our writers give them.
+"""Text that people read: without secrets, and without characters that a terminal obeys.
 
-Knows neither where they come from nor where text goes.
+`Secrets` takes keys, tokens and passwords out of text, in each form that our writers give them.
+`plain` shows what is not printable as its escape: a file name must not write to a terminal.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Self, cast
 from urllib.parse import quote
 
 MASK = "***"
-# A shorter one would take single letters and digits out of every line.
+# A shorter secret would take single letters and digits out of every line. It stays visible.
 SECRET_CHARACTERS_MIN = 4
 
 

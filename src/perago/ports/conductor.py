@@ -1,4 +1,8 @@
-"""Conductor as a worker sees it: poll, look, keep the lease, complete, read back, log."""
+"""Conductor as workers and operators see it: the task queue, workflows, and task definitions.
+
+`TaskQueue` polls, reads, keeps the lease, completes and logs; `Workflows` starts, stops and reads;
+`TaskDefinitions` registers. The laws in each docstring have one contract test each.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""Branches of one lakeFS installation, and the only two effects that move a target branch."""
+"""One lakeFS installation: branches, commits, tags and repositories.
+
+`Branches.merge` and `Branches.relocate` are the only two effects that move a target branch. The
+laws in each docstring have one contract test each.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

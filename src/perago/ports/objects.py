@@ -1,4 +1,8 @@
-"""Objects of a repository: listing, reading, writing on a branch, deleting in bulk."""
+"""Objects of a repository, and the transport that moves many of them between lakeFS and the disk.
+
+`Objects` lists, reads, writes on a branch and deletes in bulk, one request at a time.
+`ObjectTransport` fetches and sends whole lists and chooses the route of the bytes.
+"""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -9,6 +13,8 @@ from typing import NamedTuple, Protocol
 from perago.domain.logical_execution import NO_METADATA, BranchName, RepositoryId
 
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
+# lakeFS's own limits of one request. Fewer are more requests: 1,500 deletions took 0.3 s in bulk
+# and 13 s one by one (lakeFS 1.86).
 LIST_AMOUNT_MAX = 1000
 DELETE_PATHS_MAX = 1000
 
@@ -134,7 +140,7 @@ class FetchOrder(NamedTuple):
 
 
 FileStamp = tuple[int, int, int, int]
-"""Size, mtime_ns, ctime_ns and inode: the facts that change when somebody touches a file."""
+"""Size, mtime_ns, ctime_ns and inode: the facts that change when a file is written or replaced."""
 
 
 def stamp_of(status: os.stat_result) -> FileStamp:
@@ -155,7 +161,7 @@ Moved = Callable[[int, int], None]
 
 
 def nobody_counts(_size: int, _objects: int) -> None:
-    """Count nothing."""
+    """The default of `moved`: no one is interested in the progress."""
 
 
 class ObjectTransport(Protocol):

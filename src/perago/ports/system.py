@@ -1,4 +1,4 @@
-"""Time as the application sees it."""
+"""The machine as the application sees it: time, working side by side, and new identities."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -37,7 +37,7 @@ C = TypeVar("C")
 
 
 def nothing() -> None:
-    """For work that is short, or cannot be told."""
+    """The default of `abandon`: the work is short, or has no way to be stopped early."""
 
 
 class Concurrency(Protocol):
@@ -77,9 +77,10 @@ class Concurrency(Protocol):
         ...
 
     async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
-        """Do blocking work without holding up anybody else.
+        """Do blocking work in a thread, so that other tasks go on.
 
-        Who cancels it has the work told by `abandon`, and waits a moment for its end.
+        When the caller is cancelled, `abandon` is called once so that the work may stop, and a
+        moment is waited for its end.
         """
         ...
 

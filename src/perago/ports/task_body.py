@@ -1,4 +1,8 @@
-"""Running the team's function, wherever it runs: in this process, a thread, or an executor."""
+"""Running the task function, wherever it runs, and the lease that an attempt keeps meanwhile.
+
+`TaskBody` runs a call in this process, a thread or an executor, and says how it ended. `Lease` is
+the heartbeats, which must be ended before the terminal update is sent.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where the spans and samples of a worker go besides its own log and registry."""
+"""Spans and samples that leave the worker, and the count of an attempt's requests."""
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
@@ -69,6 +69,8 @@ class RequestCount:
     sent: int = 0
 
 
+# A context variable, because clients are shared by attempts: a request belongs to the attempt in
+# whose context it is sent.
 _count: ContextVar[RequestCount | None] = ContextVar("perago_requests", default=None)
 
 
@@ -80,7 +82,7 @@ def count_requests() -> RequestCount:
 
 
 def request_sent() -> None:
-    """A client is about to send one."""
+    """Count one request for the attempt of this context; clients call it before they send."""
     count = _count.get()
     if count is not None:
         count.sent += 1

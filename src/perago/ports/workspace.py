@@ -1,4 +1,9 @@
-"""Directories of attempts on the local disk: one for each execution, marked with its owner."""
+"""Workspaces: attempt directories, the transfer between lakeFS and disk, Spark, and progress.
+
+`AttemptDirectories` makes one marked directory for each execution. `WorkspacePipeline` brings a
+commit into it and plans and sends what changed. `SparkWorkspace` is what a Spark task works with
+instead. `Progress` is told of each phase of an attempt.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +30,7 @@ class AttemptMarker:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A directory that nobody is known to work in.
+    """A directory whose owner is dead or unknown.
 
     `error` says why nothing could be told of it; such a one is reported and never removed.
     """

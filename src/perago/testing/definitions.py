@@ -1,4 +1,8 @@
-"""Reads of JSON values that came from a server: objects and arrays, empty when absent."""
+"""Definitions of tasks and workflows for tests, and reads of JSON values that came from a server.
+
+`sequence` builds a workflow of tasks one after the other, `taskdef_of` a TaskDef, `renamed` a copy
+with names of its own for a shared server.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import cast
@@ -19,7 +23,7 @@ def as_list(value: object) -> list[object]:
 
 
 WORKSPACE_OF_INPUT = "${workflow.input.workspace}"
-BUILT_MAX = 256
+BUILT_MAX = 256  # test suites declare thousands of tasks, each used by one test
 # A task is immutable and so is its TaskDef; the task is kept so that its id stays its own.
 _BUILT: dict[int, tuple[TaskDefinition, Mapping[str, object]]] = {}
 TaskFunction = Callable[..., object]

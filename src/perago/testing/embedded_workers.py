@@ -187,9 +187,11 @@ def embedded_worker(servers: Servers, number: int, parts: WorkerParts) -> Embedd
     )
 
 
+# Far above what any test needs: a loop without an end becomes a failure with a text, not a test
+# that hangs until the time-out of the suite.
 ROUNDS_MAX = 100_000
 TURNS_MAX = 1_000_000
-BATCH = 10
+BATCH = 10  # tasks of one poll; further ones come in the next round, at the same virtual time
 
 
 @final
@@ -310,7 +312,7 @@ class EmbeddedWorkers(Surrounding):
         return bool(due)
 
     def _release_idle(self) -> bool:
-        """Nothing else can happen: whoever stands still goes on, whatever it waited for."""
+        """When nothing else can happen, let every stalled worker go on, whatever it waited for."""
         standing = [worker for worker in self._workers if worker.injector.waits_for is not None]
         for worker in standing:
             worker.injector.release()

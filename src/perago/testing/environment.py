@@ -1,7 +1,8 @@
-"""A whole world for a test: lakeFS, Conductor, workers, planned faults, and the story of it.
+"""`PeragoEnvironment` and `TaskEnvironment`: a test runs workflows or one task on real steps.
 
-Runs the real steps of attempts. On the default ground nothing leaves the process and time is
-virtual; what a test says is the same on real servers.
+An environment has a lakeFS, a Conductor, workers, planned faults, and the story of what happened.
+By default the servers are in memory and time is virtual; what a test says is the same on real
+servers.
 """
 
 from collections.abc import Callable, Mapping

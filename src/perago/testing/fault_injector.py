@@ -90,6 +90,8 @@ class RealMeans(Protocol):
         ...
 
 
+# Calls that change something and raise when their answer is lost. `merge` and `relocate` answer
+# NoAnswer instead, as their ports promise.
 EFFECTS = frozenset(
     {"create", "delete", "commit", "upload", "delete_many", "copy", "complete", "extend_lease"}
 )

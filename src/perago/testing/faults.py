@@ -1,7 +1,8 @@
-"""The moments of an attempt that a fault can name, and the calls of ports they stand for.
+"""Faults of tests, and the moments of an attempt at which they strike.
 
-`merge` is a word of the specification, `branches.merge` a call; both are accepted. What happens
-at a moment is not known here.
+`crash`, `lose_answer`, `zombie` and the others make a fault; `find_point` reads its moment. A
+moment is a word of the specification (`merge`) or a call of a port (`branches.merge`). What a fault
+does is in `fault_injector`.
 """
 
 from collections.abc import Callable, Mapping
@@ -176,7 +177,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """The process dies and tidies nothing up."""
+    """The process dies, and no cleanup of its own runs."""
 
     moment: Moment
 

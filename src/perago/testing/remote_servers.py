@@ -47,11 +47,15 @@ from perago.testing.fault_injector import RealMeans
 from perago.testing.memory_servers import InlineBody
 from perago.testing.servers import Servers
 
+# Each test that lets a lease run out waits this long. Shorter, and a busy machine loses leases that
+# no test let run out.
 LEASE_SECONDS = 4
-LEASE_LOOKS_MAX = 200
+LEASE_LOOKS_MAX = 200  # 20 s of PAUSE_SECONDS: five leases
 PAUSE_SECONDS = 0.1
+# A real server does not say that nothing is due. If no row has changed for so long, the run is
+# over: longer than every pause between retries that the kit's tests use.
 STALLED_SECONDS = 20.0
-HISTORY_MAX = 1000
+HISTORY_MAX = 1000  # of a test's own repository; ends a walk through a repository that is not one
 
 
 @dataclass(frozen=True, slots=True)

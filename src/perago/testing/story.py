@@ -1,4 +1,8 @@
-"""One started workflow of an environment, as a test looks at it."""
+"""The story of a run: what each attempt did, what the repositories hold, as data and as lines.
+
+`WorkflowRun` is one started workflow as a test looks at it. `tell_story` collects the story,
+`story_document` makes JSON of it and `story_lines` text for people.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -268,8 +272,9 @@ def _branch(branch: BranchStory, repository: RepositoryStory, story: Story) -> d
     return {"name": branch.name, "commits": commits}
 
 
+# Phases of every attempt: as lines they would hide what differs between two.
 QUIET_PHASES = frozenset({"started", "ended", "fenced", "pre-checked", "post-checked", "cleaned"})
-SHORT = 8
+SHORT = 8  # digits of a commit id: two commits of one test do not share them
 
 
 def story_lines(story: Story) -> Iterator[str]:

@@ -1,6 +1,8 @@
-"""The text form of an attempt marker: `.perago-attempt.json`, sorted keys, a superset of 0.6.1's.
+"""Attempt directories on the local disk, and the marker in each.
 
-Knows neither directories nor locks.
+`LocalAttemptDirectories` makes, checks, removes and finds them. The owner is known by a lock on a
+record beside them (`tree_removal.OwnerRecords`), because a process id may be given to another
+process. The marker is `.perago-attempt.json`, a superset of 0.6.1's.
 """
 
 import errno
@@ -135,6 +137,8 @@ def _number(fields: Mapping[str, object], name: str) -> int:
     return value
 
 
+# Two of these, two hashes and the words between them make 212 characters, and `.json` or `.lock`
+# follow in the name of its record. Common file systems end at 255.
 SEGMENT_LENGTH_MAX = 90
 _NAME = re.compile(r"task_id=.+-exec=.+")
 

@@ -1,7 +1,9 @@
-"""Removing a directory with all it holds, whatever a body left in it.
+"""Removing a directory with all it holds, the lock of a root, and the records of who owns what.
 
-Follows no symlink, opens closed directories, and needs neither the stack of the interpreter nor a
-path: a body may leave a tree that is deeper than either allows.
+`remove_tree` follows no symlink, opens closed directories, and needs neither the stack of the
+interpreter nor a path: a task function may leave a tree that is deeper than either allows.
+`RootLock` keeps two workers off one root. `OwnerRecords` holds a lock for each attempt directory,
+which the system drops when the process dies.
 """
 
 import fcntl
@@ -15,6 +17,7 @@ from typing import Self, final
 
 from perago.domain.errors import RuntimeConfigError
 
+# Without O_NOFOLLOW a link in the tree would lead the removal out of it.
 _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -115,6 +118,7 @@ def _identity(descriptor: int) -> tuple[int, int]:
 
 
 LOCK_NAME = ".perago-supervisor.lock"
+# O_NONBLOCK: opening a pipe that another user put here would otherwise wait for ever.
 CREATED_OR_FOUND = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 

@@ -1,4 +1,4 @@
-"""The task queue as one worker reaches it: the shared Conductor through this worker's handle."""
+"""The ports of Conductor on the server in memory: each worker reaches it through its own handle."""
 
 from collections.abc import Mapping
 from typing import final

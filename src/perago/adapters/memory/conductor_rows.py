@@ -1,6 +1,7 @@
-"""What a task definition means: the server's defaults, its refusals, and the fields it obeys.
+"""Task definitions, task rows and workflows of the in-memory Conductor, as the server stores them.
 
-Knows Conductor's JSON names; stores nothing and runs nothing.
+`complete_definition` adds the server's defaults and makes its refusals; `task_settings` reads the
+fields that it obeys; `retry_delay_ms` is its pause before a retry. Knows Conductor's JSON names.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ from perago.domain.attempt import (
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import RequestRefusedError
 
-# What the server answers for a definition with nothing but a name.
+# What Conductor 3.32 answers for a definition with nothing but a name (law D4).
 DEFAULTS: Mapping[str, object] = MappingProxyType(
     {
         "retryCount": 3,
@@ -139,7 +140,7 @@ def _whole(full: Mapping[str, object], field: str) -> int:
 
 
 Spec: TypeAlias = Mapping[str, object]
-ITERATION_MARK = "__"
+ITERATION_MARK = "__"  # the server names tasks of a loop `body__1`, `body__2`
 
 PASSING = frozenset(
     {AttemptStatus.COMPLETED, AttemptStatus.COMPLETED_WITH_ERRORS, AttemptStatus.SKIPPED}

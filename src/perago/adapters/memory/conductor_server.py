@@ -1,7 +1,8 @@
-"""What a worker's messages do to a row: the end of an attempt, a heartbeat, a release.
+"""The in-memory Conductor, and what a worker's messages do to a row.
 
-Each is a read of the whole row and a later write of it, with nothing compared in between, as on
-the server; who may come between the two is decided by the caller.
+Each message is a read of the whole row and a later write of it, with nothing compared in between,
+as on the server; `Race` says who may come between the two. So a late heartbeat can undo an end here
+as it does there.
 """
 
 import json
@@ -29,6 +30,8 @@ from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.errors import RequestRefusedError
 from perago.ports.system import Clock
 
+# As on Conductor 3.32: a larger output is moved to other storage and reads back empty; above the
+# second limit the row fails for good, and the answer is still 200.
 OFFLOADED_BYTES_MIN = 3 * 1024 * 1024
 REFUSED_BYTES_MIN = 10 * 1024 * 1024
 
@@ -102,8 +105,8 @@ def _as_json(output: Mapping[str, object]) -> tuple[Mapping[str, object], int]:
     return cast("dict[str, object]", json.loads(text)), len(text)
 
 
-VERSION = "3.32.3"
-POLL_WAIT_MS_MAX = 5000
+VERSION = "3.32.3"  # the server whose behaviour this is, and that the contract suite runs
+POLL_WAIT_MS_MAX = 5000  # the server answers 400 to a longer wait
 
 
 class Race(Enum):

@@ -1,6 +1,8 @@
-"""What the in-memory Conductor remembers: definitions, workflows, rows, queues, logs.
+"""What the in-memory Conductor remembers, and how a task becomes a row of it.
 
-Finds and stores; which change follows from which is decided elsewhere.
+`ConductorState` finds and stores definitions, workflows, rows, queues and logs. `schedule_first`
+and `schedule_next` make rows with their resolved input. Which change follows from which is decided
+in `workflow_decider`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,6 +12,7 @@ from uuid import UUID
 
 from perago.adapters.memory.conductor_rows import (
     ITERATION_MARK,
+    SHOWN_AS,
     Spec,
     TaskRow,
     TaskSettings,
@@ -133,14 +136,7 @@ class ConductorState:
         return (position[0] for queue in self._queues.values() for position in queue.values())
 
 
-TASK_ID_NAME = "CPEWF_TASK_ID"
-# What the server calls rows of its own tasks; the rows of other kinds have the name of the task.
-OWN_TYPES = {
-    "FORK_JOIN": "FORK",
-    "FORK_JOIN_DYNAMIC": "FORK",
-    "JOIN": "JOIN",
-    "SWITCH": "SWITCH",
-}
+TASK_ID_NAME = "CPEWF_TASK_ID"  # the server's name for `${CPEWF_TASK_ID}` in an input
 
 
 def schedule_first(
@@ -160,7 +156,7 @@ def schedule_first(
         workflow_id=run.workflow_id,
         task_id=task_id,
         reference_name=reference_name(spec, iteration),
-        task_type=OWN_TYPES.get(str(spec.get("type")), task_type),
+        task_type=SHOWN_AS.get(str(spec.get("type")), task_type),
         spec=spec,
         settings=settings,
         input_data=task_input(run, spec, settings, task_id),

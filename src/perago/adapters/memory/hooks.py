@@ -1,7 +1,8 @@
-"""Action files under `_lakefs_actions/`: what the server accepts as one, and what it makes of it.
+"""Actions of the in-memory lakeFS: which files it accepts, and how it runs their hooks.
 
-Parses and matches; running hooks is `action_hooks.py`. One file that cannot be used makes all of
-them unusable, as on the server.
+`load_actions` parses the files under `_lakefs_actions/`; one that cannot be used makes all of them
+unusable, as on the server. `run_hooks` runs what an event matches. Lua scripts need lupa, except
+for our own fence, which has a Python twin.
 """
 
 import re
@@ -21,6 +22,7 @@ from perago.domain.logical_execution import NO_METADATA, CommitId, RepositoryId
 from perago.domain.paths import ACTIONS_PREFIX
 from perago.domain.publication import FENCE_SCRIPT, HEAD_MOVED_TEXT
 
+# The server's own patterns, so that a file is refused here if and only if it is refused there.
 _NAME = re.compile(r"\w[\w\-. ]+", re.ASCII)
 _HOOK_ID = re.compile(r"[_a-zA-Z][\-_a-zA-Z0-9]{1,255}")
 _EVENTS = frozenset(
@@ -176,6 +178,7 @@ return function(code, action)
   if not passed then return tostring(failure) end
 end
 """
+# Lua's messages begin with the line: the Python twin of the fence has to say the same.
 _RAISING_LINE = 1 + FENCE_SCRIPT[: FENCE_SCRIPT.index("error(")].count("\n")
 
 

@@ -1,7 +1,8 @@
-"""Builds repositories and history, and acts as anybody who is not a worker.
+"""Installations in memory, and a builder of repositories that acts as anybody who is not a worker.
 
-Synchronous and without faults: what a human, another tool or a test's set-up does to the same
-lakeFS. Knows no port; workers have their handles.
+`lakefs_installation` and `conductor_installation` are the ports of one worker; `shared_*` are the
+installations of `memory:` addresses. `RepositoryBuilder` does what a human, another tool or the
+set-up of a test does to the same lakeFS: at once, and without faults.
 """
 
 from collections.abc import Mapping

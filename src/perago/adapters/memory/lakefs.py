@@ -1,8 +1,7 @@
-"""The in-memory lakeFS installation: repositories, server time, and the hooks switch.
+"""The in-memory lakeFS: repositories, server time, the hooks switch, branch and tag names.
 
-Holds what its operations share; what each does is in `committing.py`, `merging.py`, `naming.py`
-and `storing.py`. Everything is synchronous: an operation takes effect at once or not at all, and
-who may crash around it is the worker handle's business.
+Merges, commits and objects are in `merging`. Everything is synchronous: an operation takes effect
+at once or not at all, and crashes around it are the worker handle's business.
 """
 
 import re
@@ -28,7 +27,8 @@ from perago.ports.errors import (
 )
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
 
-# Below this a file costs more than the memory it saves.
+# Below this a file of its own takes more (a block of the disk, a system call each time) than the
+# memory that it saves.
 FILE_BYTES_MIN = 64 * 1024
 
 
@@ -134,6 +134,7 @@ class MemoryLakeFS:
             raise BrokenActionsError(refusal.text)
 
 
+# lakeFS's rules; tags follow those of git, branches are stricter.
 _BRANCH_NAME = re.compile(r"\w[-\w]*", re.ASCII)
 _TAG_REFUSED = re.compile(r"@|.*(\.|\.lock)|.*(\.\.|/|@\{|[\^:?*\[\\\x00-\x20]).*", re.DOTALL)
 

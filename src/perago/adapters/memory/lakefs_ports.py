@@ -1,6 +1,7 @@
-"""Branches of the in-memory lakeFS, as one worker reaches them.
+"""The ports of lakeFS on the server in memory, as one worker reaches them.
 
-Knows the port and the operations; a lost answer of an effect on a branch is a value here.
+Each call goes through the worker's handle, which counts it and lets planned faults happen. A lost
+answer of an effect on a branch is the value `NoAnswer`, as the port promises.
 """
 
 import shutil

@@ -1,6 +1,8 @@
-"""Three-way merge of trees: what both sides made of their base, or that they disagree.
+"""Merges, commits and object writes of the in-memory lakeFS.
 
-Knows no commit. Compares identities, as the server does: the same bytes written twice agree.
+`merge_trees` compares identities, as the server does: the same bytes written twice agree.
+`merge_into_branch` tries again when the branch moved between the computation and the update, on a
+head that the caller never saw, because this is the behaviour that the fence exists for.
 """
 
 from collections.abc import Sequence
@@ -83,7 +85,7 @@ def _same(one: StoredObject | None, other: StoredObject | None) -> bool:
     return one.identity == other.identity
 
 
-TRIES_MAX = 10
+TRIES_MAX = 10  # as the server; then it answers 423 or 429 and nothing has happened
 STRATEGY_KEY = ".lakefs.merge.strategy"
 
 _Refusal: TypeAlias = MergeConflict | NoChanges

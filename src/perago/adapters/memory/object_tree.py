@@ -16,6 +16,8 @@ from perago.domain.logical_execution import NO_METADATA
 from perago.ports.lakefs import Change, ChangeKind
 from perago.ports.objects import ObjectEntry
 
+# A tree's fingerprint is the sum of its objects' digests of 128 bits, modulo this: one changed
+# object changes it without a walk over all of them.
 _FINGERPRINTS = 1 << 128
 
 

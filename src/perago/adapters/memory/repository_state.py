@@ -1,7 +1,7 @@
-"""Commits as content addresses, their graph, and the walks over it.
+"""One repository of the in-memory lakeFS: commits, their graph, branches, and walks over them.
 
-Knows no branch, no tag and no hook. Two commits that differ in nothing, the second they were made
-in included, are one commit, as on the server.
+Two commits that differ in nothing, the second they were made in included, are one commit, as on the
+server. Runs no hook.
 """
 
 from bisect import bisect_left, insort

@@ -1,7 +1,9 @@
-"""A clock whose time moves only when somebody moves it, and wakes sleepers in their order.
+"""Clock, concurrency, identities, progress and telemetry in memory, the same in every run.
 
-Works under asyncio (a sleeper waits for a future) and under a scheduler that drives coroutines by
-hand (a sleeper takes turns until it is woken). Must not know who sleeps, or why.
+`VirtualClock` moves only when somebody moves it and wakes sleepers in the order of their deadlines.
+It works under asyncio (a sleeper waits for a future) and under a scheduler that drives coroutines
+by hand (a sleeper takes turns until it is woken). `SeededIdentities` gives the same names for the
+same seed.
 """
 
 import asyncio
@@ -33,8 +35,10 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECONDS_PER_SECOND = 1_000_000
 MICROSECONDS_PER_MILLISECOND = 1_000
-QUIET_TURNS = 8  # turns in a row without a new sleeper: everybody woken has gone as far as it can
-TURNS_MAX = 10_000
+# Turns in a row in which no new sleep began: then everybody who was woken has gone as far as it
+# can. Fewer move the time before a chain of awaits has come to its next sleep.
+QUIET_TURNS = 8
+TURNS_MAX = 10_000  # an end for tasks that call `sleep(0)` in a loop
 
 
 @dataclass(order=True, slots=True)

@@ -1,7 +1,8 @@
-"""Faults as data: what goes wrong, at which call of which operation.
+"""Faults as data, and the handle through which one worker reaches the servers in memory.
 
-Says nothing of what an operation does; `worker_handle.py` strikes, tests plan. An operation is
-named `port.method` (`branches.merge`); `ANY` counts every call of the worker, whatever its name.
+A fault says what goes wrong, at which call of which operation. An operation is named `port.method`
+(`branches.merge`); `ANY` counts every call of the worker. `WorkerHandle` lets the faults happen and
+counts requests; after a planned crash it raises at every later call, as a dead process makes none.
 """
 
 from collections import Counter

@@ -1,6 +1,7 @@
-"""What follows from an attempt that ended badly: another attempt, going on, or the end.
+"""What the in-memory Conductor does next: retries, time-outs, and the walk over a workflow.
 
-Knows the counts of the definition; the pause is `retry_policy`'s.
+`settle_failures` gives a failed attempt its retry or ends the workflow, `check_rows` and
+`check_workflow` apply time-outs, `decide` does all of it until nothing changes.
 """
 
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from perago.adapters.memory.workflow_walk import Walk, WorkflowEnds, end_workflo
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import MissingError
 
+# FAILED_WITH_TERMINAL_ERROR and a worker's CANCELED get no retry on the server.
 RETRIABLE = frozenset({AttemptStatus.FAILED, AttemptStatus.TIMED_OUT})
 
 

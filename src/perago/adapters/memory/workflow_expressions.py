@@ -1,8 +1,8 @@
-"""Input expressions as the server resolves them: `${workflow.input.x}`, `${ref.output.y}`.
+"""Expressions of three kinds: Conductor's inputs, its loop conditions, and lakeFS's references.
 
-A value that is one expression keeps its type; an expression inside a text is written into it; what
-does not exist is null. Resolved values are data: an expression inside one is not resolved again.
-Must not know where the documents come from.
+`resolve` reads `${workflow.input.x}` and `${ref.output.y}` as the server does: a value that is one
+expression keeps its type, what does not exist is null, and a resolved value is not resolved again.
+`holds` knows the comparisons of loop conditions. `parse_reference` reads `main~1` and `main@`.
 """
 
 import json
@@ -23,7 +23,8 @@ _EXPRESSION = re.compile(r"(?P<escaped>\$)?\$\{(?P<path>[^{}]*)\}")
 _SEGMENT = re.compile(
     r"\.?(?P<name>[^.\[\]]+)|\[(?P<index>-?\d+)\]|\[(?P<quote>['\"])(?P<key>.*?)(?P=quote)\]"
 )
-_MISSING = object()
+_MISSING = object()  # not None: null is a value that can be there
+# Between these `Double.toString` of Java, the server's language, writes no exponent.
 PLAIN_FLOAT_MIN = 1e-3
 PLAIN_FLOAT_LIMIT = 1e7
 

@@ -1,4 +1,8 @@
-"""DO_WHILE: its tasks run once for each iteration, with the iteration in their names."""
+"""Each kind of workflow task, as the in-memory Conductor walks it: loops, forks, joins, waits.
+
+A walker says whether the tasks behind its task may be scheduled; walking again changes nothing
+until a row has changed. `STEPS` is the table of the kinds that are known.
+"""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +23,7 @@ from perago.adapters.memory.workflow_walk import (
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.errors import RequestRefusedError
 
-ITERATIONS_MAX = 10_000
+ITERATIONS_MAX = 10_000  # a loop without worker tasks whose condition stays true would hang a test
 
 
 def walk_do_while(walk: Walk, spec: Spec, iteration: int) -> bool:
@@ -221,6 +225,7 @@ def walk_terminate(walk: Walk, spec: Spec, iteration: int) -> Never:
     raise WorkflowEnds(status, str(reason), output)
 
 
+# The spellings that the server takes; a test that uses another one has to be told.
 _DURATION = re.compile(
     r"\s*(?:(?P<d>\d+)\s*(?:days|day|d))?\s*(?:(?P<h>\d+)\s*(?:hours|hour|hrs|hr|h))?"
     r"\s*(?:(?P<m>\d+)\s*(?:minutes|minute|mins|min|m))?"

@@ -1,7 +1,7 @@
-"""What an operator does to a workflow: pause, resume, retry, rerun, restart.
+"""What an operator does to a workflow: define, pause, resume, retry, rerun, restart.
 
 Which rows stay, which are forgotten and which are reset is decided here; what runs next is decided
-by the decider afterwards.
+by `workflow_decider`. `next_due_ms` is when time alone changes something next.
 """
 
 from collections import Counter
@@ -148,7 +148,7 @@ def _refused(run: WorkflowRun, why: str) -> RequestRefusedError:
     return RequestRefusedError(f"workflow {name}/{run.workflow_id} ({run.status}) {why}")
 
 
-# No expression: the server wants to know it when the workflow is defined.
+# No expression is taken: the server checks it when the workflow is defined.
 TERMINATION_STATUSES = frozenset({"COMPLETED", "FAILED", "TERMINATED"})
 
 

@@ -1,7 +1,7 @@
-"""One walk over a workflow's definition: what is done, what waits, what is scheduled now.
+"""One walk over a workflow's definition, and the end of a workflow with all that is open below it.
 
-Walking again changes nothing until a row has changed. Each kind of task is one file in
-`workflow_steps/`; this file knows only sequences of them.
+`Walk` finds what is done, what waits and what is scheduled now; each kind of task is a function in
+`workflow_step_kinds`. `end_workflow` cancels open rows and child workflows.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,8 @@
-"""Our own log records as lines of JSON, several for each attempt, hence made without detours.
+"""The log of a worker: lines of JSON, the file they go to, and what is written by whom.
 
-Same names and values as structlog gives to the lines of everybody else, who take its way. Known
-secrets never pass.
+`JsonLines` formats our own records, several for each attempt, without structlog's processors, and
+with the same names and values. `RotatedLogFile` rotates by size and removes old files of workers.
+`worker_log` connects both to Python's logging. Known secrets are masked.
 """
 
 import json
@@ -137,9 +138,9 @@ class RotatedLogFile(BaseRotatingHandler):
 
 Event: TypeAlias = MutableMapping[str, Any]
 Processor: TypeAlias = Callable[[Any, str, Event], Any]
-# Their lines are ours. Indented, no line of them can be taken for an event.
+# Facts with several lines. They are shown indented, so that no line of them passes for an event.
 OF_MANY_LINES = ("exception", "traceback", "stack")
-# Libraries that tell each request; their warnings still pass.
+# Libraries that log each request at INFO; only their warnings are written.
 TALKATIVE = ("aiohttp", "urllib3", "asyncio")
 
 

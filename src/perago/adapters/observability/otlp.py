@@ -25,8 +25,10 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from perago.ports.telemetry import FinishedSpan, Telemetry
 
 LOGGER = logging.getLogger("perago.telemetry")
+# A collector that is gone must not hold a worker that has drained. What is not taken by then is
+# lost and the log says so.
 CLOSE_SECONDS_MAX = 3.0
-NANOSECONDS = 1_000_000_000
+NANOSECONDS = 1_000_000_000  # of one second: OpenTelemetry counts time in them
 INSTRUMENTATION = "perago"
 
 

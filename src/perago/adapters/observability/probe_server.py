@@ -18,6 +18,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
 
+# A client that sends no request, or an endless one, must not keep a connection or memory of the
+# worker. A kubelet gives up after one second by default; a request head has a few hundred bytes.
 REQUEST_SECONDS_MAX = 5.0
 REQUEST_BYTES_MAX = 8192
 PRIVATE_ENDS = (".svc", ".local", ".internal", ".localhost")

@@ -1,4 +1,4 @@
-"""One line of JSON per phase of an attempt, through the standard logging.
+"""Progress of an attempt outside of a worker: lines of JSON in a log, or a bar on a terminal.
 
 Decides nothing and never raises: a fact that cannot be written is written as its type.
 """
@@ -60,7 +60,7 @@ _WORDS = {"down": "download", "up": "upload"}
 
 @final
 class TransferBar(Progress):
-    """For one command that somebody waits for."""
+    """A bar for each direction, for a command that runs in a terminal."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream if stream is not None else sys.stderr

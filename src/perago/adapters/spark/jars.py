@@ -1,6 +1,8 @@
-"""What fits together: pyspark, the Hadoop and Scala it bundles, Java, and the jars beside it.
+"""Java, jars and options of Spark: what has to fit together, and how it is fetched and compiled.
 
-Compares texts that others found; starts nothing and reads no disk.
+`check_versions` compares pyspark, the Hadoop and Scala it bundles, Java, and the jars beside it.
+`session_options` and `repository_options` are what a session is started with. `fetch_jars` resolves
+jars with the Ivy that pyspark ships, and compiles the commit protocol.
 """
 
 import hashlib
@@ -22,8 +24,10 @@ from xml.sax.saxutils import quoteattr
 from perago.domain.errors import SparkEnvironmentError
 from perago.ports.workspace import SparkGateway
 
-JAVA_MINIMUM = 17
+JAVA_MINIMUM = 17  # what Spark 4 is compiled for
 PYSPARK_MINIMUM = 4  # the commit protocol is compiled for the Scala 2.13 of Spark 4
+# hadoop-aws asks for the whole SDK, one jar of 686 MB. Three modules of this version are enough for
+# S3A of Hadoop 3.5.0 and have 19 MB in all.
 AWS_SDK = "2.35.4"
 _JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[\w.]*)\.jar")
 _SCALA_JAR = re.compile(r".+_(?P<scala>2\.\d+)-\d.*\.jar")

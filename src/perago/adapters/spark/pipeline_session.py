@@ -1,7 +1,8 @@
-"""The Spark session of a pipeline step: its options, its job group, how wide its jobs are.
+"""The Spark session of a pipeline step, how wide its jobs are, and the tables of one workspace.
 
-Every step that has frames works in a session of its own on the context of the process. An answer
-that is no refusal of ours becomes one error of the port.
+Each step that has frames works in a session of its own on the context of the process. An error that
+is not a refusal of ours becomes `UnavailableError`. `PipelineState` is the folder with the
+inventory, the index, the changes and the plan of one workspace.
 """
 
 import hashlib
@@ -23,11 +24,17 @@ from perago.ports.system import Concurrency
 Answer = TypeVar("Answer")
 _groups = itertools.count(1)
 
+# Ranges of a listing differ in weight. With one part a core, the heaviest part is the time of the
+# job; each further part costs the start of a task and one more list of ranges.
 PARTS_PER_CORE = 2
+# A part with fewer rows and bytes than these is not worth the start of its task.
 ROWS_PER_PART_MIN = 500
-ROWS_PER_PART = 20_000
 BYTES_PER_PART_MIN = 64 * 1024**2
+# One transfer has at most so many orders (FETCHED_AT_ONCE), and Spark runs a lost part again from
+# its beginning: larger parts lose more.
+ROWS_PER_PART = 20_000
 BYTES_PER_PART = 8 * 1024**3
+# Comparing moves no bytes, so a part may have more rows. Fewer parts make the join less wide.
 ROWS_PER_COMPARED_PART = 250_000
 # How wide a join is, is known beforehand; to find it out costs a job for each stage.
 OPTIONS = {"spark.sql.adaptive.enabled": "false"}
@@ -84,11 +91,11 @@ class PipelineSession:
         return self._base.sparkContext.parallelize(items, wanted).flatMap(work)
 
     def parts_to_compare(self, rows: int) -> int:
-        """Rows that do not move are light; what suspects hold is read in the same parts."""
+        """How many parts compare so many rows; the same parts read the files that may differ."""
         return max(self.cores, rows // ROWS_PER_COMPARED_PART)
 
     def join_in_parts(self, parts: int) -> None:
-        """Joins of this session are so wide."""
+        """Set how many parts the joins of this session have."""
         self.session.conf.set("spark.sql.shuffle.partitions", str(parts))
 
 
@@ -183,7 +190,7 @@ class PipelineState:
         folder.mkdir()
 
     def close_incoming(self) -> None:
-        """From here on nothing arrives: whoever still runs finds no place to rename from."""
+        """Rename the landing place: a part that was given up and still runs can place nothing."""
         closed = self.incoming.rename(self.folder / "landed")
         shutil.rmtree(closed, ignore_errors=True)
 

@@ -1,7 +1,8 @@
-"""The files of a plan: rows in order of path, each file after the one before it.
+"""The plan of a large workspace: how it is found by comparing, and the files it is kept in.
 
-Executors write and read them. The driver keeps how much of each kind a file holds and where it
-ends, so that work is dealt out without a look at the rows.
+`compare` and `write_plan` are the jobs. A plan is rows in order of path, in files that follow each
+other; executors write and read them. The driver keeps how much of each kind a file holds and where
+it ends, so that it deals out work without reading rows.
 """
 
 from collections import Counter
@@ -161,10 +162,12 @@ def _copy(line: Line) -> tuple[FileFacts, str]:
     return _facts(line), cast("str", line["source"])
 
 
-CHANGES_AT_ONCE = 20_000
+CHANGES_AT_ONCE = 20_000  # rows of one file of changes: they are in memory until it is written
+# Up to here the driver sorts the changes itself. A job for them takes longer than the rest of the
+# plan; above, sorting would hold the driver's memory and its one core.
 FEW_CHANGES = 2_000
 STAMPED = len(FoundFile._fields[:-1])  # how many fields the rows of a file begin with, both of them
-_NEVER = -1
+_NEVER = -1  # a ctime that no file has, see `_look`
 
 
 class FoundChanges(NamedTuple):
@@ -264,8 +267,8 @@ def _look(
 ) -> Iterator[tuple[str]]:
     """What stands in a folder.
 
-    Whoever wrote in the tick of the newest recorded file left no trace in a stamp: a file of this
-    tick gets one that nothing has.
+    A write in the same clock tick as the newest recorded file leaves the stamp as it was. So a file
+    of this tick gets a stamp that no file has, and is read.
     """
     rows = (
         row._replace(ctime_ns=_NEVER) if row.ctime_ns == newest_ctime_ns else row

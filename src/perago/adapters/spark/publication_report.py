@@ -1,6 +1,8 @@
-"""Reads every object of a commit on the executors and compares size and checksum.
+"""The jobs of `perago verify` and `perago report publications`, run on executors.
 
-The driver sees counts and the first damaged rows; all rows go to a Parquet report.
+`verify_objects` reads every object of a commit and compares size and checksum; all rows go to a
+Parquet report, the driver sees counts and the first damaged ones. `report_publications` counts what
+the history of a branch says of publications.
 """
 
 import asyncio
@@ -33,9 +35,13 @@ from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import ObjectEntry, Objects
 
+# Ranges are cut by names and say nothing of bytes: with one a core, the heaviest would be the time
+# of the whole job.
 RANGES_PER_CORE = 4
-DAMAGED_SHOWN_MAX = 20
+DAMAGED_SHOWN_MAX = 20  # a screen; the report has all of them
 READ_CHUNK = 1024 * 1024
+# Downloads of one range at a time: they wait for the server most of the time, and each has a file
+# on the executor's disk until it is compared.
 SIDE_BY_SIDE = 8
 SCHEMA = "path string, size long, checksum string, found_size long, found_md5 string, state string"
 SOUND, UNCHECKED = "sound", "size only"
@@ -184,7 +190,7 @@ def _read(folder: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-HISTORY_COMMITS_MAX = 1_000_000
+HISTORY_COMMITS_MAX = 1_000_000  # the driver holds all of them, so there has to be an end
 REPORT_SCHEMA = (
     "commit string, day string, task string, workflow string, policy string, retried boolean, "
     "replaced boolean, execution string, staged string"

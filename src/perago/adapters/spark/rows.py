@@ -1,6 +1,8 @@
-"""Rows of a manifest on disk, counted before and read whenever somebody goes through them.
+"""Rows of large workspaces as files of JSON lines: written, read, compared as text, and counted.
 
-One line at a time, whatever their number. Knows JSON lines as Spark writes them.
+`ManifestRows` is a collection that reads its file each time somebody iterates. `write_rows` makes a
+file visible only when it is whole, because Spark may run the same part twice. `ending_with_problem`
+brings an error of a part to the driver as a value. `WorkspaceReader` reads with relative paths.
 """
 
 import importlib
@@ -64,7 +66,8 @@ def manifest_lines(folder: Path) -> Iterator[Line]:
                 yield cast("Line", json.loads(line))
 
 
-# The first files of a part are small, so that few objects keep every core busy, too.
+# The first files of a part are small, so that few objects keep every core busy, too. The largest
+# are one part of `pipeline_session`: ROWS_PER_PART and BYTES_PER_PART.
 ROWS_FIRST, ROWS_MAX = 1_250, 20_000
 BYTES_FIRST, BYTES_MAX = 64 * 1024**2, 8 * 1024**3
 
@@ -90,8 +93,9 @@ def file_name(*numbers: int) -> str:
 
 
 def write_rows(folder: Path, name: str, rows: Iterable[Any]) -> None:
-    """Write named tuples as lines; nobody sees the file before it is whole."""
-    # Whoever was given up may still write it, on another host by the same process number.
+    """Write named tuples as lines; readers find the file only when it is whole."""
+    # A part that was given up may still write, on another host under the same process number: so
+    # the name is a random one.
     hidden = folder / f".{name}-{secrets.token_hex(8)}"
     with hidden.open("w", encoding="ascii") as file:
         file.writelines(f"{line_of(row)}\n" for row in rows)

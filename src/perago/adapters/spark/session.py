@@ -1,7 +1,9 @@
-"""Whether a Spark master can be reached, asked before a JVM is started.
+"""The Spark session of this process: whether its master answers, how it is started and stopped.
 
-Spark itself takes a minute to give up on a standalone master, and then ends the session under the
-body that uses it.
+`check_master` asks a standalone master before a JVM is started, because Spark takes a minute to
+give up and then ends the session under the task function that uses it. `process_session` finds or
+starts the one session of a process; `attempt_session` gives an attempt its own, with the keys of
+its repository.
 """
 
 import atexit
@@ -31,7 +33,7 @@ from perago.adapters.spark.jars import (
 from perago.domain.errors import SparkSessionError
 from perago.ports.workspace import SparkRoots
 
-CONNECT_SECONDS = 5.0
+CONNECT_SECONDS = 5.0  # for one TCP connection; Spark itself would try for a minute
 _STANDALONE = re.compile(r"spark://(?P<places>.+)")
 
 
@@ -64,7 +66,7 @@ class SparkConfiguration:
 
 
 CLUSTER = "local-cluster"
-_WRITTEN = "work"
+_WRITTEN = "work"  # the one folder that a local cluster writes into SPARK_HOME
 
 
 def scratch_home(installed: Path | None = None) -> Path:
@@ -79,7 +81,7 @@ def scratch_home(installed: Path | None = None) -> Path:
 
 CONNECT = "sc://"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"  # how spark-submit tells a program where its JVM listens
-_starting = threading.Lock()
+_starting = threading.Lock()  # two starts side by side would be two JVMs, and Spark has one
 
 
 def attempt_session(configuration: SparkConfiguration, roots: SparkRoots) -> Any:  # noqa: ANN401

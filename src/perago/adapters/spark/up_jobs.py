@@ -1,7 +1,9 @@
-"""The jobs on the way up: the plan onto the staging branch, and the branch against the plan.
+"""The jobs on the way up, and the watch over the jobs of a task function.
 
-Executors read the files of the plan themselves; counts come back. The plan and the changes of a
-branch are both in order of path, so that each range is compared in one walk through the two.
+`write_changes` brings the plan onto the staging branch, `check_branch` compares the branch with the
+plan. Executors read the files of the plan themselves; counts come back. Plan and changes are both
+in order of path, so that one walk through the two compares a range. `JobWatch` cancels the Spark
+jobs of an attempt that was told to stop, and reports their progress.
 """
 
 import threading
@@ -29,7 +31,9 @@ from perago.ports.lakefs import ChangeKind
 from perago.ports.objects import DELETE_PATHS_MAX
 from perago.ports.workspace import StagingArea, TransferCounts
 
-CHECKED_AT_ONCE = 20_000
+CHECKED_AT_ONCE = 20_000  # rows in memory at a time; the threads share them
+# The time of a check is the way to the server and not work of this process. One more thread walks
+# the branch meanwhile.
 CHECKING_THREADS = 8
 
 
@@ -129,13 +133,13 @@ def _kind_of(row: PlannedChange) -> str:
     return ChangeKind.ADDED.value if row.is_new else ChangeKind.CHANGED.value
 
 
-PAUSE_SECONDS = 1.0
-REPORT_EVERY = 5
+PAUSE_SECONDS = 1.0  # at the longest a cancelled attempt's jobs go on so much longer
+REPORT_EVERY = 5  # looks: a line each second would drown the log of a job of hours
 
 
 @final
 class JobWatch:
-    """Looks once a second until it is ended; a look that fails is a look that saw nothing."""
+    """Looks once a second until it is ended; progress that cannot be read is left out."""
 
     def __init__(
         self,
@@ -165,7 +169,7 @@ class JobWatch:
                 self._say()
 
     def end(self) -> None:
-        """The body is over."""
+        """Stop looking: the task function has ended."""
         self._ended.set()
 
     def _say(self) -> None:

@@ -1,6 +1,7 @@
-"""`perago check`: are the modules valid tasks, and is this machine configured to run them.
+"""`perago check` and `perago extract`: what task modules declare, without any server.
 
-Needs no service and imports no SDK. The lines and their order are those of 0.6.1.
+`check` says whether the modules are valid tasks and whether this machine is configured to run them;
+its lines and their order are those of 0.6.1. `extract` prints the Conductor TaskDef of one task.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""`perago config`: every setting with its value and, when asked, where the value came from.
+"""`perago config`, `perago explain` and `perago version`: what this installation is and knows.
 
-Secrets are masked. Asks lakeFS one thing only: which route bytes take where a setting leaves it
-open.
+`config` shows every setting, masked where it is secret, and where its value came from. It asks
+lakeFS one thing: which route bytes take, where a setting leaves that open. `explain` prints the
+long form of an error code.
 """
 
 import platform
@@ -127,6 +128,7 @@ def _list(*, as_json: bool) -> None:
         say(f"{row.code}  {row.cause}")
 
 
+# What reports of problems depend on; the last two are extras and may be absent.
 _PACKAGES = ("aiohttp", "pydantic", "pyspark", "opentelemetry-sdk")
 
 

@@ -28,6 +28,8 @@ from perago.ports.asking import pages
 from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 
+# 6 as for every ServiceError (`reporting`): another try may help. 1: something that was judged
+# could not be removed, and the lines say what.
 INCOMPLETE, UNREACHED = 1, 6
 
 

@@ -1,6 +1,8 @@
-"""Says why a task module could not be loaded: one line of cause, and the author's own lines.
+"""Loads task modules for commands, and says why one could not be loaded.
 
-Frames of Perago, of the import system and of libraries are left out. Imports nothing itself.
+`load_failure` gives one line of cause and the author's own lines: frames of Perago, of the import
+system and of libraries are left out, because the mistake is in none of them. `load_tasks` and
+`load_one_task` import modules and warn of what a declaration ignores.
 """
 
 import importlib
@@ -34,6 +36,8 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.command_line.reporting import warn
 from perago.domain.errors import TaskDefinitionError
 
+# Frames below these are never the author's. Perago by its folder, because it may be installed from
+# a checkout, outside of every library folder.
 _MACHINERY = frozenset({Path(__file__).parents[2], Path(importlib.__file__).parent})
 _LIBRARIES = frozenset(
     Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")
@@ -51,6 +55,7 @@ _DECLARATIONS = {
         MetricSpec,
     )
 }
+# How a line of pydantic's messages begins that names a web page for its developers; it is left out.
 _PYDANTICS_HELP = "For further information visit"
 
 

@@ -1,6 +1,7 @@
 """What commands print and how they end: data on stdout, the rest on stderr, one exit code.
 
-Every document that `--json` prints names its schema and version. Knows no command.
+Every document of `--json` names its schema and version. `reports_errors` turns an exception into a
+message and an exit code. `parse_address` reads `REPO@REF`. Knows no command.
 """
 
 import functools
@@ -31,7 +32,7 @@ Arguments = ParamSpec("Arguments")
 
 
 class CommandUsageError(PeragoError, ValueError):
-    """Arguments that do not fit together, or that name nothing."""
+    """Arguments that do not fit together, or that name something that is not there."""
 
     code = "PRG-X003"
 
@@ -39,7 +40,7 @@ class CommandUsageError(PeragoError, ValueError):
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document with a versioned schema.")
 ]
-FAILED = 1
+FAILED = 1  # the only code of failure that 0.6.1 had; its commands keep it
 LOCAL_FILE = "PRG-X004"
 # The finer codes are for commands of which 0.6.1 promised nothing; the first match counts.
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (

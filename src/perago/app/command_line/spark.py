@@ -1,4 +1,8 @@
-"""`perago verify REPO@REF`: a Spark job that reads every object and compares checksums."""
+"""`perago verify`, `perago report` and `perago spark`: jobs over a repository on Spark.
+
+`verify REPO@REF` reads every object and compares checksums, `report publications` counts what was
+published, `spark jars` fetches what Spark needs. pyspark is imported only when one of them runs.
+"""
 
 import asyncio
 from dataclasses import asdict
@@ -19,7 +23,7 @@ from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.logical_execution import CommitId
 
-DAMAGED = 1
+DAMAGED = 1  # damage was found; an error before the answer has a finer code (`reporting`)
 
 
 @reports_errors_by_class

@@ -19,6 +19,8 @@ from perago.app.start_checks import check_conductor, check_services
 from perago.app.worker.executor import ExecutorStartError
 from perago.domain.errors import RuntimeConfigError
 
+# After the main thread: time for the exit handlers of libraries. Python then waits without a limit
+# for other threads, and one of them may wait for an answer that never comes.
 LEAVE_SECONDS = 2.0
 ExecutionMode = Literal["process", "thread"]
 

@@ -1,8 +1,8 @@
-"""Installing the fence: commit the file on a side branch, merge that.
+"""`perago fence install`, `remove` and `verify`: the fence file of one branch.
 
-Works where the target is protected.
-
-Reports what it found and did as a value; printing is the command line's.
+The file is committed on a side branch and merged, because lakeFS lets merges pass where the target
+is protected, and direct writes not. `verify_fence` reads the file and lets the canary try it on the
+server. Each returns a report; the command line prints it.
 """
 
 from collections.abc import AsyncGenerator
@@ -131,7 +131,7 @@ async def _publish(
 
 @dataclass(frozen=True, slots=True)
 class FenceVerdict:
-    """What a verification found; `state` is TRUSTED only when the canary sang."""
+    """What a verification found; TRUSTED means that the server refused a wrong head just now."""
 
     repository: RepositoryId
     branch: BranchName
@@ -154,7 +154,7 @@ class FenceVerdict:
 async def verify_fence(
     tools: FenceTools, canary: Canary, repository: RepositoryId, branch: BranchName
 ) -> FenceVerdict:
-    """Read the file at the head, then let the canary sing from it."""
+    """Read the file at the head, then try it: the server must refuse a wrong head."""
     head = await tools.branches.head(repository, branch)
     state = recognise_fence(await read_fence(tools, repository, head.commit))
     if state is FenceState.TRUSTED and not await canary.refuses_wrong_head(repository, head.commit):

@@ -1,7 +1,9 @@
-"""The live canary: a merge that the fence must refuse, and one that it must let pass.
+"""What a fence is worth on this server: the canary that tries it, and how long its verdict counts.
 
-Proves that this server runs the hook; a configuration cannot say so. Works on scratch branches
-that are removed afterwards and swept by garbage collection.
+The canary sends a merge that the fence must refuse and one that it must let pass, on branches of
+its own. There is no other proof: with `actions.enabled=false` the server merges what the fence had
+to refuse, and its configuration endpoint says nothing of it. `FenceTrust` keeps the verdict for all
+attempts of a process.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
 
-WRONG_HEAD = "0" * 64
+WRONG_HEAD = "0" * 64  # the form of a commit id, and the id of no commit
 
 
 class Canary:

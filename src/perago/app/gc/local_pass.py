@@ -1,6 +1,9 @@
-"""One pass over attempt directories whose owners are gone; one failure never stops it.
+"""Garbage collection on the local disk, and what both passes share.
 
-Which may go is the domain's decision; when a pass runs is the worker's.
+`sweep_directories` removes attempt directories whose owners are gone; one that cannot be removed is
+reported and the others go on. The rest is for `remote_pass`: listings page by page, the ages from
+the settings, and the owner of a staging branch by its name or by its commit. Which leftover may go
+is decided in `perago.domain.retention`.
 """
 
 import re
@@ -38,7 +41,7 @@ class LocalPass:
 async def sweep_directories(
     directories: AttemptDirectories, times: RetentionTimes, *, dry_run: bool = False
 ) -> LocalPass:
-    """Remove every directory whose owner is gone, and by age where nobody can tell."""
+    """Remove every directory whose owner is gone; where the lock cannot tell, by age."""
     removed: list[Path] = []
     failed: list[tuple[Path, str]] = []
     for leftover in await directories.leftovers(older_than_seconds=0):
@@ -122,7 +125,8 @@ async def all_branches(
             yield name
 
 
-# A check of the fence takes seconds, and nothing but its age tells one under way from litter.
+# A check of the fence takes seconds, and its branches have no lock: only their age tells a check
+# that runs from one that died. `--older-than` must not take the branches of a running one.
 CHECK_TAKES_MAX = timedelta(minutes=10)
 
 
@@ -141,7 +145,8 @@ def one_age(age: timedelta) -> RetentionTimes:
 
 
 _ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# Only ids with a fixed form can be told from the reference name between them.
+# Ids of 36 characters only: a reference name may hold anything, also `-seq-` and dashes, so ids of
+# any other form could not be cut out of the name with certainty. Then the commit is read.
 _NAME = re.compile(
     rf"perago-staging-(?P<workflow>{_ID})-.*-seq-\d+-iteration-\d+"
     rf"-task-id-(?P<task>{_ID})-retry-\d+-exec-[A-Za-z0-9]+"

@@ -76,10 +76,10 @@ from perago.ports.errors import (
 from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
 from perago.ports.system import Clock
 
-# A Conductor that is down answers none of thousands of questions, and each may take a time-out.
+# Of a Conductor that is down each of thousands of questions may take a time-out.
 UNANSWERED_IN_A_ROW_MAX = 3
+# How deep a decision may lie below commits that a task function with keys put on its branch.
 LATE_COMMITS_MAX = 100
-"""Commits on top of a decision that are looked through; one page of an answer."""
 NOT_OURS = "Perago gives no such name"
 _HASH = re.compile(r"[0-9a-f]{32}")
 

@@ -1,6 +1,8 @@
-"""Which directory is safe as a root: nobody but this user, and root, can replace what is in it.
+"""Settings that 0.6.1 had, the addresses of the two services, and the directories they name.
 
-Also where the roots are when no setting says so. Creates nothing.
+`default_root` is where Perago keeps files when no setting says so. `check_private_root` refuses a
+root in which another user could replace files: whoever can do that decides what an attempt
+publishes. Creates nothing.
 """
 
 import os
@@ -89,6 +91,7 @@ def _refused(root: Path, variable: str, found: str, mend: str = "") -> RuntimeCo
     )
 
 
+# These defaults are those of 0.6.1, whose users get the same after an upgrade (docs/upgrade.md).
 DEFAULT_LOG_FILE_MAX_SIZE = 100 * 1024**2
 DEFAULT_LOG_RETENTION = timedelta(days=30)
 DEFAULT_EXECUTION_MODE: Literal["process"] = "process"
@@ -98,11 +101,12 @@ DEFAULT_FAILURE_REASON_MAX_LENGTH = 500
 
 ExecutionMode = Literal["process", "thread"]
 Text = parsing.parse_text
+# Once for each process, so that all settings of it mean the same place.
 DEFAULT_ROOT = default_root()
 
 
 class InheritedSettings(LayeredSettings):
-    """What 0.6.1 can be told, and the addresses of the two services."""
+    """The settings of 0.6.1, and the addresses of lakeFS and Conductor."""
 
     log_file_max_size: Annotated[
         int,

@@ -1,6 +1,8 @@
 """Where settings come from: flags, environment, `.env`, `[tool.perago]`, lakectl's own file.
 
-A layer is names with texts. What a text means is decided by the setting it is for.
+A layer maps names to texts; the first layer that has a name wins. What a text means is decided by
+the setting it is for (`parsing`). `LayeredSettings` builds frozen settings from layers and
+remembers where each value came from, for `perago config`.
 """
 
 import tomllib
@@ -210,7 +212,7 @@ def _secret(path: str, name: str) -> str:
 
 
 DEFAULT = "default"
-_LAYERS = "layers"
+_LAYERS = "layers"  # no setting: how `of` hands the layers to pydantic-settings
 
 
 @dataclass(frozen=True)

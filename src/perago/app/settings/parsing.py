@@ -1,6 +1,8 @@
-"""Texts of settings as values, with the error texts of the public 0.6.1.
+"""Texts of settings as values and values as texts, with the error texts of the public 0.6.1.
 
-Each function gets a text that is not blank and the name to blame. Reads nothing itself.
+Each `parse_*` gets a text that is not blank and the name to blame. `Variable` is what a setting
+says of itself: its name, its parser, whether it is secret. `value_text` shows a value, masked where
+it is secret. Reads nothing itself.
 """
 
 import re
@@ -19,9 +21,13 @@ from perago.domain.errors import RuntimeConfigError
 Parsed = TypeVar("Parsed")
 Parse = Callable[[str, str], Parsed]
 
+# What examples write for a key. Sent to a server it gives a puzzling 401; refused here it names
+# itself.
 PLACEHOLDER = "replace-me"
+# Of 1024 although the names are those of 1000: 0.6.1 read them so.
 SIZE_UNITS = {"KB": 1024, "MB": 1024**2, "GB": 1024**3}
 _DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+# ASCII: `\d` would take digits of other scripts, which `int` reads and no operator means.
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(r"(\d+)([smhd])", re.ASCII | re.IGNORECASE)
 _DAYS = re.compile(r"([1-9]\d*)d", re.ASCII | re.IGNORECASE)
@@ -218,9 +224,9 @@ class Variable:
             raise RuntimeConfigError(f"{self.name}: {error}", code="PRG-C002") from error
 
 
-MASK = "**********"
+MASK = "**********"  # one length for all, so that it says nothing of the secret
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
-_SECONDS = {"d": 86400, "h": 3600, "m": 60}
+_SECONDS = {"d": 86400, "h": 3600, "m": 60}  # the largest first: it is tried in this order
 
 
 def value_text(variable: Variable, value: object) -> str:

@@ -1,6 +1,8 @@
-"""The configuration record of the public 0.6.1, for those who load or build it themselves.
+"""`RuntimeConfig`, the configuration record of 0.6.1, and the connections for adapters.
 
-A view of `Settings` for one module target; the roots are probed for writing. Starts nothing.
+The record is a view of `Settings` for one module target, for callers of 0.6.1 who load or build it
+themselves; the roots are probed for writing. `connections_of` turns settings into the addresses,
+keys and proxies of lakeFS and Conductor. Starts nothing.
 """
 
 import tempfile

@@ -1,6 +1,8 @@
-"""Every setting of Perago with its type and default; the inherited ones come first.
+"""Every setting of Perago with its type and default, and how a process is called.
 
-Reads files and the environment it is given. Asks no service and creates nothing.
+`Settings` adds what came after 0.6.1 to `InheritedSettings`; `load_settings` reads files and the
+environment that it is given. The functions at the end give workers and executors their ids. Asks
+no service and creates nothing.
 """
 
 import os

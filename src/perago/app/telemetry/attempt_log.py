@@ -1,6 +1,8 @@
-"""The log lines of attempts and of their bodies: start, phases, end, traceback, output.
+"""The log lines of attempts and task functions, and the story that one attempt tells.
 
-Writes to Python's logging with the ids of the attempt; files and formats are not known here.
+`AttemptStory` is the progress port of one attempt: it measures steps, counts requests, and hands
+each event to the listeners. `AttemptLog` and `BodyLog` are listeners that write to Python's logging
+with the ids of the attempt. Files and formats are not known here.
 """
 
 import logging
@@ -22,6 +24,7 @@ LOGGER = logging.getLogger("perago.attempt")
 WORKER_LOGGER = logging.getLogger("perago.worker")
 TASK_LOGGER = logging.getLogger("perago.task")
 EXECUTOR_LOGGER = logging.getLogger("perago.executor")
+# The end is one line with the report, from `ended`: as phases these two would say it again.
 LOGGED_AT_THE_END = frozenset({Phase.ENDED, Phase.COMPLETED})
 
 

@@ -1,6 +1,8 @@
-"""Each attempt as a span with its steps, under the names of OpenTelemetry's messaging rules.
+"""Each attempt as a span with its steps, and which signals the settings ask to export.
 
-Collects while an attempt runs, hands over when it is over. Where spans go is not known here.
+`AttemptSpans` uses the names of OpenTelemetry's messaging rules; it collects while an attempt runs
+and hands over when it is over. `ExportedSignals` reads the standard `OTEL_*` variables and our
+settings. Where spans go is not known here.
 """
 
 from collections.abc import Mapping
@@ -19,6 +21,7 @@ from perago.ports.system import Clock
 from perago.ports.telemetry import FinishedSpan, FinishedStep, Telemetry
 from perago.ports.workspace import Phase
 
+# Start and end are the span itself; transfers and warnings are moments inside of other steps.
 NO_STEPS = frozenset({Phase.STARTED, Phase.ENDED, Phase.TRANSFERRING, Phase.WARNED})
 
 

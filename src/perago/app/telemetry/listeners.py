@@ -1,4 +1,9 @@
-"""Who hears of attempts: logs, metrics, spans. Listeners never raise and never decide."""
+"""Who hears of attempts and task functions: logs, metrics, spans. None raises or decides.
+
+`Listeners` and `BodyObservers` hand each event to all and drop what one of them raises. `write`
+makes a log record, `facts_of` the ids in it. `SeenRepositories` remembers where attempts worked,
+for garbage collection.
+"""
 
 import logging
 import time
@@ -32,7 +37,7 @@ class AttemptListener(Protocol):
         ...
 
     def warned(self, text: str, why: str) -> None:
-        """Something went wrong that ends nothing."""
+        """Something went wrong and the attempt goes on."""
         ...
 
 
@@ -89,10 +94,10 @@ def facts_of(attempt: Attempt) -> dict[str, object]:
 
 
 def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, object]) -> None:
-    """One line: what happened, and what is known of it under the one name our formatter reads.
+    """Write one line: the event, and its facts under `perago`, which our formatter reads.
 
-    The line of code and the thread are left out: nobody prints them, and finding them costs more
-    than writing.
+    `logger.log` would look for the line of code and the thread, which our formatters do not print
+    and which cost more to find than the line costs to write.
     """
     if logger.isEnabledFor(level):
         now = time.time()  # noqa: TID251 - as the library's records
@@ -110,6 +115,7 @@ def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, ob
         logger.handle(record)
 
 
+# The attributes of a record that `write` leaves as they are; handlers expect all of them.
 _UNTOLD = vars(logging.makeLogRecord({}))
 
 

@@ -1,8 +1,8 @@
-"""Counters, gauges and histograms of one process, and their text form for Prometheus.
+"""Counters, gauges and histograms of one process, their text for Prometheus, and what is counted.
 
-Samples of executors arrive over their channel, so there is one registry and no file. Authors
-choose names and labels, and Prometheus refuses a whole page for one bad line; so names are made
-acceptable here. Who records what is not known here.
+Executors send their samples over their channel, so there is one registry and no file. Authors
+choose names and labels, and Prometheus refuses a whole page for one bad line; so `Metrics` makes
+names acceptable. `AttemptMetrics` and `BodyMetrics` are the listeners that record.
 """
 
 import logging
@@ -22,9 +22,15 @@ from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptErro
 from perago.ports.task_body import BodyCall
 from perago.ports.workspace import Phase
 
+# From the shortest attempt without a workspace to task functions of hours. Prometheus' own default
+# ends at 10 s, where a transfer is only beginning.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200)
+# From 1 KiB to 256 GiB in steps of 4: 15 lines a series, as `BUCKETS` has 16.
 BYTE_BUCKETS = tuple(float(4**power) for power in range(5, 20))
+# An author's label that never repeats (a file name, an id) would take all memory. What comes above
+# is dropped; series that are known go on counting.
 SERIES_MAX = 10_000
+# A histogram `x` owns these names: a counter `x_count` on the same page would be a second one.
 HISTOGRAM_PARTS = ("", "_bucket", "_sum", "_count")
 LOGGER = logging.getLogger("perago.worker")
 _UNSAFE = re.compile(r"[^a-zA-Z0-9_]")
@@ -232,6 +238,7 @@ UNKNOWN_OUTCOMES = "runtime.unknown_outcomes_total"
 CACHE_HITS = "runtime.cache_hits_total"
 LOST_LEASES = "runtime.lost_leases_total"
 EXECUTOR_EVENTS = "runtime.executor_events_total"
+# The values of the label `operation` in 0.6.1, whose dashboards go on working.
 OPERATIONS = {Phase.MATERIALISED: "download", Phase.STAGED: "upload", Phase.PUBLISHED: "publish"}
 COUNTED = frozenset({Phase.STARTED, Phase.FENCED, *OPERATIONS})
 

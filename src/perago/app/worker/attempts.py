@@ -1,7 +1,10 @@
-"""Heartbeats of one attempt: one sender, each beat followed by a read, joined before the end.
+"""Every attempt of a worker that is under way: its heartbeats, its slot, its order to stop.
 
-A beat's answer hides a cancellation and a lost answer hides everything, so the read after it asks
-what is true; a lost attempt is told at once, so that its body stops working for nothing.
+`HeartbeatLease` keeps the lease. It reads the row after each beat, because Conductor answers 200 to
+a beat of an attempt that was cancelled; a lost attempt stops its body at once. `StopOrders` ends
+one attempt or all of them. `SlotLease` gives the slot back after the last beat. `Attempts` starts
+what a poller brings and waits for it at a drain. `Bodies` is what runs task functions: executors
+or threads.
 """
 
 import asyncio
@@ -24,12 +27,14 @@ from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease
 
+# Conductor takes no response time-out below 1 s, so a third of it is longer than this. Without a
+# lowest pause a wrong number in a row would make the heartbeats one uninterrupted loop of requests.
 PAUSE_SECONDS_MIN = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a lease does: send a beat, look whether the attempt still counts, tell when not."""
+    """The three calls of a lease: send a beat, read whether the attempt counts, report a loss."""
 
     send: Callable[[], Awaitable[None]]
     look: Callable[[], Awaitable[FenceVerdict]]
@@ -71,7 +76,7 @@ class HeartbeatLease(Lease):
             await asyncio.shield(sender)
 
     def _plan(self) -> None:
-        """A timer costs next to nothing: most attempts are over before their first beat."""
+        """Start a timer and no task, because most attempts end before their first beat."""
         self._next = asyncio.get_running_loop().call_later(self._pause, self._begin)
 
     def _begin(self) -> None:
@@ -84,11 +89,11 @@ class HeartbeatLease(Lease):
             await self._heartbeat.send()
             self._last_beat = sent
         except UnavailableError:
-            self._plan_unless_ended()  # nothing was sent, and a look could not be sent either
+            self._plan_unless_ended()  # nothing was sent, so a read would not be sent either
             return
         except ServiceError:
-            # No look is as urgent as this one: a refused beat is how a restarted or a removed
-            # workflow shows itself, because the server no longer knows the row.
+            # Read now, although the beat failed: Conductor refuses a beat when it no longer knows
+            # the row, so this is how a restarted or removed workflow shows.
             pass
         if self._ended:
             return
@@ -256,8 +261,12 @@ class Bodies(Protocol):
         ...
 
 
-# Errors that an attempt meets by itself only after lakeFS has handed out its workspace.
+# Both are raised after lakeFS has given the attempt its workspace, so lakeFS works: an attempt that
+# ends with one of them closes the circuit, as a success does.
 SERVED = (BodyFailedError, GuardrailViolation)
+# A drained worker waits this long for its last lines in Conductor's task logs. Without a limit a
+# Conductor that does not answer would hold the process; lines that are lost are in the worker's
+# log.
 TASK_LOG_SECONDS_MAX = 10.0
 
 

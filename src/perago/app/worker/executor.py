@@ -22,9 +22,15 @@ from perago.app.worker.run_body import CapturedOutput
 from perago.app.worker.slot_budget import first_of
 
 PROGRAM = "perago.app.worker.executor_process"
+# For the imports of task modules, of which large libraries take tens of seconds on a busy machine.
+# Shorter fails a worker that would have come up; longer hides a module that waits for a service.
 READY_SECONDS_MAX = 120.0
+# Conductor gets a reason of 500 characters (PERAGO_FAILURE_REASON_MAX_LENGTH). 400 for the last
+# words of the process leave room for how it ended and which task it ran.
 REASON_LINES = 5
 REASON_CHARACTERS = 400
+# One buffer for each executor, kept for its life, so that a message allocates none. A longer
+# message takes several rounds and nothing else.
 RECEIVE_BYTES = 64 * 1024
 
 
@@ -50,7 +56,7 @@ class ExecutorProgram:
 
 @dataclass(frozen=True, slots=True)
 class ExecutorListener:
-    """Who is told what an executor says: messages, and lines with the stream's name."""
+    """Gets what an executor sends: its messages, and each output line with its stream's name."""
 
     frame: Callable[[frames.Frame], None]
     line: Callable[[str, str], None]
@@ -146,7 +152,7 @@ class Executor:
             self._transport.close()
 
     def drain_output(self) -> None:
-        """Take every line that is written; mostly there is none, which one question tells."""
+        """Take every line that is written; one `poll` says that there is none, as is usual."""
         if self._written.poll(0):
             for output in self._output:
                 output.drain()

@@ -1,7 +1,10 @@
-"""The environment of an executor: everything but what opens lakeFS or Conductor.
+"""The executor: the process that runs task functions one after the other, and its environment.
 
-A body that needs such a key gets it as a secret of its own, under a name of its own. Spark tasks
-and thread mode are the stated exceptions. Starts nothing.
+`main` is the program. It imports the task modules, sends `Ready`, and answers each `RunBody` until
+the parent closes the connection. `executor_environment` leaves out what opens lakeFS or Conductor,
+because task functions are not trusted with these keys; a function that needs one gets it as a
+secret of its own, under a name of its own. Spark tasks and thread mode are the stated exceptions.
+`end_left_programs` kills what earlier executors left running.
 """
 
 import faulthandler
@@ -40,6 +43,8 @@ from perago.domain.attempt import ExecutionId
 from perago.domain.text import Secrets
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped
 
+# By prefix, so that a variable that a later release adds is left out without a change here.
+# systemd's two would let a task function report the worker ready, or keep its watchdog quiet.
 CREDENTIAL_PREFIXES = (
     "CONDUCTOR_",
     "LAKECTL_",
@@ -50,6 +55,8 @@ CREDENTIAL_PREFIXES = (
     "WATCHDOG_",
     "PYSPARK_GATEWAY_",  # the JVM of spark-submit is the parent's alone
 )
+# Longer than the 4 of log lines: a match here drops a whole variable, and a key like `test` would
+# take PATH and HOME of many machines.
 SECRET_CHARACTERS_MIN = 8
 
 
@@ -99,7 +106,11 @@ def end_left_programs() -> list[int]:
 
 
 def _left_groups() -> Iterator[int]:
-    """A number is not given away while a group has it: whoever has it now is the executor."""
+    """The process groups of executors that have died.
+
+    Linux gives no process the number of a group that still has members. So a living process with
+    the group's number is the executor itself, and what it started is left alone.
+    """
     for pid in all_processes():
         facts = process_facts(pid)
         if facts is None or facts.is_dead or facts.group == pid:
@@ -111,8 +122,9 @@ def _left_groups() -> Iterator[int]:
             yield facts.group
 
 
-READ_BYTES = 64 * 1024
-# As JSON a character has at most six bytes, so that a record fits into a message whatever it says.
+READ_BYTES = 64 * 1024  # larger messages take several reads, nothing else changes
+# As JSON a character has at most six bytes, so a record of this length has 6 MB and fits into a
+# message of 16 MiB whatever it says. A longer one would end the executor, and with it the attempt.
 LOGGED_CHARACTERS_MAX = 1_000_000
 ARGUMENTS = "channel parent-pid module..."
 
@@ -141,7 +153,8 @@ class Channel:
     def receive(self) -> frames.Frame | None:
         """Wait for one message; None when the parent has closed the connection."""
         while not self._received:
-            # A blocking read wakes as well when the parent takes what was sent to it.
+            # Not a blocking `recv`: Linux wakes one also when the parent takes what was sent to it,
+            # a wake-up for nothing after each message.
             self._arrived.poll()
             data = self._socket.recv(READ_BYTES)
             if not data:
@@ -286,7 +299,7 @@ def _call_of(frame: frames.RunBody) -> BodyCall:
 
 
 def _flush() -> None:
-    """What a body printed must be in the pipe before its end is told."""
+    """Put what the function printed into the pipe first: the parent reads it before the end."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -302,7 +315,7 @@ def _die_with(parent: int) -> None:
 
 
 def _leave_with_parent(channel: Channel) -> None:
-    """Where there is no such signal, the end of the connection says the same."""
+    """End with the connection: only Linux has the signal that `die_with_parent` asks for."""
     channel.wait_for_end()
     os._exit(0)
 

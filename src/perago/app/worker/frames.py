@@ -1,7 +1,9 @@
-"""What parent and executor say to each other: typed messages as length-prefixed JSON.
+"""Messages between a worker and its executors: typed, as JSON with the length in front.
 
-Nothing is unpickled and nothing is trusted: length and types are checked on both sides. Knows no
-socket and no process.
+The parent has the keys and the executor runs code that is not trusted with them. So nothing is
+unpickled, and length and types are checked on both sides. `sent_outcome` turns the end of a task
+function into a message, and a result that no message can carry into a failure of the function.
+Knows no socket and no process.
 """
 
 import json
@@ -17,6 +19,9 @@ from perago.domain.attempt import AttemptSnapshot
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
 from perago.ports.workspace import SparkRoots
 
+# Above the largest result (10 MiB, below) and the largest log record (6 MB as JSON). Without a
+# limit an executor could announce 4 GiB, and its parent would keep the bytes of all attempts
+# waiting.
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 HEADER = struct.Struct("!I")
 
@@ -116,14 +121,15 @@ class Progressed:
 Frame: TypeAlias = (
     RunBody | Ready | ImportFailed | Returned | Raised | Cancelled | Logged | Sampled | Progressed
 )
+# A message of these that is not well-formed is dropped; any other one ends the executor.
 _TELEMETRY = frozenset({"logged", "sampled", "progressed"})
+# What people read. Half a surrogate pair in it becomes `?`; in a result it is refused.
 _MAY_BE_CUT = (ImportFailed, Raised, Logged, Sampled, Progressed)
 _FRAMES: TypeAdapter[Frame] = TypeAdapter(Annotated[Frame, Field(discriminator="kind")])
 
 
 def encode(frame: Frame, bytes_max: int = FRAME_BYTES_MAX) -> bytes:
     """One message with its length in front; raises FrameError for what JSON cannot say."""
-    # Of what is only told, half a character may go; a result arrives as it is or not at all.
     lenient = "replace" if isinstance(frame, _MAY_BE_CUT) else "strict"
     try:
         text = json.dumps(frame, default=_plain, allow_nan=False, ensure_ascii=False)
@@ -180,6 +186,7 @@ class FrameBuffer:
             yield decode(body)
 
 
+# `dataclasses.fields` builds a new tuple at each call, and each message asks for several types.
 _NAMES: dict[type, tuple[str, ...]] = {}
 
 
@@ -201,7 +208,7 @@ def _plain(value: object) -> object:
     raise TypeError(text)
 
 
-# Above this, Conductor ends the task for good and answers 200.
+# Above this Conductor 3.32 turns the row into FAILED_WITH_TERMINAL_ERROR and answers 200.
 RESULT_BYTES_MAX = 10 * 1024 * 1024
 
 

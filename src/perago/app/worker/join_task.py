@@ -28,7 +28,9 @@ from perago.ports.task_body import (
 )
 
 JOIN = "perago.join"
+# More is refused with a text, before anything is asked: each workspace may cost one walk.
 WORKSPACES_MAX = 100
+# Of one walk, as for `settled`: ten pages of 1000 (1500 commits took 18 ms on lakeFS 1.86).
 COMMITS_MAX = 10_000
 
 

@@ -1,6 +1,8 @@
-"""Not asking a service that fails: pauses that double, with jitter, until it works again.
+"""When a worker polls Conductor, for how many tasks, and when it waits instead.
 
-Counts failures and tells pauses; who fails and who waits is not known here.
+`CircuitBreaker` doubles the pauses after failures, `ServiceGate` and `DiskGate` forbid polling
+while lakeFS, Conductor or the disk cannot take an attempt, and `Poller` polls one task type for as
+many tasks as there are free slots. What becomes of a polled task is decided in `attempts`.
 """
 
 import asyncio
@@ -17,6 +19,8 @@ from perago.ports.conductor import PollRequest
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.system import Clock
 
+# The first is short, because one lost connection is no outage. A minute is the longest time that a
+# worker goes on waiting after the service has come back.
 FIRST_PAUSE_SECONDS = 0.5
 PAUSE_SECONDS_MAX = 60.0
 
@@ -78,7 +82,7 @@ class CircuitBreaker:
         return self._begin_pause()
 
     def looked(self) -> None:
-        """The service answered a question that costs it nothing."""
+        """The service answered a health question. That half-closes the circuit, see the class."""
         if not self.closed:
             self.state = Circuit.HALF_OPEN
             self._until = 0.0
@@ -102,19 +106,31 @@ class CircuitBreaker:
 
     def _begin_pause(self) -> float:
         longest = min(FIRST_PAUSE_SECONDS * 2.0 ** (self._failures - 1), PAUSE_SECONDS_MAX)
+        # Between half and all of it: workers that failed together must not come back together.
         pause = longest * (1 + self._fraction()) / 2
         self._until = self._now() + pause
         return pause
 
 
 LOGGER = logging.getLogger("perago.worker")
-# The server answers early only when the batch is full, so a waiting poll asks for one.
+# How long Conductor may keep a poll open (above 5000 it answers 400). It answers early only when
+# the batch is full: asking for 3 with 2 waiting costs the whole time, so a poll that waits asks for
+# 1. 1000: an idle task type costs one request a second, and a drain waits for that poll.
 IDLE_WAIT_MS = 1000
+# The open poll has a slot that another task type waits for, and that type may have tasks.
 SHARED_WAIT_MS = 100
+# After a poll that brought tasks a batch is asked for, which is rarely full: this is paid each
+# time.
 BUSY_WAIT_MS = 5
+# If the answer to a poll is lost, nobody holds its tasks until their response time-out. That is the
+# price of a larger batch; a smaller one would be more polls for workers with many slots.
 BATCH_MAX = 100
-# Bodies that began together end together: one poll for all of them costs the server less.
+# Task functions that began together end together: one poll for all of them costs the server less.
+# Longer would leave slots empty that are free already.
 GATHER_SECONDS = 0.002
+# For a server that does not wait although it was asked to: without pauses it would be polled in a
+# loop. They double as in conductor-python, because such a server may have a task at the next
+# moment.
 EMPTY_PAUSE_FIRST_SECONDS = 0.001
 EMPTY_PAUSE_SECONDS_MAX = 0.5
 
@@ -273,9 +289,12 @@ class Poller:
         over.cancel()
 
 
-DISK_PAUSE_SECONDS = 5.0
-# A pause may end early, because another poller or an attempt found that the service works again.
+DISK_PAUSE_SECONDS = 5.0  # attempts that end free their directories; asking the disk is one call
+# A pause of a minute may end early, because another poller or an attempt found that the service
+# works again. So its state is read each second.
 LOOK_AGAIN_SECONDS = 1.0
+# Room for what attempts that run still write, and for the log. 2 % where that is less, so that a
+# disk of 10 GB is not called full at 512 MiB. PERAGO_DISK_FREE_MIN replaces both.
 DISK_BYTES_MIN = 512 * 1024**2
 DISK_FRACTION_MIN = 0.02
 
@@ -290,7 +309,7 @@ class DiskSpace:
 
     @property
     def is_nearly_full(self) -> bool:
-        """Whether another workspace could be the last straw; small disks have a smaller one."""
+        """Whether less is free than another workspace may need."""
         if self.wanted is not None:
             return self.free < self.wanted
         return self.free < min(DISK_BYTES_MIN, self.total * DISK_FRACTION_MIN)
@@ -306,7 +325,7 @@ class ServiceGate:
 
     @property
     def one_at_a_time(self) -> bool:
-        """Whether the service answers, but has done nothing since it failed."""
+        """Whether the service answers questions, but has completed no operation since it failed."""
         return self.breaker.state is Circuit.HALF_OPEN
 
     async def pause(self) -> float:
@@ -336,7 +355,7 @@ class ServiceGate:
         except (UnavailableError, OutcomeUnknownError) as error:
             return self.breaker.failed(str(error))
         except ServiceError:
-            pass  # an answer, if not a kind one
+            pass  # a refusal is an answer: the service is there
         self.breaker.looked()
         return 0.0
 
@@ -356,7 +375,7 @@ class DiskGate:
         return False
 
     def tried(self) -> None:
-        """Nothing is learned from it."""
+        """Do nothing: a polled attempt says nothing of the room on the disk."""
 
     async def pause(self) -> float:
         """Seconds to wait before polling; 0 when there is room."""

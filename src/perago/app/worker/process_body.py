@@ -1,6 +1,8 @@
-"""One place for an executor: who is in it, which body runs, and how often it crashed.
+"""Task functions in executors: one slot for each executor, started again when it dies.
 
-Also what messages make of bodies, and bodies of messages. Starts and ends nothing.
+`ProcessBody` gives a call to an idle slot, ends it at its limit or order to stop, and replaces
+every executor whose function was ended, because such a function may have left anything behind.
+`RunningBody` accepts the end of the one call that runs; late ends of earlier calls are dropped.
 """
 
 import asyncio
@@ -109,8 +111,13 @@ def outcome_of(frame: EndFrame) -> BodyOutcome:
             return BodyStopped("the task function was ended by a signal")
 
 
+# From SIGTERM to SIGKILL: time for the `finally` blocks of a task function. Longer keeps the slot
+# and a drain waiting (KILL_SECONDS in `worker` has to be longer than this).
 INTERRUPT_SECONDS_MAX = 2.0
+# Idle executors leave as soon as their connection closes; whatever is left after this hangs.
 CLOSE_SECONDS_MAX = 2.0
+# An executor may be killed from outside while it imports (for example for want of memory). Three in
+# a row are no accident: the start fails and says why. Later deaths restart with pauses, for ever.
 FIRST_STARTS_MAX = 3
 
 
@@ -202,7 +209,7 @@ class ProcessBody(TaskBody):
     async def close(self) -> None:
         """Let idle executors leave, and kill what stays."""
         self._closing.set()
-        if self._restarts:  # never cancelled: a process half started would be nobody's
+        if self._restarts:  # never cancelled: no one would end a process that is half started
             await asyncio.wait(self._restarts)
         executors = [slot.executor for slot in self._slots if slot.executor is not None]
         for executor in executors:
@@ -346,7 +353,7 @@ class ProcessBody(TaskBody):
 
 
 async def _end_of(body: RunningBody, order: Order) -> BodyOutcome | None:
-    """What the body told at its end; None when the order, a death or the limit came first."""
+    """The outcome that was sent; None when the order, the death or the limit came first."""
     loop, seconds = asyncio.get_running_loop(), body.call.seconds_max
     order.add_done_callback(body.give_up)
     late = loop.call_later(seconds, body.give_up) if seconds else None

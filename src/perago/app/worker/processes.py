@@ -1,6 +1,10 @@
-"""Executors as another user: who it is, whether the worker may, and whose the workspaces are.
+"""Processes and users of the machine: who executors run as, what they may do, who is left over.
 
-The worker keeps its own user, and with it the keys in its files. Starts no executor.
+The first part runs executors as another user (`PERAGO_EXECUTOR_USER`), so that the worker's user
+keeps its keys in files that task functions cannot read: it checks that this works, and hands
+workspaces over and back. The second part sets switches of Linux for this process: die with the
+parent, hide the memory, take no rights. The third reads `/proc` and waits for orphans. Starts no
+executor.
 """
 
 import ctypes
@@ -34,8 +38,9 @@ CAPABILITIES = {
     "CAP_SETGID": 6,
     "CAP_SETUID": 7,
 }
-# Of the worker's user; an executor of another user cannot use them.
+# Sockets and directories of the worker's user: another user gets "permission denied" from them.
 PERSONAL_PREFIXES = ("XDG_", "DBUS_SESSION_", "SSH_AUTH_")
+# Says by its exit code whether the user can enter the root, and prints what it may do.
 _TRIAL = "import os, sys; os.chdir(sys.argv[1]); print(open('/proc/self/status').read())"
 
 
@@ -76,7 +81,8 @@ def find_executor_user(chosen: str, root: Path) -> ExecutorUser:
     except KeyError:
         if not chosen.isdecimal():
             raise _refused(f"there is no user {chosen!r} on this machine") from None
-        # As in containers: a number is enough, and its group has the same one.
+        # A container image often has no entry for its user: the number is enough, also as the
+        # group.
         user = ExecutorUser(chosen, int(chosen), int(chosen), root / HOME_DIRECTORY)
     else:
         home = Path(entry.pw_dir)
@@ -215,6 +221,7 @@ def take_back(directory: Path, user: ExecutorUser) -> None:
                     )
 
 
+# Numbers of <linux/prctl.h>: Python has no names for them.
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
@@ -255,7 +262,7 @@ PROCESSES = Path("/proc")
 
 
 class ProcessFacts(NamedTuple):
-    """One process; a state of Z is one that nobody has waited for yet."""
+    """One process; Z is the state of a dead one whose parent has not waited for it yet."""
 
     state: str
     group: int
@@ -293,7 +300,11 @@ def text_of(path: Path) -> str:
 
 @final
 class Orphans:
-    """Looked at once a second."""
+    """Dead processes that became children of the worker because their own parents died.
+
+    `reap` runs once a second and waits only for those that it saw dead the time before: asyncio
+    may be about to wait for a new one, and would find nothing.
+    """
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

@@ -1,6 +1,8 @@
-"""The metric recorder of a body in a worker: samples are handed to whoever listens.
+"""Calls one task function, in whichever process it runs, and captures what it prints.
 
-Knows labels of the attempt; where samples go is not known here.
+`run_body` gives the function its workspace, its metric recorder and the current attempt, and turns
+every way in which it ends into a value. `CapturedOutput` reads one output pipe of an executor line
+by line. `author_traceback` leaves Perago's own frames out of a traceback.
 """
 
 import asyncio
@@ -68,8 +70,11 @@ def body_workspace(
         yield workspace
 
 
-READ_BYTES = 64 * 1024
+READ_BYTES = 64 * 1024  # what a pipe of Linux holds: one read empties it
+# A longer line is cut into several. Without a limit, output without line ends (a progress bar,
+# binary data) would be collected in the worker's memory.
 LINE_BYTES_MAX = 16 * 1024
+# For the reason when the executor dies, which shows the last 5 that are not blank.
 LAST_LINES = 20
 
 

@@ -1,6 +1,8 @@
-"""How many attempts may be polled: one for each slot that is ready and has none.
+"""Slots, signals and waiting, shared by all parts of a worker.
 
-Takers are served in the order in which they came. Knows no slot itself.
+`SlotBudget` counts how many tasks may be polled: one for each slot that is ready and not taken; who
+asks first is served first. `answered_signals` connects SIGTERM, SIGINT and SIGUSR1 to a worker.
+`first_of` waits for the first of several futures and cancels none.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ from typing import Any, TypeAlias, final
 
 
 def never() -> bool:
-    """For those who wait until there is a slot."""
+    """The default of `take`: wait until there is a slot, whatever happens meanwhile."""
     return False
 
 
@@ -45,7 +47,7 @@ class SlotBudget:
         return self._waiting
 
     def take_free(self, most: int) -> int:
-        """Take up to `most` slots now, none when others wait or nothing is free."""
+        """Take up to `most` slots now; none while others wait, who would be overtaken."""
         if self._waiting:
             return 0
         taken = min(most, self.free)
@@ -55,7 +57,7 @@ class SlotBudget:
     async def take(self, most: int, *, unless: Callable[[], bool] = never) -> int:
         """Wait for a free slot, then take up to `most` of them; none once `unless` holds.
 
-        Whoever makes it hold has to say that something changed.
+        `unless` is asked again only after `changed` or `give_back`.
         """
         self._waiting += 1
         try:
@@ -78,10 +80,11 @@ class SlotBudget:
         self._changed.set()
 
     def changed(self) -> None:
-        """The number of ready slots may have changed, or why somebody waits."""
+        """Look again: the number of ready slots, or the answer of an `unless`, may be another."""
         self._changed.set()
 
 
+# SIGTERM from systemd and Kubernetes, SIGINT from a terminal: the first drains, the second aborts.
 ENDING = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -1,6 +1,9 @@
-"""What bodies in threads print and log, told with their attempt as an executor's is.
+"""Task functions in threads of the worker (`--execution-mode thread`), and what they print.
 
-Looks at the context of whoever speaks; everybody else is heard as before.
+`ThreadBody` starts a thread for each call. `heard_threads` replaces standard output, standard error
+and the log's handlers, so that a line of a task function carries the ids of its attempt, as a line
+of an executor does. It tells the functions apart by a context variable. Output of everything else
+is written as before.
 """
 
 import asyncio
@@ -79,7 +82,7 @@ def heard_threads() -> Generator[None]:
 
 @final
 class _Stream(io.TextIOBase):
-    """One of the two streams; whoever is no body writes to the one beneath."""
+    """Standard output or error; text from outside of a task function goes to the real stream."""
 
     def __init__(self, name: str, beneath: TextIO) -> None:
         super().__init__()
@@ -87,7 +90,7 @@ class _Stream(io.TextIOBase):
         self._beneath = beneath
 
     def write(self, text: str) -> int:
-        """Write, or say."""
+        """Write, or report the lines as output of the attempt."""
         speaker = _speaker.get()
         if speaker is None:
             return self._beneath.write(text)
@@ -95,7 +98,7 @@ class _Stream(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Lines are told when they end."""
+        """Flush the real stream; a line of a task function is reported when it ends."""
         self._beneath.flush()
 
     def fileno(self) -> int:
@@ -149,7 +152,7 @@ class ThreadBody(TaskBody):
         return self._slots
 
     def on_change(self, tell: Callable[[], None]) -> None:
-        """Nothing changes here."""
+        """Do nothing: the number of threads never changes."""
 
     def facts(self) -> Sequence[SlotFacts]:
         """The bodies that run."""
@@ -168,7 +171,7 @@ class ThreadBody(TaskBody):
         self._heard.close()
 
     def dump_stacks(self) -> None:
-        """The stacks are this process's own."""
+        """Do nothing: the worker dumps the stacks of its process, and these threads are in it."""
 
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Run one call; its thread goes on when something else ends the waiting."""

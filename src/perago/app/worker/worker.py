@@ -1,6 +1,8 @@
-"""What a worker calls itself to Conductor, and which domain it serves.
+"""A worker from its start to its end: it makes executors ready, polls, and drains on a signal.
 
-The name is unique for each start of a process: two attempts of one row must never look alike.
+`worker_incarnation` names the process, and every start has another name: Conductor's row says which
+worker has it, and after a restart with the old name an attempt of the dead process would look
+current. `WorkerParts` says how patient each step is, `Worker` runs the steps.
 """
 
 import asyncio
@@ -29,6 +31,8 @@ from perago.domain.attempt import (
 )
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 
+# Room for a host name (63 characters, the longest DNS label), pid, chance and a prefix. Only the
+# beginning is cut, because the end makes the name unique.
 CHARACTERS_MAX = 100
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
@@ -59,12 +63,14 @@ def domain_of(task_name: str, environment: Mapping[str, str]) -> str | None:
     return None
 
 
+# From the order to stop until the last executor is gone: INTERRUPT_SECONDS_MAX (2 s), the kill, and
+# time for a busy machine. Deployments need it in their grace period (tests/unit/test_deploy.py).
 KILL_SECONDS = 5.0
 Job: TypeAlias = Callable[[], Coroutine[object, object, None]]
 
 
 def nothing() -> None:
-    """For those whom nobody tells anything."""
+    """Do nothing: the default of callbacks that only `perago start` sets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +119,8 @@ class WorkerParts:
 
 LOGGER = logging.getLogger("perago.worker")
 DRAINING = "worker draining"
+# A loop that stands still for 15 s sends no heartbeats either. Fewer, and a busy machine or one
+# that was suspended for a moment has a healthy worker killed, with all its attempts.
 BEAT_SECONDS = 1.0
 BEATS_MISSED_MAX = 15
 
@@ -183,7 +191,7 @@ class Worker:
         return self._last_signal
 
     def drain(self) -> None:
-        """Take nothing new, end what runs."""
+        """Poll no more, and let what runs come to its end within the grace."""
         self._draining.set()
         self.budget.changed()  # pollers wait for slots that they no longer want
 
@@ -200,7 +208,7 @@ class Worker:
                 await parts.bodies.close()
 
     async def _make_ready(self) -> bool:
-        """Executors import their tasks while the parent asks its questions; no when told to end."""
+        """Start executors while the services are checked; False when a signal came first."""
         starting = asyncio.create_task(self._parts.bodies.start())
         asking = asyncio.create_task(self._ask())
         draining = asyncio.ensure_future(self._draining.wait())
@@ -261,7 +269,8 @@ class Worker:
         ending = asyncio.ensure_future(self._end_attempts(pollers))
         await first_of(ending, aborting, seconds_max=parts.grace_seconds)
         if not ending.done():
-            # Heartbeats go on, and an attempt that has decided comes to its end.
+            # Only task functions are ended. Heartbeats go on, and an attempt that is past its
+            # function publishes: cut off there, its outcome would be unknown.
             parts.bodies.orders.stop_all(DRAINING)
             await first_of(ending, aborting, seconds_max=parts.settle_seconds)
         for task in (ending, aborting):
@@ -299,7 +308,7 @@ class Worker:
         await slot.take_back(order)
 
     def _attempt_failed(self, attempt: Attempt, error: Exception) -> None:
-        """An attempt that a service failed makes us look before the next poll."""
+        """Open the circuit, so that lakeFS is asked for its health before the next poll."""
         gate = self._lakefs_gate_of(attempt)
         if gate is not None and isinstance(error, UnavailableError | OutcomeUnknownError):
             was_open = gate.breaker.state is Circuit.OPEN

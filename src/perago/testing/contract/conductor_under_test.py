@@ -72,7 +72,7 @@ class ConductorUnderTest(Protocol):
         ...
 
 
-CLOCK_STEP_SECONDS = 0.001
+CLOCK_STEP_SECONDS = 0.001  # the server's unit: what is scheduled next gets a later time
 
 
 @final
@@ -124,7 +124,7 @@ class MemoryConductorUnderTest(ConductorUnderTest):
 
 OWNER = "perago@example.org"
 TIMEOUT_SECONDS = 40.0  # the first loop condition of a server starts a script engine
-LOOKS_MAX = 100
+LOOKS_MAX = 100  # 10 s of PAUSE_SECONDS: a law that fails there says so, and does not hang
 PAUSE_SECONDS = 0.1
 NO_INPUTS: Mapping[str, object] = MappingProxyType({})
 

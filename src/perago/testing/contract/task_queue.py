@@ -1,4 +1,4 @@
-"""Laws of perago.ports.conductor: polling, reading, updating, heartbeats, logs."""
+"""Laws of `TaskQueue`: polling, reading, updating, heartbeats, logs, repeated messages."""
 
 import pytest
 
@@ -23,6 +23,8 @@ from perago.testing.contract.conductor_under_test import (
     workflow_of,
 )
 
+# A row that no server has: its ids are refused everywhere with 404.
+# A row that no server has: an unknown id is a 404.
 NOBODY = AttemptSnapshot("", "no-such-task", "only", "none", AttemptStatus.IN_PROGRESS)
 
 

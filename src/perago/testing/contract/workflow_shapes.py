@@ -1,4 +1,4 @@
-"""Laws of perago.ports.conductor: what is not a sequence."""
+"""Laws of `Workflows` for everything that is not a sequence: forks, loops, switches, waits."""
 
 import pytest
 
@@ -202,7 +202,7 @@ async def test_W17_optional_task_may_fail(conductor_under_test: ConductorUnderTe
     assert {row.snapshot.status for row in workflow.attempts} == {AttemptStatus.FAILED}
 
 
-WAIT_SECONDS = 2
+WAIT_SECONDS = 2  # seconds are the finest unit of WAIT; one could pass before the first look
 
 
 async def test_W18_variables(conductor_under_test: ConductorUnderTest) -> None:

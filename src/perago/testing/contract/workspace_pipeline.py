@@ -1,4 +1,4 @@
-"""The repository and the directory that the suite of workspace pipelines plays on."""
+"""Laws of `WorkspacePipeline`, and the bench they run on: a repository and a directory."""
 
 import os
 from collections.abc import Mapping

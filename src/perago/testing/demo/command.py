@@ -1,6 +1,7 @@
-"""Plays the demonstration: four short scenes on an environment each, with what they must show.
+"""`perago demo`: four short scenes on an environment each, what they must show, and how it is told.
 
-A scene is data and a judgement; how it is narrated is not known here.
+A scene is a list of faults and a judgement. `play` runs it, `narrate` prints what happened; the
+command fails when a scene did not end as it must.
 """
 
 import asyncio

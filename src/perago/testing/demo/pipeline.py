@@ -1,7 +1,8 @@
-"""The demonstration's tasks: raw events to clean rows to totals to a report.
+"""The tasks of `perago demo`: raw events to clean rows to totals to a report.
 
 Functions as a team would write them. The aggregate exists twice under one name: on Spark, and in
-plain Python for machines without it; both write a table that `report` reads.
+plain Python for machines without it; both write a table that `report` reads. `demo_session` starts
+a small Spark.
 """
 
 import csv
@@ -121,6 +122,7 @@ def _write(path: Path, names: list[str], rows: list[dict[str, str]]) -> None:
         writer.writerows(rows)
 
 
+# One partition, because the table has a few rows; loopback, because the demo must open no port.
 QUIET = {
     "spark.log.level": "ERROR",
     "spark.sql.shuffle.partitions": "1",

@@ -1,6 +1,7 @@
-"""Faults as words on a command line: `crash:before=merge`, `zombie:task=clean,until=accepted`.
+"""`perago dev`: run a workflow file here, with faults from the command line, and show it.
 
-Parses; what a fault means is not known here.
+`parse_fault` reads `crash:before=merge` or `zombie:task=clean,until=accepted`. `dev` runs the
+scenes in a process of their own and shows them on a page, on the terminal, or as JSON.
 """
 
 import asyncio

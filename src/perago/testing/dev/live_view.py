@@ -1,6 +1,7 @@
-"""One run in a process of its own, so that changed modules are loaded anew, told while it goes on.
+"""`perago dev` on a terminal: the run in a process of its own, drawn while it goes on.
 
-The process prints one JSON document a line: what it knows so far, and in the end everything.
+A process of its own, so that changed modules are loaded anew. It prints one JSON document a line:
+what it knows so far, and in the end everything. `drawn` makes a picture of a document.
 """
 
 import json
@@ -65,9 +66,11 @@ def _document(line: str) -> Mapping[str, object]:
     return found if "scenes" in found else {}
 
 
+# The newest of each, so that an attempt and a branch fit on a terminal of 24 lines; the page has
+# all.
 EVENTS_MAX = 12
 COMMITS_MAX = 12
-SHORT = 8
+SHORT = 8  # digits of a commit id, as in `testing.story`
 STYLES = {
     "COMPLETED": "green",
     "FAILED": "red",

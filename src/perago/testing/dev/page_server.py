@@ -1,6 +1,7 @@
-"""The commits of a repository as an SVG: main in a row, everything else beside what it stands on.
+"""`perago dev` as a web page: the commits as a picture, the story beside them, on loopback only.
 
-Takes the story's JSON and escapes every value. Knows no colours: classes are styled by the page.
+`branch_graph` draws main in a row and everything else beside what it stands on. `answer` serves GET
+of the page, its files and the document, and refuses foreign host names. Every value is escaped.
 """
 
 import json
@@ -17,6 +18,7 @@ from importlib.resources import files
 from perago.app.command_line.reporting import note
 from perago.testing.definitions import as_list, as_object
 
+# Pixels: between commits, beside main, between rows, of a dot, and the margins.
 STEP, ASIDE, ROW, RADIUS, LEFT, TOP = 120, 64, 70, 9, 60, 30
 ID_CHARACTERS = 8
 Point = tuple[int, int]
@@ -179,6 +181,7 @@ def _event(event: Mapping[str, object]) -> str:
 
 
 LOOPBACK = "127.0.0.1"
+# A web page elsewhere can have its own name point at 127.0.0.1; its requests carry that name.
 HOST_NAMES = (LOOPBACK, "localhost")
 HTML, JSON, TEXT = "text/html", "application/json", "text/plain"
 HEADERS = {
@@ -260,7 +263,7 @@ def _resource(name: str) -> str:
     return (files("perago.testing.dev") / name).read_text(encoding="utf-8")
 
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 0.5  # between two looks for changed files; a saved file is shown at once to an eye
 
 
 def nothing_new() -> None:

@@ -14,7 +14,7 @@ from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
 from perago.testing.story import Story, attempt_document, story_document, story_lines
 
-SEEN_AGAIN_SECONDS = 0.05
+SEEN_AGAIN_SECONDS = 0.05  # 20 pictures a second: more are not seen, and each is a line of JSON
 Seen = Callable[[dict[str, object]], None]
 
 
@@ -87,7 +87,7 @@ def _undeclared(story: Story, tasks: Sequence[TaskDefinition]) -> list[str]:
 
 
 def _glances(look: Callable[[], None]) -> Callable[[], None]:
-    """Look, but not more often than anybody can see."""
+    """Look, but at most 20 times a second."""
     looked_at = 0.0
 
     def glance() -> None:

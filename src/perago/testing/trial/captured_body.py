@@ -1,6 +1,7 @@
-"""One call of a body in this thread, with the lines it printed and logged.
+"""One call of a task function in this thread, its output, and what it did to a directory.
 
-Must not be used where two bodies run at once: output is the process's.
+`run_captured` keeps the lines that were printed and logged; output belongs to the process, so two
+calls must not run at once. `read_tree`, `compare_trees` and `diff_lines` show what changed.
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from perago.domain.errors import PeragoError
 from perago.domain.paths import ROOT_PREFIX, is_reserved_object, object_path
 from perago.ports.task_body import BodyCall, BodyOutcome
 
-OUTPUT_LINES_MAX = 1000
+OUTPUT_LINES_MAX = 1000  # what a terminal scrolls back; the first lines say how it began
 
 
 @final
@@ -61,8 +62,8 @@ def run_captured(task: TaskDefinition, call: BodyCall) -> tuple[BodyOutcome, lis
 
 
 Files = Mapping[str, bytes]
-SHOWN_BYTES_MAX = 256 * 1024
-CONTEXT_LINES = 3
+SHOWN_BYTES_MAX = 256 * 1024  # the time of difflib grows with the square of the lines
+CONTEXT_LINES = 3  # as `diff -u`
 
 
 class SymlinkFoundError(PeragoError, RuntimeError):

@@ -1,6 +1,7 @@
-"""A lakeFS and a Conductor in memory for one attempt: what a worker does, without a worker.
+"""`perago run` and `TaskEnvironment`: one real attempt on a lakeFS and a Conductor in memory.
 
-Needs no event loop: the attempt is driven by hand, so that a test may run a trial while a loop of
+`run_task_once` sets both up, drives `run_attempt` as a worker would, and reports what came of it.
+No event loop is needed: the attempt is driven by hand, so that a test may use it while a loop of
 its own runs.
 """
 
@@ -59,7 +60,7 @@ from perago.testing.trial.captured_body import (
     run_captured,
 )
 
-TRIAL = "trial"
+TRIAL = "trial"  # repository, workflow and worker: each attempt has servers of its own
 Result = TypeVar("Result")
 
 
