@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
 from perago.domain.logical_execution import CommitId, StagedReference, WorkspaceReference
 
+# Commits keep these for ever, and retries, garbage collection and reports read them in commits of
+# older releases: a name that was shipped never changes.
 PHASE = "perago.phase"
 LOGICAL_TASK_KEY = "perago.logical_task_key"
 TASK_ID = "perago.task_id"
@@ -40,8 +42,8 @@ Their one parent may be the input of an attempt that runs: without an owner `hea
 them for its abandoned publication and relocate over them.
 """
 
-TRY = "try"
-CONFIRM = "confirm"
+TRY = "try"  # a staged commit
+CONFIRM = "confirm"  # a commit on the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +142,7 @@ def accept_traceparent(value: object) -> str | None:
     if match is None:
         return None
     version, trace, parent = match["version"], match["trace"], match["parent"]
+    # The standard forbids version ff and ids of zeros.
     if version == "ff" or not trace.strip("0") or not parent.strip("0"):
         return None
     if version == "00":

@@ -95,6 +95,7 @@ def windows(
     return tuple(found)
 
 
+# With an underscore, so that Spark and other readers of a table take it for no data.
 MANIFEST_PREFIX = "_perago_committed-"
 # The names that PrivateBranchCommitProtocol.java writes; any other file belongs to no job of ours.
 _TRIED = re.compile(r"part-\d{5,}-(?P<job>[0-9a-f]{8}-[0-9a-f-]{27})-try\d+[.-]")

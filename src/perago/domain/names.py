@@ -13,6 +13,8 @@ from perago.domain.attempt import ExecutionId
 from perago.domain.logical_execution import STAGING_BRANCH_PREFIX, BranchName, CommitId, TagName
 from perago.domain.paths import is_reserved_object, listing_prefix
 
+# Prefixes are how garbage collection finds what is Perago's, also of older releases: none may
+# change.
 CANARY_BRANCH_PREFIX = "perago-canary-"
 RELOCATED_TAG_PREFIX = "perago-relocated-"
 
@@ -31,6 +33,7 @@ CHANCE_BITS = 72
 _EXECUTION_ID = re.compile(
     r"(?<![0-9A-Za-z])[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}(?![0-9A-Za-z])"
 )
+# The beginning of a commit id, 12 digits, as `scratch_branch` writes it.
 _SCRATCH = re.compile(r"(?P<staging>.+)-onto-[0-9a-f]{12}")
 
 

@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 
-ROOT_PREFIX = "/"
+ROOT_PREFIX = "/"  # as in 0.6.1; object paths have no slash in front, so no prefix is spelled so
 SEGMENT_BYTES_MAX = 255  # NAME_MAX of ext4, XFS and APFS: a longer name cannot be a file
 SEGMENTS_MAX = 500
 """Python's own tools for directories recurse a level for each segment, and give up near 1,000."""
@@ -52,6 +52,8 @@ def is_directory_marker(path: str, size: int) -> bool:
 
 def name_problem(relative: str, rules: NameRules = DEFAULT_NAME_RULES) -> str | None:
     """Say why a path cannot stand in lakeFS and on disk alike, or None when it can."""
+    # These three on every system: whether a task publishes must not depend on where its worker
+    # runs.
     if "\\" in relative:
         return "contains a backslash"
     if "\x00" in relative:
@@ -130,6 +132,7 @@ def folded_name(path: str, rules: NameRules) -> str:
 
 
 ACTIONS_PREFIX = "_lakefs_actions/"
+# The name of 0.6.1, whose directories are cleaned up after an upgrade as well.
 ATTEMPT_MARKER = ".perago-attempt.json"
 FENCE_PATH = "_lakefs_actions/perago_publication_fence.yaml"
 

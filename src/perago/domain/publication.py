@@ -143,6 +143,8 @@ class FenceState(StrEnum):
 # The hook's own word in a 412. Without it another hook refused, and sending again cannot help.
 HEAD_MOVED_TEXT = "perago.head_moved"
 
+# A commit without the expected head is not ours (or of 0.6.1), and passes: the fence must not stop
+# the work of others.
 FENCE_SCRIPT = """\
 local expected = action.commit.metadata["perago.expected_head"]
 if expected ~= nil then

@@ -69,7 +69,7 @@ NO_SECRETS = Secrets()
 def plain(text: object) -> str:
     """One line; what is not printable is written as its escape in Python."""
     written = str(text)
-    if written.isprintable():
+    if written.isprintable():  # nearly every text; then no character is looked at
         return written
     return "".join(map(_shown, written))
 

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 # With a thousand names a page, a thousand million names: no listing is that long. It only ends a
 # server that answers "more follow" for ever.
 PAGES_MAX = 1_000_000
-TRIES_MAX = 5
+TRIES_MAX = 5  # a restart of a service takes some seconds; an outage is told, not waited for
 PAUSE_SECONDS = 0.5
 """The first pause; each one is longer by as much, so that five tries take at least 5 seconds."""
 

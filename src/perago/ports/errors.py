@@ -101,7 +101,7 @@ class UnavailableError(ServiceError):
 
 
 class OutcomeUnknownError(ServiceError):
-    """The request left and no answer came. Nobody may treat it as "did not happen"."""
+    """The request left and no answer came: it may have happened, and it may still happen."""
 
     code = "PRG-L009"
 

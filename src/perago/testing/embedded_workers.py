@@ -44,7 +44,7 @@ from perago.testing.fault_injector import (
 from perago.testing.faults import Fault, ForeignCommit, Until
 from perago.testing.servers import Repository, Servers
 
-DIED = "DIED"
+DIED = "DIED"  # no status of Conductor, which learns of it only by the time-out
 
 
 @final

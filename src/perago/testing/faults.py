@@ -19,6 +19,7 @@ from perago.ports.objects import Objects
 from perago.ports.task_body import TaskBody
 from perago.ports.workspace import AttemptDirectories, WorkspacePipeline
 
+# Calls within the worker's machine: no request travels whose answer could be lost.
 LOCAL_PORTS = frozenset({"pipeline", "body", "directories"})
 PORTS: Mapping[str, type] = MappingProxyType(
     {

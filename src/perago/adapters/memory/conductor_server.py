@@ -273,7 +273,7 @@ class MemoryConductor:
 
     def _open(self, row: TaskRow | None, decide_after: Callable[[], None] | None) -> OpenWrite:
         def write(opened: OpenWrite) -> None:
-            if opened not in self.open_writes:
+            if opened not in self.open_writes:  # it has landed: a test may land all that is open
                 return
             self.open_writes.remove(opened)
             self._store(opened.row)
@@ -287,6 +287,7 @@ class MemoryConductor:
         return opened
 
     def _store(self, row: TaskRow | None) -> None:
+        # A restart of the workflow deletes its rows while a message is on its way.
         if row is None or self.state.find_row(row.task_id) is None:
             return
         self.state.store(row)

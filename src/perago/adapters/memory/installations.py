@@ -59,7 +59,7 @@ CACHED_SECONDS = 600  # how long the server keeps a commit in its cache, unless 
 
 
 class RepositoryBuilder:
-    """One repository in the hands of somebody else."""
+    """One repository, changed by whoever is not a worker: a human, another tool, a set-up."""
 
     def __init__(self, lakefs: MemoryLakeFS, name: str) -> None:
         self.lakefs = lakefs
@@ -234,7 +234,10 @@ class RepositoryBuilder:
             return self._state.commit_of(ref)
 
     def _parent(self, commit: Commit, number: int) -> Commit:
-        """A parent by its number; 0 is the only one."""
+        """A parent by its number, counted from 1; 0 is the only one.
+
+        Of a merge it has to be named, as on the server: there are two trees to go back to.
+        """
         parents = commit.record.parents
         if number > len(parents) or not parents or (len(parents) > 1 and not number):
             raise RequestRefusedError(

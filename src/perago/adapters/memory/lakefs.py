@@ -166,7 +166,7 @@ def delete_branch(lakefs: MemoryLakeFS, repository: RepositoryId, branch: Branch
     """Delete a branch with what is uncommitted on it; an absent one is no error."""
     state = lakefs.repository(repository)
     state.require_writable()
-    if branch == state.default_branch:
+    if branch == state.default_branch:  # as lakeFS does
         raise RequestRefusedError(f"{branch} is the default branch of {repository}")
     if branch not in state.branches:
         return

@@ -58,6 +58,7 @@ def merge_trees(
     *, base: Tree, source: Tree, target: Tree, strategy: Strategy = Strategy.NONE
 ) -> Tree | ConflictingPaths:
     """The target's tree with what the source changed since the base."""
+    # As the server: a target that is as the base takes the source's tree without a look into it.
     if target.metarange == base.metarange:
         return source
     taken: dict[str, StoredObject | None] = {}
@@ -164,6 +165,7 @@ def _try_once(merge: _Merge) -> MergeAnswer | _Lost:
 def _update(merge: _Merge, head: Commit, commit: Commit) -> Merged | _Lost:
     if merge.lakefs.merge_interruptions:
         merge.lakefs.merge_interruptions.popleft()()
+    # Deleted and made anew meanwhile, perhaps at the same commit.
     if merge.state.branch(merge.request.target) is not merge.branch:
         return _Lost()
     if merge.branch.head is not head:

@@ -73,7 +73,7 @@ class VirtualClock(Clock):
 
     async def sleep(self, seconds: float) -> None:
         self._started_sleeps += 1
-        if seconds <= 0:
+        if seconds <= 0:  # others get their turn, as with `asyncio.sleep(0)`
             await Turn()
             return
         sleeper = _Sleeper(self._elapsed + _microseconds(seconds), self._started_sleeps)

@@ -22,6 +22,7 @@ from perago.ports.errors import RequestRefusedError
 
 # Kinds that wait for other tasks: brought back they wait again, as the same row.
 WAITING_KINDS = frozenset({"JOIN", "DO_WHILE"})
+# How a row ended badly; a retry adds an attempt behind the newest of these.
 REPEATABLE = frozenset(
     {
         AttemptStatus.FAILED,

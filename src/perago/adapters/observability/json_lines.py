@@ -39,6 +39,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One line."""
         facts: object = getattr(record, "perago", None)
+        # Records of libraries, and tracebacks: structlog formats both as it does elsewhere.
         if not isinstance(facts, Mapping) or record.exc_info:
             return self._others.format(record)
         document = {
@@ -192,7 +193,7 @@ def worker_log(settings: WorkerLogSettings) -> Generator[None]:
 
 
 def _is_for_the_operator(record: logging.LogRecord) -> bool:
-    """Where nobody watches, the stories of single attempts are for the file."""
+    """Whether a line goes to standard error, too: not each step of each attempt."""
     return record.levelno >= logging.WARNING or record.name in {"perago.worker", "perago.executor"}
 
 

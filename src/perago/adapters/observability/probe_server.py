@@ -23,6 +23,7 @@ from http import HTTPStatus
 REQUEST_SECONDS_MAX = 5.0
 REQUEST_BYTES_MAX = 8192
 PRIVATE_ENDS = (".svc", ".local", ".internal", ".localhost")
+# Prometheus chooses its parser by this.
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 

@@ -95,6 +95,7 @@ def _named(jar: str) -> tuple[str, str]:
     return (jar, "") if found is None else (found["name"], found["version"])
 
 
+# Java 8 and older call themselves 1.8: the number behind the 1 is the one that is compared.
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 HOME = "SPARK_HOME"
 _RELEASE = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
@@ -164,6 +165,7 @@ COMMIT_PROTOCOL = "org.perago.spark.PrivateBranchCommitProtocol"
 REDACTED = r"(?i)secret|password|token|access[.]?key"
 
 SESSION_OPTIONS: Mapping[str, str] = {
+    # The page listens on every address of the machine, and shows options and queries.
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.redaction.regex": REDACTED,
@@ -171,6 +173,7 @@ SESSION_OPTIONS: Mapping[str, str] = {
     # Losers of a speculation are harmless, but a path that is read back in the same body could
     # show one for a moment.
     "spark.speculation": "false",
+    # Else the same task writes other timestamps on a machine of another zone.
     "spark.sql.session.timeZone": "UTC",
     # Over TCP the last word of every Python task waits 40 ms for an acknowledgement.
     "spark.python.unix.domain.socket.enabled": "true",

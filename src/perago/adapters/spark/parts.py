@@ -360,7 +360,7 @@ def _next_amount(amount: int, hits: int) -> int:
 def _just_before(path: str) -> str:
     """A text before a path with hardly anything between the two."""
     code = ord(path[-1]) - 1
-    if code < 0:
+    if code < 0:  # nothing is less than NUL: the path without it stands right before
         return path[:-1]
     if code in _SURROGATES:
         code = _SURROGATES.start - 1

@@ -86,7 +86,7 @@ class PipelineSession:
         Cancelling ends the jobs that run; that none follows them is decided here.
         """
         if self._given_up.is_set():
-            raise UnavailableError("nobody waits for this step any more")
+            raise UnavailableError("this step of the workspace was cancelled")
         wanted = max(1, min(len(items), parts or self.parts))
         return self._base.sparkContext.parallelize(items, wanted).flatMap(work)
 

@@ -73,6 +73,7 @@ BYTES_FIRST, BYTES_MAX = 64 * 1024**2, 8 * 1024**3
 
 # A tab stands on both sides of every value and nowhere else, so that a line can be cut by tabs.
 BOUNDS = 2
+# Rows hold no cycles, and looking for them costs time for each row.
 _encode = json.JSONEncoder(separators=("\t,", ":\t"), check_circular=False).encode
 _decode = json.JSONDecoder().raw_decode
 
@@ -159,7 +160,7 @@ def table(session: Any, folder: Path, kind: type) -> Any:  # noqa: ANN401 - as a
     return session.read.schema(COLUMNS[kind]).json(folder.as_uri())
 
 
-OURS = "perago."
+OURS = "perago."  # only these modules are imported by the name that an executor sent
 
 
 class Said(Protocol):

@@ -53,7 +53,7 @@ def check_master(master: str) -> None:
     raise SparkSessionError(master, "; ".join(reasons))
 
 
-DEFAULT_MASTER = "local[*]"
+DEFAULT_MASTER = "local[*]"  # every core: an executor of Perago runs one task function at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,8 @@ class SparkConfiguration:
     cache: Path | None = None
 
 
+# A master of several processes on this machine. It writes its work into SPARK_HOME, so it gets a
+# home of links: its files stood beside pyspark's jars for ever.
 CLUSTER = "local-cluster"
 _WRITTEN = "work"  # the one folder that a local cluster writes into SPARK_HOME
 

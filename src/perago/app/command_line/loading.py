@@ -63,6 +63,7 @@ def load_failure(target: str, error: BaseException) -> TaskDefinitionError:
     """Return the error a command ends with when loading `target` raised `error`."""
     if isinstance(error, TaskDefinitionError):
         return _placed(error, error)
+    # Of another model it is an error inside the author's module, like any other exception.
     if isinstance(error, ValidationError) and error.title in _DECLARATIONS:
         return _placed(_declaration_error(error), error)
     if isinstance(error, ModuleNotFoundError) and _is_target(target, error.name):

@@ -54,6 +54,7 @@ COMMANDS = (
 )
 
 
+# Homes in the table are below this package unless they are complete names.
 _PACKAGE = __name__.rpartition(".")[0]
 
 

@@ -41,7 +41,7 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document with a versioned schema.")
 ]
 FAILED = 1  # the only code of failure that 0.6.1 had; its commands keep it
-LOCAL_FILE = "PRG-X004"
+LOCAL_FILE = "PRG-X004"  # of an OSError, which has no code of its own
 # The finer codes are for commands of which 0.6.1 promised nothing; the first match counts.
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (CommandUsageError, 2),

@@ -81,7 +81,7 @@ UNANSWERED_IN_A_ROW_MAX = 3
 # How deep a decision may lie below commits that a task function with keys put on its branch.
 LATE_COMMITS_MAX = 100
 NOT_OURS = "Perago gives no such name"
-_HASH = re.compile(r"[0-9a-f]{32}")
+_HASH = re.compile(r"[0-9a-f]{32}")  # what `short_hash` makes of an id that no name can hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +370,7 @@ class RemotePass:
         return await until_answered(self.tools.clock, lambda: self._put_back(branch, owner))
 
     async def _put_back(self, branch: BranchName, owner: Owner) -> str | None:
-        if not owner.segment or branch != staging_of(branch):
+        if not owner.segment or branch != staging_of(branch):  # no decision is on a scratch branch
             return None
         async for tag in self._tags(f"{DECISION_TAG_PREFIX}{owner.segment}-"):
             if tag.name in self._listed and tag.name not in self._gone:

@@ -20,7 +20,7 @@ from perago.domain.errors import RuntimeConfigError
 
 FLAGS, ENVIRONMENT, DOTENV = "flag", "environment", ".env"
 PYPROJECT, LAKECTL = "[tool.perago]", "~/.lakectl.yaml"
-FILE_SUFFIX = "_FILE"
+FILE_SUFFIX = "_FILE"  # as in images of databases: secrets of Docker and Kubernetes are files
 # As every HTTP client reads them: lower case first, one name for both schemes last.
 _SPELLINGS = {
     "HTTP_PROXY": ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"),

@@ -33,6 +33,7 @@ _DURATION = re.compile(r"(\d+)([smhd])", re.ASCII | re.IGNORECASE)
 _DAYS = re.compile(r"([1-9]\d*)d", re.ASCII | re.IGNORECASE)
 _INTEGER = re.compile(r"\d+", re.ASCII)
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]+")
+# `host:port`; an address of IPv6 has colons of its own and stands in brackets.
 _ADDRESS = re.compile(r"[^\s:]*:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}")
 _BOOLEANS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
@@ -225,6 +226,7 @@ class Variable:
 
 
 MASK = "**********"  # one length for all, so that it says nothing of the secret
+# In a URL with user and password, such as a proxy's: shown with the user, without the password.
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
 _SECONDS = {"d": 86400, "h": 3600, "m": 60}  # the largest first: it is tried in this order
 

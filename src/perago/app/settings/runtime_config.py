@@ -127,6 +127,7 @@ def runtime_config(
 def conductor_config(settings: Settings) -> ConductorConfig | None:
     """How to reach Conductor over HTTP, or None when that is not configured."""
     address = settings.conductor or settings.conductor_server_url
+    # An adapter of another scheme (`memory:`), of which the record of 0.6.1 knows nothing.
     if settings.conductor is not None and not is_address(settings.conductor):
         return None
     return None if address is None else ConductorConfig(server_url=address)

@@ -35,11 +35,11 @@ class AttemptLog(AttemptListener):
     def phase(
         self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
-        """Warnings stand out; the end is told with its report."""
+        """Write one line for a phase; `ended` writes the line of the end."""
         if phase in LOGGED_AT_THE_END:
             return
         level = logging.WARNING if phase is Phase.WARNED else logging.INFO
-        if not LOGGER.isEnabledFor(level):
+        if not LOGGER.isEnabledFor(level):  # before the facts are collected, which costs more
             return
         line = {"phase": str(phase), "seconds": round(seconds, 6), **facts}
         if phase is Phase.STARTED:
@@ -161,7 +161,11 @@ class AttemptStory(Progress):
         self._listener.phase(self._attempt, phase, {**facts, "requests": sent}, seconds)
 
     def ended(self, report: AttemptReport) -> None:
-        """Close the story; tasks without a workspace leave no line in the task's log."""
+        """Close the story.
+
+        Tasks without a workspace leave no line in the task's log: it would be one more request of
+        an attempt that sends a few in all.
+        """
         seconds = self._clock.monotonic() - self._begun
         self._listener.ended(self._attempt, report, seconds)
         if not self._attempt.task.has_workspace:

@@ -33,7 +33,7 @@ SERIES_MAX = 10_000
 # A histogram `x` owns these names: a counter `x_count` on the same page would be a second one.
 HISTOGRAM_PARTS = ("", "_bucket", "_sum", "_count")
 LOGGER = logging.getLogger("perago.worker")
-_UNSAFE = re.compile(r"[^a-zA-Z0-9_]")
+_UNSAFE = re.compile(r"[^a-zA-Z0-9_]")  # no other character may stand in a name or label
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
@@ -116,6 +116,7 @@ class Metrics:
         if len(self._families) < SERIES_MAX and self._families.keys().isdisjoint(lines):
             self._families.update(dict.fromkeys(lines, owner))
             return family
+        # Once for each name: a task function may count in a loop.
         if owner not in self._refused and len(self._refused) < SERIES_MAX:
             self._refused.add(owner)
             LOGGER.warning("metric %s (a %s) is dropped: another metric has the name", name, kind)

@@ -127,7 +127,7 @@ class StopOrders:
     def for_execution(self, execution_id: ExecutionId) -> Generator[Order]:
         """The order of one execution, for as long as the outermost block of it lasts."""
         if (known := self._open.get(execution_id)) is not None:
-            yield known
+            yield known  # the attempt and the body that runs for it wait for one order
             return
         order: Order = asyncio.get_running_loop().create_future()
         if self._for_all is not None:
@@ -159,7 +159,7 @@ class WaitingOrder(StopOrder):
         self._order = order
 
     async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
-        """What came first."""
+        """The answer of `work`, or BodyStopped when the order to stop came first."""
         answer = asyncio.ensure_future(work)
         try:
             await first_of(answer, self._order)

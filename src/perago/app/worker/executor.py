@@ -21,6 +21,7 @@ from perago.app.worker.processes import ExecutorUser
 from perago.app.worker.run_body import CapturedOutput
 from perago.app.worker.slot_budget import first_of
 
+# A module and not a fork: a fork would have the worker's memory, and with it the keys.
 PROGRAM = "perago.app.worker.executor_process"
 # For the imports of task modules, of which large libraries take tens of seconds on a busy machine.
 # Shorter fails a worker that would have come up; longer hides a module that waits for a service.

@@ -87,6 +87,7 @@ def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
                 yield from {sent, sent.rpartition(" ")[2]} - {""}
 
 
+# Programs that a task function starts inherit it: it is how `end_left_programs` finds them later.
 EXECUTOR_VARIABLE = "PERAGO_EXECUTOR"
 
 
@@ -252,6 +253,7 @@ class ExecutorProcess:
         if self._cancel is not None:
             self._cancel.set()
         if self._in_body:
+            # Off first: a second signal must not raise in the `finally` blocks of the function.
             self._in_body = False
             raise BodyCancelled
 

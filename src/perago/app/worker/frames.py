@@ -23,7 +23,7 @@ from perago.ports.workspace import SparkRoots
 # limit an executor could announce 4 GiB, and its parent would keep the bytes of all attempts
 # waiting.
 FRAME_BYTES_MAX = 16 * 1024 * 1024
-HEADER = struct.Struct("!I")
+HEADER = struct.Struct("!I")  # the length in four bytes, which would allow 4 GiB
 
 
 class FrameError(Exception):

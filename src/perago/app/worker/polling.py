@@ -120,7 +120,7 @@ IDLE_WAIT_MS = 1000
 # The open poll has a slot that another task type waits for, and that type may have tasks.
 SHARED_WAIT_MS = 100
 # After a poll that brought tasks a batch is asked for, which is rarely full: this is paid each
-# time.
+# time. Longer leaves slots empty that are free already.
 BUSY_WAIT_MS = 5
 # If the answer to a poll is lost, nobody holds its tasks until their response time-out. That is the
 # price of a larger batch; a smaller one would be more polls for workers with many slots.
@@ -277,6 +277,8 @@ class Poller:
         if self._busy and not careful and 0 < taken < min(budget.taken, wanted):
             await self._tools.clock.sleep(GATHER_SECONDS)
             taken += budget.take_free(wanted - taken)
+        # The drain may have begun while this waited for a slot. Tasks that are polled now would
+        # only make it longer.
         if draining.is_set():
             budget.give_back(taken)
             return 0

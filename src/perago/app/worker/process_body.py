@@ -241,6 +241,8 @@ class ProcessBody(TaskBody):
         except frames.FrameError as error:
             return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
         outcome = await _end_of(body, order)
+        # The order counts also when the function ended at the same moment: the attempt is lost, or
+        # the drain's grace is over, so its result must not be published.
         if order.done():
             await self._end(executor)
             return BodyStopped(order.result())

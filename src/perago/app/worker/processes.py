@@ -27,7 +27,7 @@ from perago.ports.system import Concurrency
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
 
 SETTING = "PERAGO_EXECUTOR_USER"
-HOME_DIRECTORY = ".perago-executor-home"
+HOME_DIRECTORY = ".perago-executor-home"  # for users without a home, as in containers
 # What the worker needs besides the switch itself: to give a workspace away and take it back, to
 # read and remove what a body wrote with any mode, and to end executors. Numbers as in Linux.
 CAPABILITIES = {
@@ -150,7 +150,7 @@ def _refused(why: str) -> RuntimeConfigError:
 
 def _missing_capabilities() -> list[str]:
     status = Path("/proc/self/status")
-    if not status.exists():
+    if not status.exists():  # not Linux: there only root may switch users
         return [] if os.geteuid() == 0 else list(CAPABILITIES)
     held = _capabilities_in(status.read_text(encoding="ascii", errors="replace"))
     return [name for name, number in CAPABILITIES.items() if not held >> number & 1]

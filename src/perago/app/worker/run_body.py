@@ -138,6 +138,7 @@ class CapturedOutput:
         self._take(text)
 
 
+# By path: frames of Perago stand between the worker and the first line of the author.
 _OURS = Path(__file__).parents[2]
 
 

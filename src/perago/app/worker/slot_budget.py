@@ -124,6 +124,7 @@ Waited: TypeAlias = "asyncio.Future[Any]"
 
 async def first_of(*futures: Waited, seconds_max: float | None = None) -> None:
     """Return when one of them is done, or the time is over; nothing is cancelled."""
+    # Before a callback is added: it would run in a later turn of the loop only.
     if any(future.done() for future in futures):
         return
     loop = asyncio.get_running_loop()

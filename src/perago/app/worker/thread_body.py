@@ -185,6 +185,7 @@ class ThreadBody(TaskBody):
             work = _in_thread(lambda: _run(task, call, around), f"perago-{call.execution_id}")
             await first_of(work, order, seconds_max=call.seconds_max or None)
             self._running.remove(call)
+            # As in `process_body`: an order that came at the same moment counts for more.
             if work.done() and not order.done():
                 return work.result()
             cancel.set()

@@ -34,6 +34,7 @@ from perago.ports.errors import OutcomeUnknownError, UnavailableError
 # Room for a host name (63 characters, the longest DNS label), pid, chance and a prefix. Only the
 # beginning is cut, because the end makes the name unique.
 CHARACTERS_MAX = 100
+# The name stands in log paths and in Conductor's rows.
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -196,7 +197,7 @@ class Worker:
         self.budget.changed()  # pollers wait for slots that they no longer want
 
     async def run(self) -> WorkerEnd:
-        """Live: from the first executor to the last."""
+        """Run from the start of the first executor to the end of the last."""
         parts = self._parts
         with answered_signals(SignalAnswers(self._signalled, self._dump)):
             try:

@@ -16,8 +16,8 @@ from perago.ports.lakefs import Change, ChangeKind, ChangePage, CommitRequest
 from perago.testing.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnderTest
 
 SIDE = BranchName("side")
-UNKNOWN = CommitId("f" * 64)
-WALK_MAX = 1024
+UNKNOWN = CommitId("f" * 64)  # the form of a commit id, and the id of no commit
+WALK_MAX = 1024  # more than any history here has, so that only the goal ends a walk
 BROKEN_PATH = "_lakefs_actions/broken.yaml"
 
 

@@ -34,6 +34,8 @@ from perago.testing.invariants import broken_invariants
 from perago.testing.story import Story, commit_kind, commit_task, made_by, story_document
 
 EXPECTED_REPORT = '{"north": 22, "south": 12}'
+# No task of the demo writes it: if it is gone, a publication has dropped the commit of another
+# writer.
 FOREIGN = {"sales/NOTES.md": b"do not lose me\n"}
 
 

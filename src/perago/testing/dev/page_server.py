@@ -180,7 +180,7 @@ def _event(event: Mapping[str, object]) -> str:
     return f'<li class="{kind}"><time>{seconds}s</time> {text}{more}</li>'
 
 
-LOOPBACK = "127.0.0.1"
+LOOPBACK = "127.0.0.1"  # the page shows files of the run and asks for no password
 # A web page elsewhere can have its own name point at 127.0.0.1; its requests carry that name.
 HOST_NAMES = (LOOPBACK, "localhost")
 HTML, JSON, TEXT = "text/html", "application/json", "text/plain"

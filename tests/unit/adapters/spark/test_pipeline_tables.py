@@ -107,9 +107,9 @@ def test_parts_follow_rows_and_bytes(rows: int, size: int, parts: int) -> None:
     assert session.parts_for(rows, size) == parts
 
 
-def test_no_job_follows_when_nobody_waits_for_the_step_any_more() -> None:
+def test_no_job_follows_once_the_step_was_cancelled() -> None:
     given_up = Event()
     session = PipelineSession(None, 2, lambda: pytest.fail("no work"), given_up)
     given_up.set()
-    with pytest.raises(UnavailableError, match="nobody waits"):
+    with pytest.raises(UnavailableError, match="was cancelled"):
         session.spread([1], lambda _: pytest.fail("no job"))
