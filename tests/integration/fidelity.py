@@ -5,6 +5,7 @@ have done before a run counts. Must not know which server is right, and no opera
 """
 
 import asyncio
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -164,10 +165,15 @@ class Run:
 
     def compare(self, operation: str, fake: object, real: object, *, counts: bool = True) -> None:
         """Count an operation; both told the same, or the run has found something."""
-        self.operations[operation] += counts
+        if not self.found:  # what shrinking repeats is no history of its own
+            self.operations[operation] += counts
         if found := list(differences(fake, real, operation)):
             again = f"again: PERAGO_FIDELITY_SEED={self.seed}"
+            is_first = not self.found
             self.found = "\n".join((*found[:DIFFERENCES_SHOWN], again))
+            if is_first:  # shrinking takes minutes, and may lose it
+                sys.stdout.write(f"\nfirst seen: {self.found}\n")
+                sys.stdout.flush()
             raise DivergenceError(self.found)
 
     def check_time(self) -> None:

@@ -77,7 +77,9 @@ class Side(Teller):
         if isinstance(status, WorkflowStatus) and not status.is_terminal:
             told.pop("ended_at", None)  # not to be read, says the port
         if "poll_count" in facts and not str(facts["task_type"]).startswith(self.stem):
+            # It polls its own tasks, and starts one again that it was told of and then polled.
             del told["poll_count"]
+            told["start_time"] = bool(facts["start_time"])
         return told
 
     def _version(self, whose: str, name: str, value: object) -> int:

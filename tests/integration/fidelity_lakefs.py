@@ -1,12 +1,13 @@
 """The lakeFS machine: one history on the in-memory lakeFS and on a real one, answer by answer.
 
-Commits go by their number in order of creation. Five habits keep known differences out.
+Commits go by their number in order of creation. Six habits keep known differences out.
 An object's bytes belong to its path, because the server's three-way merge loses an object whose
 bytes are those of its neighbour (test_lakefs_three_way_merge.py). Protection is set before anything
 else, because the server enforces a later rule only after some seconds. Broken action files stay
 out, because the server remembers for some seconds which files there were. Only commits without
 metadata are picked, because the server forgets the id of another (test_lakefs_cherry_pick.py). What
-has no message of its own is not repeated on one head, because twice in a second it is one commit.
+has no message of its own is not repeated on one head, because twice in a second it is one commit,
+and is left out where it changes nothing that can be seen (fidelity_lakefs_trees.py).
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,9 +19,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from tests.contract.lakefs_under_test import MAIN
 from tests.integration.fidelity import Operation, Operations, Run, Teller, outcome_of
+from tests.integration.fidelity_lakefs_trees import shows_nothing
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
-from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+)
 from perago.domain.outcome import Merged
 from perago.domain.paths import FENCE_PATH
 from perago.domain.publication import FENCE_FILE
@@ -231,7 +239,7 @@ async def merge_by_hand(side: Side, source: Reference, onto: BranchName, strateg
 async def revert(side: Side, ref: Reference, branch: BranchName, parent: int) -> object:
     # By id: the server writes the reference into the message as it was given.
     undone = await side.ports.commits.read(side.repository, ref.on(side))
-    if not await _is_first(side, "revert", undone.commit, branch, parent):
+    if not await _is_new(side, "revert", undone, branch, parent):
         return "not again"
     await side.operator.revert(undone.commit, branch, parent)
     head = await side.ports.branches.head(side.repository, branch)
@@ -242,7 +250,7 @@ async def revert(side: Side, ref: Reference, branch: BranchName, parent: int) ->
 @operations.add(ref=sources, branch=branches, parent=st.integers(0, 2))
 async def cherry_pick(side: Side, ref: Reference, branch: BranchName, parent: int) -> object:
     picked = await side.ports.commits.read(side.repository, ref.on(side))
-    if picked.metadata or not await _is_first(side, "pick", picked.commit, branch, parent):
+    if picked.metadata or not await _is_new(side, "pick", picked, branch, parent):
         return "not picked"
     side.keep(await side.operator.cherry_pick(ref.on(side), branch, parent))
     return await side.ports.branches.head(side.repository, branch)
@@ -366,15 +374,21 @@ async def begin(side: Side) -> object:
     return head
 
 
-async def _is_first(
-    side: Side, verb: str, commit: CommitId, branch: BranchName, parent: int
+async def _is_new(
+    side: Side, verb: str, commit: CommitRecord, branch: BranchName, parent: int
 ) -> bool:
     """Whether this head has not seen it: twice in one second would be one and the same commit."""
     head = await side.ports.branches.head(side.repository, branch)
-    done = (verb, commit, head.commit, parent)
+    done = (verb, commit.commit, head.commit, parent)
     is_first = done not in side.repeated
     side.repeated.add(done)
-    return is_first
+    if not commit.parents[max(parent, 1) - 1 :] or not is_first:
+        return is_first
+    before = commit.parents[max(parent, 1) - 1]
+    base, source = (commit.commit, before) if verb == "revert" else (before, commit.commit)
+    return not await shows_nothing(
+        side.ports, side.repository, base=base, source=source, head=head.commit
+    )
 
 
 async def _upload(

@@ -67,11 +67,16 @@ def running(length: Length, name: str, names: Collection[str]) -> Generator[tupl
     with asyncio.Runner() as runner:
         begun = time.monotonic()
         run = Run(runner, begun + length.seconds, begun + LONGER_FACTOR * length.seconds, is_enough)
-        yield run, first_seed
-    counted = ", ".join(f"{each} {times}" for each, times in sorted(run.operations.items()))
-    sys.stdout.write(
-        f"\n{name}: {run.total} operations, 0 divergences, seed {first_seed} ({counted})\n"
-    )
+        divergences = 1
+        try:
+            yield run, first_seed
+            divergences = 0
+        finally:
+            counted = ", ".join(f"{each} {times}" for each, times in sorted(run.operations.items()))
+            sys.stdout.write(
+                f"\n{name}: {run.total} operations, {divergences} divergences, "
+                f"seed {first_seed} ({counted})\n"
+            )
     assert is_enough(run.operations), set(names) - set(run.operations)
 
 

@@ -104,6 +104,8 @@ class TaskQueue(Protocol):
        again it says the later time.
     Q27 lost_answer_is_unknown: law L0. A heartbeat, an update, a log line or a poll whose answer is
        lost raises OutcomeUnknownError: a poll hands rows out, and nobody works on them then.
+    Q28 rerun_hands_failed_attempts_out: a rerun hands out every earlier task's failed attempt
+       again, `retried` as before; the workflow waits for its end and ignores its output.
     """
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
@@ -191,6 +193,8 @@ class Workflows(Protocol):
         SWITCH, whatever their tasks are called; a join's input names what it waits for.
     W23 lost_answer_is_unknown: law L0. Every verb but a read raises OutcomeUnknownError when its
         answer is lost.
+    W24 ended_loop_stays_ended: after a rerun inside a loop that completed its body runs again, and
+        what is behind the loop never does.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:

@@ -182,6 +182,7 @@ class TaskRow:
     output_is_offloaded: bool = False
     reason: str | None = None
     requeueable: bool = True
+    leads_on: bool = True
 
     @property
     def is_queued_type(self) -> bool:

@@ -92,7 +92,7 @@ def check_workflow(state: ConductorState, run: WorkflowRun) -> None:
 def check_rows(state: ConductorState, run: WorkflowRun) -> None:
     """Mark the rows whose time is over; the execution time-out comes first."""
     for row in run.open_rows():
-        if row.is_queued_type:
+        if row.is_queued_type and not row.retried:
             _check_execution(state, row)
             _check_polling(state, row)
             _check_response(state, row)
@@ -212,9 +212,9 @@ def _decide(state: ConductorState, run: WorkflowRun) -> None:
 
 
 def _newest_passed(run: WorkflowRun) -> bool:
-    """A retry that still runs keeps the workflow open, though a zombie let the walk pass."""
+    """Every open row keeps the workflow open, though another attempt let the walk pass."""
     newest = {row.reference_name: row for row in run.rows.values()}
-    return all(row.lets_pass for row in newest.values())
+    return all(row.lets_pass for row in newest.values()) and not any(run.open_rows())
 
 
 def _start_child(state: ConductorState, parent: WorkflowRun, row: TaskRow) -> WorkflowRun:

@@ -5,7 +5,7 @@ until a row has changed. `STEPS` is the table of the kinds that are known.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Never
 
@@ -33,11 +33,19 @@ def walk_do_while(walk: Walk, spec: Spec, iteration: int) -> bool:
     body = specs_in(spec.get("loopOver"))
     for _ in range(ITERATIONS_MAX):
         if row.lets_pass:
-            return True
+            return row.leads_on or _walk_ended(walk, row, body)
         if row.status.is_terminal or not walk.sequence(body, row.iteration):
             return False
         _finish_iteration(walk, spec, row, body)
     raise AssertionError(f"{row.reference_name}: more than {ITERATIONS_MAX} iterations at once")
+
+
+def _walk_ended(walk: Walk, row: TaskRow, body: Sequence[Spec]) -> bool:
+    """Walk what a rerun brought back in an ended loop; nobody comes back to what is behind."""
+    for number in range(1, row.iteration + 1):
+        if walk.attempts(body[0], number):
+            walk.sequence(body, number)
+    return False
 
 
 def _begin(walk: Walk, spec: Spec, iteration: int) -> TaskRow:
@@ -168,10 +176,11 @@ def walk_sub_workflow(walk: Walk, spec: Spec, iteration: int) -> bool:
     """Start the child of the newest attempt once; afterwards end as the child did."""
     attempts = walk.attempts(spec, iteration)
     row = attempts[-1] if attempts else walk.schedule(spec, iteration)
-    if row.status is AttemptStatus.SCHEDULED:
-        _start(walk, row)
-    if row.status is AttemptStatus.IN_PROGRESS:
-        _follow(walk, row)
+    for each in (*attempts[:-1], row):  # a rerun brings back earlier ones as well
+        if each.status is AttemptStatus.SCHEDULED:
+            _start(walk, each)
+        if each.status is AttemptStatus.IN_PROGRESS:
+            _follow(walk, each)
     return row.lets_pass
 
 

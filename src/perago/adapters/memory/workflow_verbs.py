@@ -60,7 +60,9 @@ def retry(state: ConductorState, run: WorkflowRun) -> None:
         if kind_of(row.spec) in WAITING_KINDS:
             row.status = AttemptStatus.IN_PROGRESS
         else:
-            schedule_next(state, run, row, delay_ms=0, reason=None)
+            added = schedule_next(state, run, row, delay_ms=0, reason=None)
+            if added is not None:  # both rows share one map while the server resolves it anew
+                row.input_data = added.input_data
 
 
 def rerun(
@@ -78,7 +80,7 @@ def rerun(
     for other in list(run.rows.values()):
         if other.seq > row.seq:
             state.forget(other)
-        elif other is not row and other.status in REPEATABLE and not other.retried:
+        elif other.reference_name != row.reference_name:
             _take_along(state, other, row)
     _bring_back(state, run)
     if kind_of(row.spec) in {"SIMPLE", "SUB_WORKFLOW"}:
@@ -99,10 +101,19 @@ def restart(state: ConductorState, run: WorkflowRun) -> None:
 
 
 def _take_along(state: ConductorState, other: TaskRow, row: TaskRow) -> None:
-    """An earlier row that ended badly, such as a sibling's, runs again as it is: same times."""
+    """Every earlier row that ended badly runs again, also one that a later attempt made good.
+
+    A loop that completed stays so: the server looks at it no more, and nothing follows its body.
+    """
+    if other.status not in REPEATABLE:
+        other.leads_on = other.leads_on and not (
+            kind_of(other.spec) == "DO_WHILE" and row.iteration
+        )
+        return
+    other.reason = None
+    other.start_time = state.now_ms
     if kind_of(other.spec) not in WAITING_KINDS:
         other.status = AttemptStatus.SCHEDULED
-        other.start_time = state.now_ms
         if other.is_queued_type:
             state.enqueue(other)
         return

@@ -400,3 +400,29 @@ async def poll_unheard(
             return row
         await under_test.let_pass(PAUSE_SECONDS)
     raise AssertionError(f"{task_type} was never handed out")
+
+
+async def test_Q28_rerun_hands_failed_attempts_out(
+    conductor_under_test: ConductorUnderTest,
+) -> None:
+    first, second = [await define_task(conductor_under_test, retryCount=1) for _ in range(2)]
+    behind = simple(second, "second", {"x": "${first.output.x}"})
+    name = await define_workflow(conductor_under_test, simple(first, "first"), behind)
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    failed = await poll_one(conductor_under_test, first, workflow_id)
+    await fail(conductor_under_test, failed)
+    good = await poll_one(conductor_under_test, first, workflow_id)
+    await finish(conductor_under_test, good, output={"x": "good"})
+    last = await poll_one(conductor_under_test, second, workflow_id)
+    await conductor_under_test.workflows.terminate(workflow_id, "by hand")
+    await conductor_under_test.workflows.rerun(workflow_id, last.snapshot.task_id)
+    back = await poll_one(conductor_under_test, first, workflow_id)
+    assert (back.snapshot.task_id, back.snapshot.poll_count) == (failed.snapshot.task_id, 2)
+    assert (back.snapshot.retried, back.reason) == (True, None)
+    again = await poll_one(conductor_under_test, second, workflow_id)
+    assert again.input_data == {"x": "good"}
+    await finish(conductor_under_test, again)
+    assert (await snapshot_of(conductor_under_test, workflow_id)).status is WorkflowStatus.RUNNING
+    await finish(conductor_under_test, back, output={"x": "late"})
+    workflow = await workflow_of(conductor_under_test, workflow_id)
+    assert (workflow.status, len(workflow.attempts)) == (WorkflowStatus.COMPLETED, 3)

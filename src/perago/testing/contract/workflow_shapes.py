@@ -333,3 +333,29 @@ async def test_W22_rows_of_the_server(conductor_under_test: ConductorUnderTest) 
     }
     (join,) = (row for row in rows if row.snapshot.reference_name == "j")
     assert join.input_data == {"joinOn": ["branch"]}
+
+
+async def test_W24_ended_loop_stays_ended(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
+    name = await define_workflow(
+        conductor_under_test,
+        system("DO_WHILE", "loop", loopCondition=LOOP_TWICE, loopOver=[simple(task_type, "body")]),
+        simple(task_type, "behind"),
+    )
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    first = await poll_one(conductor_under_test, task_type, workflow_id)
+    await finish(conductor_under_test, first)
+    for _ in range(2):
+        await finish(
+            conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id)
+        )
+    await conductor_under_test.workflows.rerun(workflow_id, first.snapshot.task_id)
+    again = await poll_one(conductor_under_test, task_type, workflow_id)
+    assert again.snapshot.task_id == first.snapshot.task_id
+    await finish(conductor_under_test, again)
+    await conductor_under_test.nudge(workflow_id)
+    workflow = await workflow_of(conductor_under_test, workflow_id)
+    assert workflow.status is WorkflowStatus.RUNNING
+    names = [row.snapshot.reference_name for row in workflow.attempts]
+    assert names == ["loop", "body__1"]
+    assert await poll_now(conductor_under_test, task_type) == ()

@@ -44,6 +44,29 @@ def test_a_requeue_does_not_reach_a_rerun_row() -> None:
     assert task.poll("another") == ()
 
 
+def test_a_retry_by_hand_writes_its_input_into_the_row_before() -> None:
+    task = start_one_task(retryCount=0)
+    failed = task.polled()
+    task.finish(failed, AttemptStatus.FAILED, {"n": 7})
+    task.conductor.retry(task.workflow_id)
+    (again,) = task.poll()
+    assert again.input_data == {"n": 7}
+    assert task.row(failed).input_data == {"n": 7}
+
+
+def test_a_failed_attempt_that_a_rerun_handed_out_has_no_deadline() -> None:
+    task = start_one_task(tasks=2, retryCount=1, responseTimeoutSeconds=10)
+    task.finish(task.polled(), AttemptStatus.FAILED)
+    task.finish(task.polled())
+    task.conductor.terminate(task.workflow_id, "by hand")
+    task.conductor.rerun(task.workflow_id, task.workflow.tasks[2].task_id, None)
+    assert len(task.poll(count=2)) == 2
+    task.clock.advance(11)
+    task.conductor.decide(task.workflow_id)
+    first, _, second = [row.status for row in task.workflow.tasks][:3]
+    assert (first, second) == (AttemptStatus.IN_PROGRESS, AttemptStatus.TIMED_OUT)
+
+
 def test_a_running_workflow_keeps_the_definition_it_started_with() -> None:
     task = start_one_task(retryCount=1)
     task.conductor.put_task_definition({"name": TASK, "retryCount": 0})
