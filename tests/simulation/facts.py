@@ -5,6 +5,7 @@ Compared and counted here anew, because the code that does the same is under tes
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from tests.simulation.actors import Actor
 from tests.simulation.scene import Scene
@@ -12,8 +13,10 @@ from tests.simulation.scene import Scene
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.logical_execution import CommitId, CommitRecord, mark_of, parse_attempt_mark
+from perago.domain.retention import RetentionTimes
 from perago.testing.definitions import as_object
 
+DECISION_AGE = RetentionTimes().decision
 Dispatched = tuple[str, int]  # task id and scheduled time: a rerun of a row is another one
 
 
@@ -39,6 +42,11 @@ class Facts:
     """The step since which the workflow is not terminal."""
     _executions: dict[Dispatched, int] = field(default_factory=dict[Dispatched, int])
     _may_be: dict[int, int] = field(default_factory=dict[int, int])
+    _reruns: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    """By task id: the execution that the newest rerun of a retry began, and the one before it."""
+    _after_resets: dict[int, int] = field(default_factory=dict[int, int])
+    """Executions that retry what was reset, and what that was."""
+    _reset_at: timedelta = timedelta(0)
     _held: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     _published: dict[CommitId, int] = field(default_factory=dict[CommitId, int])
     _resets: set[str] = field(default_factory=set[str])
@@ -76,19 +84,41 @@ class Facts:
 
         Except where no process ever held the row: nothing on lakeFS tells then that it was rerun,
         and it resumes the decision of the attempt before it. Documented. Where a process held it
-        and left no mark yet, it may be either.
+        and its mark is not there, it may be either.
         """
         row = self.scene.conductor.state.row(task_id)
         held = [known for known in self._executions if known[0] == task_id]
         if not held and row.retried_task_id is not None:
             return
         self._executions[task_id, row.scheduled_time] = made = self._new()
-        if row.retry_count and not self._is_marked(row):
-            self._may_be[made] = self._executions[held[-1]]
+        if row.retry_count:
+            self._reruns[task_id] = made, self._executions[held[-1]]
+            self.marks_may_be_gone()
+
+    def marks_may_be_gone(self) -> None:
+        """What only a mark tells may be a retry for whoever works on it while there is none.
+
+        A rerun of a retry left none, or gc removed it with its workflow; so it removes a reset,
+        when that is as old as a decision may be. docs/guarantees.md says what an operator does.
+        """
+        if not self.scene.mix.gc_age_zero and self._now() - self._reset_at < DECISION_AGE:
+            return
+        for task_id, (made, before) in self._reruns.items():
+            row = self.scene.conductor.state.find_row(task_id)
+            if row is not None and not self._is_marked(row):
+                self._may_be[made] = before
+        if not self._resets & self.scene.lakefs.repository(self.scene.repository.id).tags.keys():
+            self._may_be.update(self._after_resets)
 
     def are_one(self, execution: int, other: int) -> bool:
         """Whether two executions are one, or may be one for whoever knows only lakeFS."""
-        return execution == other or self._may_be.get(execution) == other
+        may_be: int | None = execution
+        while may_be is not None and may_be != other:
+            may_be = self._may_be.get(may_be)
+        return may_be == other
+
+    def _now(self) -> timedelta:
+        return timedelta(seconds=self.scene.clock.seconds_since_epoch())
 
     def _is_marked(self, row: TaskRow) -> bool:
         tags = self.scene.lakefs.repository(self.scene.repository.id).tags
@@ -107,6 +137,7 @@ class Facts:
         marks = {tag: parse_attempt_mark(tag) for tag in tags}
         resets = {tag for tag, mark in marks.items() if mark and mark.task_hash not in known}
         if resets > self._resets:
+            self._reset_at = self._now()
             self._reset_rows = {(row.task_id, row.scheduled_time) for row in rows}
         self._resets |= resets
 
@@ -120,8 +151,12 @@ class Facts:
         if dispatched not in self._executions:
             before = None if retried is None else self.scene.conductor.state.find_row(retried)
             earlier = (before.task_id, before.scheduled_time) if before else None
-            if before is None or earlier is None or earlier in self._reset_rows:
+            if before is None or earlier is None:
                 self._executions[dispatched] = self._new()
+            elif earlier in self._reset_rows:
+                self._executions[dispatched] = made = self._new()
+                self._after_resets[made] = self.execution(earlier, before.retried_task_id)
+                self.marks_may_be_gone()
             else:
                 self._executions[dispatched] = self.execution(earlier, before.retried_task_id)
         return self._executions[dispatched]

@@ -167,6 +167,13 @@ MIXES: Mapping[str, Mix] = {
             without=_A_DECISION_LANDS_AFTER_ITS_RESET,
         ),
         Mix(
+            "reset-later",
+            "the same of a workflow that ended long ago, beside gc",
+            {Kind.FAULT: 2, Kind.VERB: 3, Kind.RESET: 1, Kind.GC: 2, Kind.WEEK: 1},
+            verbs=(Verb.TERMINATE, Verb.RETRY, Verb.RERUN),
+            without=_A_DECISION_LANDS_AFTER_ITS_RESET,
+        ),
+        Mix(
             "chain",
             "two tasks, the second starts from what the first published",
             {**_CORE},

@@ -46,7 +46,10 @@ class Accepted:
     ref: CommitId
     run: str
     by_another: bool
-    """The end of an attempt that had held the row before, sent while it still did."""
+    """The end of an attempt that had held the row before, on its way since before it changed hands.
+
+    Conductor compares nothing, so nobody can withhold it: docs/guarantees.md, invariants 3 and 10.
+    """
 
 
 @dataclass(slots=True)
@@ -129,6 +132,7 @@ class Monitor:
     def _forget_decisions(self) -> None:
         """One may be gone: nothing is known of them any more."""
         self._decided.clear()
+        self.facts.marks_may_be_gone()
         self.removals.forget_gone()
         for each in self.facts.actors:
             each.decided_before = False

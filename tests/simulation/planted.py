@@ -249,6 +249,13 @@ PLANTS: Sequence[Plant] = (
         ("gc-age-zero",),
     ),
     Plant(
+        "gc removes the reset of a workflow that ended long ago",
+        f"{GC}._age",
+        "min((self._since(owner.workflow.ended_at / 1000), *ages))",
+        "self._since(owner.workflow.ended_at / 1000)",
+        ("reset-later",),
+    ),
+    Plant(
         "gc does not look for the decision of a branch",
         f"{GC}._is_decided",
         "if key is not None:",

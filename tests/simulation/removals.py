@@ -47,10 +47,11 @@ class Removals:
         """It is deleted: was it free to go?"""
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         for branch in self._branches - repository.branches.keys():
+            if actor.holds_a_row:
+                continue
+            self._branch_gone(actor, branch)
             if late:
                 self._gone_late.add(branch)
-            if not actor.holds_a_row:
-                self._branch_gone(actor, branch)
         for tag in self._tags.keys() - repository.tags.keys():
             self._tag_gone(actor, tag)
 
@@ -61,8 +62,10 @@ class Removals:
         self.decided_at[tag] = step
         if late:
             self.decided_late.add(tag)
-        if metadata.get(STAGING_BRANCH, "") not in repository.branches:
+        branch = BranchName(metadata.get(STAGING_BRANCH, ""))
+        if branch not in repository.branches:
             self.decided_in_vain[tag] = actor
+            self._gone_late.discard(branch)  # whoever decided sees that it is gone
 
     def forget_gone(self) -> None:
         """A decision that is gone may be made again."""
@@ -88,13 +91,15 @@ class Removals:
     def _unseen(self, tag: TagName, branch: str) -> bool:
         """Nobody could see that it is missing, and a pass does not look for what is missing.
 
-        Either the request to delete it landed after pass and attempt had looked for the last time,
-        or it went before the decision and whoever decided died before he looked. The commit stays
-        readable by its id, so a retry publishes it all the same.
+        Either the request of a pass to delete it landed after pass and attempt had looked for the
+        last time, or it went before the decision of a stale attempt that died before it looked.
+        The commit stays readable by its id, so a retry publishes it, as long as lakeFS's own
+        collection has not run: docs/guarantees.md.
         """
         decider = self.decided_in_vain.get(tag)
+        stale = decider is not None and decider.stale_since is not None
         died = decider is not None and not decider.alive and decider.report is None
-        return branch in self._gone_late or died
+        return branch in self._gone_late or (stale and died)
 
     def process_ended(self, actor: Actor) -> None:
         """A pass that removed a branch while its attempt decided has put it back by its end."""

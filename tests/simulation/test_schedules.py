@@ -16,7 +16,7 @@ from tests.simulation.sometimes import SOMETIMES, never_met
 pytestmark = pytest.mark.simulation
 
 GATE_SCHEDULES = 900  # of each mix: more than 20,000 in all
-SOAK_SCHEDULES = 39_000  # of each mix: an hour on two idle cores
+SOAK_SCHEDULES = 38_000  # of each mix: an hour on two idle cores
 MILLION = 1_000_000
 GC_SCHEDULES = 100_000
 GC_MIXES = ("gc-default-ages", "gc-age-zero")
@@ -47,6 +47,17 @@ ENDS_OF_PROMISES = {
             "fate w1:10": "lands late",
             "move idle:5": "operator: rerun with another input",
             "move idle:6": "a late request lands",
+        },
+    ),
+    "gc1 removes the marks of an old workflow while an operator runs a retry of it again": (
+        "everything",
+        "operator: rerun",
+        {
+            "move w1:3.0": "stands still",
+            "move w1:3.1": "stands still",
+            "move w1:3.2": "gc begins",
+            "move gc1:0.0": "eight days pass",
+            "move gc1:6.0": "operator: rerun",
         },
     ),
     "w2 polls a decided row, and an operator resets the task before it looks": (

@@ -123,6 +123,13 @@ with the earlier output. What the new run publishes in that moment stays on the 
 wait until the worker has ended the attempt, or for the time-out of one request, before you rerun a
 terminated row.
 
+Only a mark tells a rerun of a retried row from one more retry, and garbage collection removes the
+marks with the decisions, `PERAGO_GC_TAG_TTL` (7 days) after the end of the workflow. From then on such
+a rerun with the same input and the same params counts as a retry. If an earlier attempt published, the
+task function runs, its result is dropped, and the row completes with that publication and the result
+that belongs to it. To have the task computed again, run `perago reset-task` before the rerun; the reset
+is kept for 7 days. A rerun of the first row of a task is always a new execution: its key changes.
+
 ## Workers of 0.6.1
 
 The table is about workers of this version. Workers of 0.6.1 that still run beside them use neither
@@ -142,6 +149,12 @@ answer a question about a branch or tag, it keeps that branch or tag;
 [operations.md](operations.md#garbage-collection) has the ages. The data of a decision that is not
 published yet is on its staging branch. Do not delete `perago-staging-*` branches by hand while a
 workflow may be retried.
+
+A replaced attempt may still decide after a pass has deleted its staging branch. The attempt and the pass
+each look for the branch afterwards and create it again. The branch stays away only if the attempt dies
+before it looks, or if lakeFS carries out the deletion after both have looked. A retry still publishes
+such a decision by the id of its commit, until lakeFS's own garbage collection has removed the commit's
+data. Retry the workflow before that, or run `perago reset-task`.
 
 ## What the rows did not cover before
 

@@ -222,16 +222,16 @@ class RemotePass:
             await self._settle("decision", tag.name, verdict, self._tag_gone(tag.name))
 
     async def _age(self, owner: Owner, left: WorkflowLeftovers) -> timedelta:
-        """How long a workflow has been over.
+        """How long a workflow has been over, or a task of it reset, whichever is shorter.
 
-        Where Conductor does not say when it ended, that was not before the newest of its decisions
-        and marks. Commits are read only until one is young enough to keep them all.
+        A reset outlives the passes until its retry. Where Conductor does not say when a workflow
+        ended, the newest decision or mark tells; commits are read until one is young enough.
         """
         if owner.standing is WorkflowStanding.LIVE:
             return timedelta(0)
-        if owner.workflow is not None and owner.workflow.ended_at:
-            return self._since(owner.workflow.ended_at / 1000)
         ages = [self._since(_scheduled(tag.name) / 1000) for tag in left.marks]
+        if owner.workflow and owner.workflow.ended_at:
+            return min((self._since(owner.workflow.ended_at / 1000), *ages))
         for tag in left.decisions:
             if ages and min(ages) < self.times.decision:
                 break

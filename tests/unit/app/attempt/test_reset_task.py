@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, Params
+from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter, lose_lease
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
@@ -25,6 +26,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.policy import PolicySetting
+from perago.domain.retention import RetentionTimes
 
 MERGE = "branches.merge"
 PUBLISH = 3
@@ -328,3 +330,73 @@ async def test_a_workflow_that_is_brought_back_beside_a_reset_is_told(tmp_path: 
     report = await _attempt(world)
     assert report.error is None, report.error
     assert world.runs == 2
+
+
+async def _published_and_ended_long_ago(world: FaultWorld) -> None:
+    """A retry published; its workflow ended eight days ago."""
+    await world.attempt(world.worker([CrashBefore("branches.create", PUBLISH)]))
+    await lose_lease(world)
+    await world.attempt(world.worker([PUBLISHED]))
+    await _ended(world)
+    world.clock.advance(8 * DAY)
+
+
+async def _rerun_of_the_newest(world: FaultWorld) -> AttemptReport:
+    (*_, newest) = (await world.read()).attempts
+    await world.operator.workflows.rerun(world.workflow, newest.snapshot.task_id)
+    return await _attempt(world)
+
+
+async def test_a_pass_leaves_the_reset_of_a_workflow_that_ended_long_ago(tmp_path: Path) -> None:
+    """The operator resets, a pass runs, and only then the operator retries."""
+    world = await _started(tmp_path)
+    await _published_and_ended_long_ago(world)
+
+    await world.reset_task()
+    await collect(world, times=RetentionTimes())
+    await world.operator.workflows.retry(world.workflow)
+    report = await _attempt(world)
+
+    assert "another execution of this task published it" in str(report.error)
+
+
+async def test_a_reset_goes_when_it_is_as_old_as_a_decision_may_be(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await _published_and_ended_long_ago(world)
+
+    await world.reset_task()
+    world.clock.advance(8 * DAY)
+    await collect(world, times=RetentionTimes())
+
+    assert litter(world) == []
+
+
+async def test_a_rerun_of_a_retry_without_its_marks_adopts_what_its_task_published(
+    tmp_path: Path,
+) -> None:
+    """The limit that docs/guarantees.md states: nothing tells such a rerun from a retry."""
+    world = await _started(tmp_path)
+    await _published_and_ended_long_ago(world)
+    published = world.repository.head().commit
+    await collect(world, times=RetentionTimes())
+    assert decisions(world) == []
+
+    report = await _rerun_of_the_newest(world)
+
+    assert report.error is None, report.error
+    assert report.update is not None
+    assert published in str(report.update.output["workspace"])
+    assert report.update.output["result"] == {"run": 2, "text": ""}
+    assert world.runs == 3, "it ran, and its result was dropped for that of the publication"
+
+
+async def test_a_reset_before_it_makes_such_a_rerun_an_execution_of_its_own(tmp_path: Path) -> None:
+    world = await _started(tmp_path)
+    await _published_and_ended_long_ago(world)
+    await collect(world, times=RetentionTimes())
+
+    await world.reset_task()
+    await collect(world, times=RetentionTimes())
+    report = await _rerun_of_the_newest(world)
+
+    assert "another execution of this task published it" in str(report.error)

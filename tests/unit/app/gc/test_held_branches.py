@@ -176,6 +176,16 @@ async def test_a_retry_that_cannot_finish_a_decision_puts_its_branch_back(
     assert staging_branches(world) == [branch]
 
 
+async def test_a_retry_publishes_a_decision_whose_branch_is_gone(world: FaultWorld) -> None:
+    """As long as lakeFS's own collection has not run, its commit is found by its id."""
+    await decide_and_die(world)
+    world.repository.delete_branch(*staging_branches(world))
+    await lose_lease(world)
+    await world.attempt(world.worker())
+    await assert_accepted(world)
+    assert world.runs == 1
+
+
 @pytest.mark.parametrize("when", list(When), ids=lambda when: str(when.value))
 async def test_a_branch_that_was_empty_when_it_was_judged_is_put_back_with_its_decision(
     world: FaultWorld, when: When
