@@ -62,6 +62,8 @@ async def test_the_address_of_each_part_is_asked_for_when_it_is_used(tmp_path: P
         content = bytes(MULTIPART_BYTES_MIN + PART_BYTES // 2)
         await bench.upload("x", content)
         assert bench.lakefs.objects["x"] == content
+        assert not failing
+        assert "POST /branches/main/objects" not in bench.lakefs.asked, "the store is still the way"
 
 
 async def test_addresses_that_expire_during_a_long_upload_are_made_late(tmp_path: Path) -> None:

@@ -332,6 +332,16 @@ async def test_each_address_has_its_own_proxy_and_its_user() -> None:
         await client.close()
 
 
+async def test_a_proxy_that_is_written_without_a_scheme_is_used_and_keeps_its_password() -> None:
+    async with scripted(good) as proxy:
+        address = f"user:secret@127.0.0.1:{proxy.port}"
+        client = HttpClient(HttpTerms(proxy_of=lambda _: address))
+        await client.ask("GET", "http://store.invalid/b/k", seconds=5)
+        assert proxy.requests[0].line == "GET http://store.invalid/b/k HTTP/1.1"
+        assert "proxy-authorization" in proxy.requests[0].headers
+        await client.close()
+
+
 async def test_a_tunnel_that_the_proxy_refuses_was_never_sent(certificate: Path) -> None:
     async def refuses(arrived: Arrived) -> bool:
         await arrived.answer(b"", "407 Proxy Authentication Required")

@@ -285,6 +285,23 @@ async def test_a_closed_client_sends_nothing() -> None:
         assert len(server.requests) == 1
 
 
+async def test_who_waits_for_a_client_that_is_closed_meanwhile_gets_an_error() -> None:
+    arrived = asyncio.Event()
+
+    async def never(_: Arrived) -> bool:
+        arrived.set()
+        await asyncio.sleep(60)
+        return False
+
+    async with asking(never) as (client, server):
+        waiting = asyncio.create_task(client.run(client.insist(WRITE, REQUEST, bytes)))
+        await arrived.wait()
+        await asyncio.to_thread(client.close)
+        with pytest.raises(OutcomeUnknownError, match="closed meanwhile"):
+            await asyncio.wait_for(waiting, timeout=5.0)
+        assert len(server.requests) == 1
+
+
 @pytest.mark.parametrize("later", [NotSent("refused"), Refused(403, "no"), Refused(429, "wait")])
 @pytest.mark.parametrize("earlier", [Lost("cut"), Refused(502, "a gateway")])
 async def test_a_write_whose_answer_was_lost_once_stays_unknown(

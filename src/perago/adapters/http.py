@@ -19,7 +19,7 @@ from collections.abc import (
     Mapping,
 )
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -251,6 +251,8 @@ class HttpClient:
     def _way(self, url: str, headers: Headers) -> tuple[URL | None, Headers, Headers | None]:
         """Return the proxy, the headers of the request, and those of CONNECT for a tunnel."""
         address = self._terms.proxy_of and self._terms.proxy_of(url)
+        if address and "://" not in address:
+            address = f"http://{address}"  # as curl reads `HTTP_PROXY=proxy:3128`
         proxy = URL(address) if address else None
         if proxy is None or proxy.user is None:
             return proxy, headers, None
@@ -357,6 +359,14 @@ class LoopThread:
             await asyncio.wait([waiting], timeout=ABANDONED_SECONDS_MAX)
             raise
 
+    def end_work(self) -> None:
+        """Cancel what is under way, or those who wait for it in other threads would do so for ever.
+
+        They get NoAnswerError.
+        """
+        with suppress(TimeoutError):
+            self.submit(_end_all()).result(ABANDONED_SECONDS_MAX)
+
     def close(self) -> None:
         """Stop the loop and wait for its thread; the work in it must have ended."""
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -364,10 +374,18 @@ class LoopThread:
         self._loop.close()
 
 
+async def _end_all() -> None:
+    """Cancel what still runs in this loop, and wait for its end."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 def _hand_over(ended: Future[Value], task: asyncio.Task[Value]) -> None:
     """Give a task's end to those who wait in other threads."""
-    if task.cancelled():
-        ended.cancel()
+    if task.cancelled():  # by its caller, who has gone, or because the loop is closed
+        ended.set_exception(NoAnswerError("the client was closed meanwhile"))
     elif (error := task.exception()) is not None:
         ended.set_exception(error)
     else:

@@ -50,13 +50,16 @@ def api_address(url: str) -> str:
 
     A missing `/api` is not added: a gateway may serve the API elsewhere, so the server is asked.
     """
-    parts = urlsplit(url.strip())
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise UnavailableError(
-            f"{url!r} is no address of a Conductor API: expected http(s)://host:port/api; "
-            "set CONDUCTOR_SERVER_URL to such an address"
-        )
-    return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+    # A slash in a password ends the host too early, and the port is then no number.
+    with suppress(ValueError):
+        parts = urlsplit(url.strip())
+        if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
+            return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+    raise UnavailableError(
+        f"{url.rpartition('@')[2]!r} is no address of a Conductor API: expected"
+        " http(s)://host:port/api, with a / in a password written as %2F;"
+        " set CONDUCTOR_SERVER_URL to such an address"
+    )
 
 
 @final

@@ -60,7 +60,7 @@ from perago.adapters.lakefs.retry import (
     pause_before_repeating,
 )
 from perago.domain.logical_execution import IMPOSSIBLE_NAMES
-from perago.ports.errors import LocalDiskError, UnavailableError
+from perago.ports.errors import LocalDiskError, OutcomeUnknownError, UnavailableError
 from perago.ports.telemetry import request_sent
 
 Asked = ParamSpec("Asked")
@@ -204,15 +204,18 @@ class LakeFSClient:
         except NotSentError as error:  # it has not begun
             work.close()
             raise UnavailableError(f"{error}, so nothing was sent; try again") from error
+        except NoAnswerError as error:
+            raise OutcomeUnknownError(f"lakeFS at {self.address}: {error}") from error
 
     def close(self) -> None:
-        """Close the connections and let the threads go; what is under way is lost."""
+        """Close the connections and let the threads go; what is under way is an unknown outcome."""
         with self._lock:
             self._is_closed = True
             process, self._process = self._process, 0
         if process != os.getpid():
             return
         atexit.unregister(self.close)
+        self._loop.end_work()  # first: what goes on would open connections again
         with suppress(TimeoutError):
             self._loop.submit(self._http.close()).result(CLOSE_SECONDS)
         self._loop.close()

@@ -49,6 +49,8 @@ class LakeFSAddressError(UnavailableError):
     """The address does not lead to a lakeFS API; nothing was asked of it."""
 
     def __init__(self, address: str, found: str) -> None:
+        # A secret must not come back in an error or a log line, whatever else is wrong beside it.
+        address = address.rpartition("@")[2]
         self.address = address
         self.found = found
         super().__init__(
@@ -63,7 +65,7 @@ def api_address(address: str) -> str:
     spelled = address.strip()
     if not _SCHEME.match(spelled):
         # Added here, it would be http, and keys would travel in clear without a word.
-        raise LakeFSAddressError(address.rpartition("@")[2], "it has no scheme")
+        raise LakeFSAddressError(address, "it has no scheme")
     parts = _split(address, spelled)
     path = parts.path.rstrip("/")
     if not path or path == "/api":
@@ -84,8 +86,7 @@ def _split(address: str, spelled: str) -> SplitResult:
     if not parts.hostname or port == 0:
         raise LakeFSAddressError(address, "it names no host")
     if parts.username is not None or parts.password is not None:
-        # The secret must not come back in an error or a log line.
-        raise LakeFSAddressError(parts.hostname, "it carries credentials")
+        raise LakeFSAddressError(address, "it carries credentials")
     if parts.query or parts.fragment:
         raise LakeFSAddressError(address, "it carries a query or a fragment")
     return parts

@@ -35,6 +35,22 @@ def test_credentials_in_an_address_are_not_shown() -> None:
     assert client.address == "http://conductor:8080/api"
 
 
+@pytest.mark.parametrize(
+    "given", ["ftp://key:secret@conductor/api", "http://key:secret@/api", "http://key:secret@[::1/"]
+)
+def test_credentials_in_what_is_no_address_are_not_shown(given: str) -> None:
+    with pytest.raises(UnavailableError, match="CONDUCTOR_SERVER_URL") as caught:
+        api_address(given)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_password_that_is_not_quoted_is_refused_and_not_shown() -> None:
+    """What stands before its slash would be taken for host and port."""
+    with pytest.raises(UnavailableError, match="CONDUCTOR_SERVER_URL") as caught:
+        api_address("http://key:with/secret@conductor:8080/api")
+    assert "secret" not in str(caught.value)
+
+
 def test_secrets_are_not_in_the_representation_of_settings() -> None:
     settings = ConductorSettings("http://conductor/api", auth_key="k", auth_secret="hidden")
     assert "hidden" not in repr(settings)

@@ -50,11 +50,24 @@ def test_a_wrong_address_is_named_with_what_was_expected(written: str, found: st
     assert caught.value.address == written
 
 
-def test_credentials_in_an_address_are_refused_and_not_repeated() -> None:
-    with pytest.raises(LakeFSAddressError, match="it carries credentials") as caught:
-        api_address("http://name:secret@lakefs.test")
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        ("http://name:secret@lakefs.test", "it carries credentials"),
+        ("http://name:with/secret@lakefs.test", "Port could not be cast"),
+        ("http://name:secret@lakefs.test:80800", "Port out of range"),
+        ("http://name:secret@[lakefs.test", "Invalid IPv6 URL"),
+        ("https//name:secret@lakefs.test", "it has no scheme"),
+        ("ftp://name:secret@lakefs.test", "its scheme is 'ftp'"),
+        ("http://name:secret@/", "it names no host"),
+    ],
+)
+def test_credentials_in_an_address_are_refused_and_not_repeated(written: str, found: str) -> None:
+    with pytest.raises(LakeFSAddressError, match=found) as caught:
+        api_address(written)
 
     assert "secret" not in str(caught.value)
+    assert "secret" not in caught.value.address
 
 
 def test_a_configuration_prints_no_secret() -> None:
