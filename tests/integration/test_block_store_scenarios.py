@@ -199,3 +199,25 @@ async def test_one_of_two_servers_is_reached_by_a_proxy(tmp_path: Path, behind: 
             await bench.upload("x", PRESIGNED)
             assert await bench.fetch(bench.order("x")) == [PRESIGNED]
             assert proxy.requests
+
+
+async def test_the_only_way_is_waited_for_when_it_is_away_for_a_moment(tmp_path: Path) -> None:
+    """Nothing was sent to a store that refuses the connection, so it is no refusal."""
+    async with transfer_bench(tmp_path, route=RouteChoice.PRESIGNED, retry_seconds=10.0) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.objects["x"] = PRESIGNED
+        there, bench.lakefs.store_url = bench.lakefs.store_url, "http://127.0.0.1:9"
+        asyncio.get_running_loop().call_later(
+            0.5, lambda: setattr(bench.lakefs, "store_url", there)
+        )
+        assert await bench.fetch(bench.order("x")) == [PRESIGNED]
+
+
+async def test_parts_are_joined_later_when_the_server_asks_to_wait(tmp_path: Path) -> None:
+    async with transfer_bench(tmp_path, route=RouteChoice.PRESIGNED, retry_seconds=5.0) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.joins_refused = 1
+        content = bytes(MULTIPART_BYTES_MIN + 1)
+        await bench.upload("x", content)
+        assert bench.lakefs.objects["x"] == content
+        assert bench.lakefs.joins_refused == 0

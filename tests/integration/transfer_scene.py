@@ -65,6 +65,8 @@ class Lakefs:
     most_at_once: int = 0
     at_once: int = 0
     store_url: str = ""
+    joins_refused: int = 0
+    """How often joining the parts is still answered with 429."""
     used_addresses: set[str] = field(default_factory=set[str])
 
     async def serve(self, arrived: Arrived) -> bool:
@@ -95,6 +97,10 @@ class Lakefs:
             await self.say(arrived, self.stats(path))
             return True
         body = await arrived.read_body()
+        if method == "PUT" and place.endswith("/pmpu/u1") and self.joins_refused:
+            self.joins_refused -= 1
+            await arrived.answer(b'{"message": "too many requests"}', "429 Too Many Requests")
+            return True
         content: dict[str, object] = json.loads(body or b"{}")
         await self.say(arrived, self._said(method, place, query, content))
         return True

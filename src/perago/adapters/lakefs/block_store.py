@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 from perago.adapters.http import Reply
@@ -48,8 +49,11 @@ class BlockStoreUnusableError(Exception):
 class BlockStore:
     """The block store of one lakeFS, by signed addresses."""
 
-    def __init__(self, client: LakeFSClient, terms: Mapping[str, object]) -> None:
+    def __init__(
+        self, client: LakeFSClient, terms: Mapping[str, object], *, is_only_way: bool
+    ) -> None:
         self._client = client
+        self._is_only_way = is_only_way
         self._in_parts = bool(terms.get("pre_sign_multipart_upload"))
         # Azure takes a PUT only with the kind of blob in it.
         is_azure = terms.get("blockstore_type") == "azure"
@@ -61,7 +65,7 @@ class BlockStore:
         query = {**request.query, "presign": "true"}
         stat = replace(request, path=(*request.path, "stat"), query=query)
         url = await self._client.send(stat, text_of("physical_address"))
-        with _usable():
+        with _usable(is_only_way=self._is_only_way):
             async with self._client.exchange(ApiRequest("GET", signed_url=url), headers) as reply:
                 yield reply
 
@@ -105,13 +109,8 @@ class BlockStore:
         try:
             parts, md5 = await self._send_parts(operation, file, part_url)
             content = {**address, "parts": parts, **_description(upload)}
-            # Not repeated when its answer is lost: the second time there is nothing to complete.
             complete = replace(request, method="PUT", content=content, seconds=COMPLETE_SECONDS)
-            try:
-                entry = await self._client.send(complete, stored_object)
-            except FailedRequestError as error:
-                text = f"{operation.name} {operation.subject}: its parts were not joined: {error}"
-                raise OutcomeUnknownError(text) from error
+            entry = await self._client.repeat(operation, partial(self._join, operation, complete))
         except BaseException:
             # Parts that are not joined would stay in the block store, and be paid for.
             with suppress(FailedRequestError, TimeoutError):
@@ -120,6 +119,21 @@ class BlockStore:
             raise
         # What the store calls it is no MD5; the caller compares what was sent with what it meant.
         return entry._replace(checksum=md5)
+
+    async def _join(self, operation: Operation, complete: ApiRequest) -> ObjectEntry:
+        """Complete an upload; repeated only where it surely has not begun.
+
+        After a lost answer the parts may be joined, and the second time there is nothing to join.
+        """
+        try:
+            return await self._client.send(complete, stored_object)
+        except FailedRequestError as error:
+            match error.failure:
+                case NotSent() | Refused(status=429):
+                    raise
+                case _:
+                    text = f"{operation.name} {operation.subject}: its parts were not joined"
+                    raise OutcomeUnknownError(f"{text}: {error}") from error
 
     async def _send_parts(
         self, operation: Operation, file: LeavingFile, part_url: Callable[[int], Awaitable[str]]
@@ -149,7 +163,7 @@ class BlockStore:
     async def _put(self, url: str, file: LeavingFile, start: int, length: int, md5: bytes) -> str:
         body = FileBody(self._client, file, start, length)
         headers = {**self._extra, "Content-MD5": base64.b64encode(md5).decode()}
-        with _usable():
+        with _usable(is_only_way=self._is_only_way):
             async with self._client.exchange(
                 ApiRequest("PUT", signed_url=url), headers, body
             ) as reply:
@@ -158,7 +172,7 @@ class BlockStore:
 
 
 @contextmanager
-def _usable() -> Generator[None]:
+def _usable(*, is_only_way: bool) -> Generator[None]:
     """Raise BlockStoreUnusableError where lakeFS itself may do what its store did not."""
     try:
         yield
@@ -166,7 +180,7 @@ def _usable() -> Generator[None]:
         match error.failure:
             case Refused(text=text) if any(word in text for word in _DAMAGED_ON_ITS_WAY):
                 raise FailedRequestError(Lost(text, broken=True)) from error  # sent again
-            case NotSent():
+            case NotSent() if not is_only_way:  # else it is waited for, as lakeFS itself is
                 raise BlockStoreUnusableError(str(error.failure)) from error
             case Refused() if error.is_final:
                 raise BlockStoreUnusableError(str(error.failure)) from error

@@ -103,7 +103,9 @@ class ObjectBytes:
             operation = Operation("ask for", "the server's configuration")
             request = ApiRequest("GET", ("config",))
             terms = await self._client.insist(operation, request, storage_terms)
-            self._store = BlockStore(self._client, terms) if terms.get("pre_sign_support") else None
+            only = self._configuration.route is RouteChoice.PRESIGNED
+            if terms.get("pre_sign_support"):
+                self._store = BlockStore(self._client, terms, is_only_way=only)
             self._is_asked = True
         return self._store
 
