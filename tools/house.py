@@ -21,6 +21,9 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 # The design says what the layout must make true; trio and pyiceberg were measured once, without
 # their tests (60d0c2f and 3073098, August 2026), and stay as they were.
 FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 240, 31_000, 0.07
+# What is reached of the two that are not: the gate holds these, and they may only fall. Comments
+# and blank lines do not count, because a reason that is written down is no reason to fail.
+CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 35_500, 0.091
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (
@@ -51,6 +54,7 @@ class House:
     file_lines: list[int] = field(default_factory=list[int])
     function_lines: list[int] = field(default_factory=list[int])
     import_lines: int = 0
+    code_lines: int = 0
     comment_lines: int = 0
     prose_words: int = 0
     reasons: int = 0
@@ -64,7 +68,11 @@ class House:
         """Count one file."""
         tree = ast.parse(text)
         comments = _comments(text)
-        self.file_lines.append(len(text.splitlines()))
+        lines_here = text.splitlines()
+        self.file_lines.append(len(lines_here))
+        self.code_lines += sum(
+            1 for line in lines_here if line.strip() and not line.strip().startswith("#")
+        )
         self.comment_lines += sum(1 for _, alone in comments if alone)
         prose = " ".join([each for each, _ in comments] + list(_docstrings(tree))).lower()
         self.prose_words += len(prose.split())

@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 from tools.house import (
+    CODE_LINES_REACHED,
+    FILES_MAX,
     GLOSSARY,
+    IMPORT_SHARE_REACHED,
+    SOURCE,
     RetiredWord,
     defined_names,
     measured,
@@ -108,3 +112,10 @@ def test_a_word_of_the_glossary_is_explained_once() -> None:
     words = [row.split("|")[1].strip() for row in rows if row.startswith("| ")]
     words = [word for word in words if word not in {"word", "---"}]
     assert len(words) == len(set(words)) > 30
+
+
+def test_the_source_stays_within_its_bounds() -> None:
+    house = measured(SOURCE)
+    assert len(house.file_lines) <= FILES_MAX
+    assert house.code_lines <= CODE_LINES_REACHED
+    assert house.import_lines / house.lines <= IMPORT_SHARE_REACHED
