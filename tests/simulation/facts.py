@@ -137,7 +137,8 @@ class Facts:
         marks = {tag: parse_attempt_mark(tag) for tag in tags}
         resets = {tag for tag, mark in marks.items() if mark and mark.task_hash not in known}
         if resets > self._resets:
-            self._reset_at = self._now()
+            times = [mark.scheduled_time for tag, mark in marks.items() if mark and tag in resets]
+            self._reset_at = timedelta(milliseconds=max(times))  # it may have stood still since
             self._reset_rows = {(row.task_id, row.scheduled_time) for row in rows}
         self._resets |= resets
 

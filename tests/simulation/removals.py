@@ -105,16 +105,20 @@ class Removals:
         """A pass that removed a branch while its attempt decided has put it back by its end."""
         gone = {branch for each, branch in self._taken if each is actor}
         repository = self.scene.lakefs.repository(self.scene.repository.id)
+        if actor.name.startswith("reset"):
+            # A request of before the reset made the decision again: its chain has ended.
+            gone -= self._branches_of(self.decided_late & repository.tags.keys())
         for branch in sorted(gone & self._decided_branches() - repository.branches.keys()):
             broken(self.scene.mix, 7, f"{actor.name} removed {branch[-24:]}, its decision is there")
 
     def _decided_branches(self) -> set[BranchName]:
+        tags = self.scene.lakefs.repository(self.scene.repository.id).tags
+        return self._branches_of({tag for tag in tags if tag.startswith(DECISION_TAG_PREFIX)})
+
+    def _branches_of(self, decisions: set[TagName]) -> set[BranchName]:
         repository = self.scene.lakefs.repository(self.scene.repository.id)
-        return {
-            BranchName(repository.graph[commit].record.metadata.get(STAGING_BRANCH, ""))
-            for tag, commit in repository.tags.items()
-            if tag.startswith(DECISION_TAG_PREFIX)
-        }
+        records = [repository.graph[repository.tags[tag]].record for tag in decisions]
+        return {BranchName(record.metadata.get(STAGING_BRANCH, "")) for record in records}
 
     def _branch_gone(self, actor: Actor, branch: BranchName) -> None:
         if branch in self._decided_branches():

@@ -224,8 +224,7 @@ class RemotePass:
     async def _age(self, owner: Owner, left: WorkflowLeftovers) -> timedelta:
         """How long a workflow has been over, or a task of it reset, whichever is shorter.
 
-        A reset outlives the passes until its retry. Where Conductor does not say when a workflow
-        ended, the newest decision or mark tells; commits are read until one is young enough.
+        If Conductor does not say, the newest tag does; commits are read until one is young enough.
         """
         if owner.standing is WorkflowStanding.LIVE:
             return timedelta(0)
@@ -246,8 +245,8 @@ class RemotePass:
         try:
             age = await self._age(owner, WorkflowLeftovers(marks=left.marks))
             verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=False)
-            if isinstance(verdict, Remove) and await self._has_decisions(owner):
-                verdict = judge_attempt_mark(owner.standing, age, self.times, decisions_left=True)
+            if isinstance(verdict, Remove):
+                verdict = await self._judge_marks_again(owner)
         except ServiceError as error:
             for tag in left.marks:
                 self._failed("attempt mark", tag.name, error)
@@ -257,6 +256,14 @@ class RemotePass:
             await self._settle("attempt mark", tag.name, verdict, self._tag_gone(tag.name))
             if self.judged[-1].error is not None:
                 verdict = Keep("a newer mark of its workflow could not be removed")
+
+    async def _judge_marks_again(self, owner: Owner) -> Retention:
+        """By what is there now: a reset since the listing needs the marks that were listed."""
+        tags = self._tags(f"{ATTEMPT_MARK_PREFIX}{owner.segment}-")
+        marks = [tag async for tag in tags if workflow_of_tag(tag.name) == owner.segment]
+        age = await self._age(owner, WorkflowLeftovers(marks=marks))
+        held = await self._has_decisions(owner)
+        return judge_attempt_mark(owner.standing, age, self.times, decisions_left=held)
 
     async def _has_decisions(self, owner: Owner) -> bool:
         """Whether a decision of the workflow is there now, or would be after a real pass."""

@@ -25,6 +25,7 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.logical_execution import reset_mark_tag
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 
@@ -358,6 +359,26 @@ async def test_a_pass_leaves_the_reset_of_a_workflow_that_ended_long_ago(tmp_pat
     report = await _attempt(world)
 
     assert "another execution of this task published it" in str(report.error)
+
+
+async def test_a_reset_that_lands_while_a_pass_runs_keeps_the_marks_it_stands_on(
+    tmp_path: Path,
+) -> None:
+    """The pass has listed the marks by then; without them a retry finds another chain."""
+    world = await _started(tmp_path)
+    await _published_and_ended_long_ago(world)
+    (*_, newest) = (await world.read()).attempts
+    now = int(world.clock.now().timestamp() * 1000)
+    mark = reset_mark_tag(newest.snapshot, "0" * 32, now)
+    marks = {name for name in litter(world) if name.startswith("perago-attempt-")}
+    assert marks
+
+    def reset() -> None:
+        world.repository.tag(mark, world.input)
+
+    listed = Meanwhile("queue.read_workflow", When.AFTER_EFFECT, reset)
+    await collect(world, times=RetentionTimes(), faults=[listed])
+    assert {*marks, mark} <= set(litter(world))
 
 
 async def test_a_reset_goes_when_it_is_as_old_as_a_decision_may_be(tmp_path: Path) -> None:
