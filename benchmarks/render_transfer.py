@@ -34,11 +34,11 @@ Python {python}; the run took {seconds} s.
 - **Cold start**: every object of a workspace is fetched into an empty directory.
 - **Warm start**: the same after a change of 1 %, with the cache of the cold start; `cp -r` of the
   same files is the least that it can cost.
-- **Staging**: the body has changed 1 % of the files; they are found, uploaded to a new branch,
-  checked and committed.
+- **Staging**: the task function has changed 1 % of the files. They are found, uploaded to a new
+  branch, checked and committed.
 - **Many repositories**: each holds 10 files of 64 KiB and gets one whole attempt: download, a
-  body that changes one file, stage, publish. Perago works under `settled`. The first attempt
-  proves the fence of the server; the last one shows what an attempt costs after that.
+  task function that changes one file, stage, publish. Perago works under `settled`. The first
+  attempt proves the fence of the server; the last one shows what an attempt costs after that.
 - **On s3**: the same objects by addresses that the block store has signed (`presigned`), and
   through lakeFS (`api`).
 - **CPU** is processor time of the client: of the step for Perago, 0.6.1 and obstore, of the whole

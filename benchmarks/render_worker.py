@@ -26,8 +26,8 @@ libraries that both use. Empty tasks are the median of three rounds (of one with
 
 Where it is not:
 
-- An empty task does nothing, so its row shows what Perago itself costs. A body that calculates for
-  a second hides all of it.
+- An empty task does nothing, so its row shows what Perago itself costs. A task function that
+  calculates for a second hides all of it.
 - Conductor works on the same {cpus} CPUs and needs more of them than either worker. Attempts a
   second are mostly Conductor's, and differ from round to round; CPU is the steadier figure.
 - 0.6.1 ends one attempt and takes the next in one request (`update-v2`). Perago asks for attempts

@@ -4,24 +4,24 @@ from perago.adapters.workspace.changes import SYMLINK_REFUSAL
 from perago.domain.paths import ACTIONS_PREFIX, ATTEMPT_MARKER, SEGMENT_BYTES_MAX, SEGMENTS_MAX
 
 ON_DISK = (
-    ("empty directory", "nothing: lakeFS has objects only; neither published nor brought down"),
-    ("permissions, owner, times", "stay on the disk; a file is brought down as a new file"),
+    ("empty directory", "nothing: lakeFS has only objects; not published and not downloaded"),
+    ("permissions, owner, times", "stay on the disk; a downloaded file is a new file"),
     (
         "symlink, to a file or a directory",
         f"the attempt fails: `{SYMLINK_REFUSAL.format(path='PATH')}`",
     ),
     ("pipe, socket, device", "skipped"),
     ("hard links", "each name is a file of its own"),
-    (f"`{ATTEMPT_MARKER}`, at any depth", "never brought down, published or deleted"),
+    (f"`{ATTEMPT_MARKER}`, at any depth", "never downloaded, published or deleted"),
     (
         f"`{ACTIONS_PREFIX}` of the repository",
-        "never brought down or deleted; a task that writes there fails",
+        "never downloaded or deleted; a task that writes there fails",
     ),
     ("a file that is written to while it is uploaded", "the attempt fails"),
 )
 IN_LAKEFS = (
     ("empty object `x/`, a directory marker as Spark leaves it", "ignored, and stays"),
-    ("`data2/x` beside the prefix `data`", "nobody's business"),
+    ("`data2/x` beside the prefix `data`", "ignored, and stays"),
     (
         "content type and user metadata",
         "stay; a changed file keeps them, a renamed or copied one takes them along",
@@ -59,5 +59,5 @@ The regular files below the prefix, and nothing else.
 
 
 def _table(head: str, rows: tuple[tuple[str, str], ...]) -> str:
-    pairs = ((head, "What becomes of it"), ("---", "---"), *rows)
+    pairs = ((head, "What happens"), ("---", "---"), *rows)
     return "\n".join(f"| {name} | {fate} |" for name, fate in pairs)

@@ -31,10 +31,10 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 EXIT_CODES = (
     ("0", "done"),
-    ("1", "failed; of `check`, `extract` and `start` any failure, as in 0.6.1"),
+    ("1", "failed; `check`, `extract` and `start` use it for every failure, as in 0.6.1"),
     ("2", "wrong usage"),
     ("3", "wrong or missing configuration"),
-    ("4", "fenced: the attempt is stale, or the branch is elsewhere"),
+    ("4", "fenced: the attempt is stale, or the branch has moved"),
     ("5", "the outcome is unknown"),
     ("6", "a service did not do what it was asked"),
 )
@@ -85,33 +85,35 @@ def configuration_page() -> str:
         rows.append((name, f"`{text}`" if text else "", f"{each.variable.about}."))
     return f"""# Configuration
 
-A flag wins over the environment, the environment over `.env` in the current directory, that
-over `[tool.perago]` in `pyproject.toml`, that over the default. `perago config show --origin`
-prints every value and where it was found; secrets are masked.
+Perago takes each setting from the first of these that has it: a flag, the environment, `.env` in
+the current directory, `[tool.perago]` in `pyproject.toml`, the default. To see every value and
+where it comes from, run `perago config show --origin`; it masks secrets.
 
 {table(("Name", "Default", "What it is"), rows)}
 
-- `.env`: `KEY=value`, `export KEY=value`, one pair of quotes is stripped, nothing is expanded.
-- `[tool.perago]`: the names in lower case without `PERAGO_`, with `-` or `_`, such as
-  `strict-input = true`. Secrets are refused there.
-- A secret may be in a file of its own: `LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY_FILE`.
-- `~/.lakectl.yaml` is read when none of the three `LAKECTL_` names is set anywhere, and never for
-  another address in `PERAGO_LAKEFS` than its own.
-- Proxies are read as every HTTP client reads them: in lower case too, `ALL_PROXY` for both
-  schemes, and `NO_PROXY` with names, domains, networks and ports.
+- In `.env` write `KEY=value` or `export KEY=value`. Perago removes one pair of quotes and expands
+  no variables.
+- In `[tool.perago]` write the names in lower case without `PERAGO_`, with `-` or `_`, for example
+  `strict-input = true`. Perago refuses secrets there.
+- To keep a secret in a file, add `_FILE` to the name, for example
+  `LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY_FILE=/run/secrets/lakefs`.
+- If none of the three `LAKECTL_` names is set, Perago reads `~/.lakectl.yaml`. If `PERAGO_LAKEFS`
+  has another address than that file, Perago does not use the file.
+- Proxy variables work as in other HTTP clients: lower case names too, `ALL_PROXY` for both schemes,
+  and `NO_PROXY` with names, domains, networks and ports.
 - Spark options: `PERAGO_SPARK_CONF_spark_executor_memory=4g` is `spark.executor.memory`; a
   doubled underscore is one underscore. In `pyproject.toml`: `[tool.perago.spark-conf]`.
 - `<state directory>` is `XDG_STATE_HOME`, or else `~/.local/state`. A user who cannot write there,
   as in many containers, gets `/tmp/perago-<number of the user>` in place of
   `<state directory>/perago`. Records and locks of a worker are in its workspace root, the cache too
-  unless `PERAGO_CACHE_DIR` is set. Nothing is kept in `XDG_RUNTIME_DIR`: it is in memory, and goes
-  when the user logs out.
-- The two roots and `PERAGO_CACHE_DIR` must belong to the worker's user (or root) and must not be
-  writable by others; so must every directory above, except sticky ones like `/tmp` and mounted
-  volumes. Anything else is refused with `PRG-C013`.
-- `OTEL_` variables that are not listed are read by OpenTelemetry itself.
-- A blank value is a value that is not set, except for the two roots, where it is the current
-  directory, and the worker id prefix, where it is refused.
+  unless `PERAGO_CACHE_DIR` is set. Perago does not use `XDG_RUNTIME_DIR`, because it is in memory
+  and is deleted when the user logs out.
+- The two roots and `PERAGO_CACHE_DIR` must belong to the worker's user (or root), and other users
+  must not be able to write to them. The same holds for every directory above, except sticky ones
+  like `/tmp` and mounted volumes. Otherwise Perago does not start (`PRG-C013`).
+- OpenTelemetry itself reads `OTEL_` variables that are not listed.
+- A blank value counts as not set, with two exceptions: a blank root is the current directory, and
+  Perago refuses a blank worker id prefix.
 """
 
 
@@ -122,8 +124,8 @@ def command_line_page() -> str:
     )
     return f"""# Command line
 
-Data goes to stdout, everything else to stderr. `--json` prints one document whose `schema` has
-a version. Nothing is coloured. The current directory is importable.
+Commands print data to stdout and everything else to stderr, without colours. `--json` prints one
+document whose `schema` has a version. Modules in the current directory can be imported.
 
 ```text
 {_help("")}

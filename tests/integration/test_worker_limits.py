@@ -85,7 +85,7 @@ async def test_a_signal_before_executors_are_ready_ends_the_worker_at_once(
         worker.signal(signal.SIGTERM)
         assert await worker.exit_code() == 0, worker.screen
         assert time.monotonic() - began < 5 + BUSY_SECONDS
-        assert worker.events("worker told to end before it was ready")
+        assert worker.events("worker stopped before it was ready")
     assert [pid for pid in executors if is_alive(pid)] == []
 
 

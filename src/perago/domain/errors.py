@@ -177,7 +177,7 @@ class TaskDefinitionError(PeragoError, ValueError):
 
 
 class RuntimeConfigError(PeragoError, ValueError):
-    """A setting is missing or has a value that cannot be meant."""
+    """A setting is missing or has an invalid value."""
 
     code = "PRG-C001"
 

@@ -153,15 +153,16 @@ _INSTALL = (
 )
 _SWITCH_ON = (
     "switch hooks on in lakeFS (actions.enabled), then run `perago fence verify REPO BRANCH`;"
-    " workers look again within two minutes"
+    " workers test the server again within two minutes"
 )
 _RESTART = "run `perago fence verify REPO BRANCH`, look at the branch, then restart this worker"
-_ALTERED = "the fence file of the input commit is not one of ours"
+_ALTERED = "the fence file of the input commit is not one that Perago has written"
+_UNENFORCED = "the server does not enforce the fence: a merge that must be rejected succeeded"
 _FENCE_FAULT = {
     FenceState.ABSENT: ("PRG-F020", "the input commit has no publication fence", _INSTALL),
     FenceState.ALTERED: ("PRG-F021", _ALTERED, _INSTALL),
-    FenceState.DEAD: ("PRG-F022", "the server merged what the fence had to refuse", _SWITCH_ON),
-    FenceState.DISTRUSTED: ("PRG-F023", "the server has published past the fence", _RESTART),
+    FenceState.DEAD: ("PRG-F022", _UNENFORCED, _SWITCH_ON),
+    FenceState.DISTRUSTED: ("PRG-F023", "the server published without running the fence", _RESTART),
 }
 
 

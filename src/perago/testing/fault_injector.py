@@ -259,7 +259,7 @@ def _described(fault: Fault) -> str:
         LoseRequest: f"the request is lost: {moment.point}",
         LoseAnswer: f"the answer is lost: {moment.point}",
         Unavailable: f"the server is unavailable: {moment.point}",
-        Zombie: f"the process stands still {moment}",
+        Zombie: f"the process stops {moment}",
         ExpireLease: f"the lease runs out {moment}",
         ForeignCommit: f"another writer commits {moment}",
     }

@@ -206,7 +206,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Zombie:
-    """The process stands still, its lease runs out, and it goes on when others have acted."""
+    """The process stops, its lease expires, and it continues when others have acted."""
 
     moment: Moment
     until: Until
@@ -214,7 +214,7 @@ class Zombie:
 
 @dataclass(frozen=True, slots=True)
 class ExpireLease:
-    """The process stands still for longer than its lease, then goes on."""
+    """The process stops for longer than its lease, and then continues."""
 
     moment: Moment
 
@@ -273,7 +273,7 @@ def zombie(
     after: str | None = None,
     task: str | None = None,
 ) -> Zombie:
-    """The attempt stands still, by default right before it publishes, `until` others have acted.
+    """The attempt stops, by default right before it publishes, `until` others have acted.
 
     `retried`: its successor runs; `published`: its successor has published; `accepted`: Conductor
     accepted its successor; `idle`: nothing else can happen.
@@ -290,7 +290,7 @@ def expire_lease(
     attempt: int = 1,
     task: str | None = None,
 ) -> ExpireLease:
-    """Conductor gives the attempt up while it stands still, by default before it publishes."""
+    """Conductor times the attempt out while it is stopped, by default before it publishes."""
     if before is None and after is None:
         before = "publish"
     return ExpireLease(_moment(before, after, nth=1, attempt=attempt, task=task))

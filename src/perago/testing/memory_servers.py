@@ -58,7 +58,7 @@ MILLISECONDS = 1000
 
 @final
 class MemoryServers(Servers):
-    """One in-memory lakeFS and Conductor on one virtual clock; every ground is its own world."""
+    """One in-memory lakeFS and Conductor on one virtual clock; every environment has its own."""
 
     def __init__(self, *, seed: int = 0) -> None:
         self.virtual_clock = VirtualClock()
@@ -83,15 +83,15 @@ class MemoryServers(Servers):
         return SequentialConcurrency()
 
     def body(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> TaskBody:
-        """Bodies run in the loop."""
+        """Task functions run in the event loop."""
         return InlineBody(tasks, progress)
 
     def unique(self, name: str) -> str:
-        """Nobody else is here."""
+        """The name as it is, because these servers belong to one environment."""
         return name
 
     def task_definition(self, definition: Mapping[str, object]) -> dict[str, object]:
-        """As it is: virtual seconds cost nothing."""
+        """The definition as it is, because virtual time passes at once."""
         return dict(definition)
 
     async def create_repository(self, name: str) -> RepositoryId:
@@ -136,7 +136,7 @@ class MemoryServers(Servers):
         return self.builders[repository].tags()
 
     async def give_way(self) -> None:
-        """One turn of the loop."""
+        """Let the event loop run the other tasks once."""
         await asyncio.sleep(0)
 
     async def rest(self, workflow_ids: Sequence[str]) -> bool:

@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def perago_servers(request: pytest.FixtureRequest) -> "Iterator[Servers]":
-    """What perago_env stands on; override it to bring servers of your own."""
+    """The servers of `perago_env`; override it to use servers of your own."""
     if request.config.getoption("--perago-backend") == "real":
         from perago.testing.remote_servers import servers_of_environment  # noqa: PLC0415 - lazy
 
@@ -59,7 +59,7 @@ def perago_servers(request: pytest.FixtureRequest) -> "Iterator[Servers]":
 def perago_env(
     request: pytest.FixtureRequest, perago_servers: "Servers"
 ) -> "Iterator[PeragoEnvironment]":
-    """A whole world for one test; `@pytest.mark.perago(policy=...)` sets it up."""
+    """lakeFS, Conductor and workers for one test; `@pytest.mark.perago(policy=...)` sets it up."""
     from perago.testing.environment import PeragoEnvironment  # noqa: PLC0415 - lazy
 
     options: dict[str, object] = {}

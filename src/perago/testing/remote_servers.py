@@ -133,7 +133,7 @@ class RemoteServers(Servers):
         return AsyncioConcurrency()
 
     def body(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> TaskBody:
-        """Bodies run in the loop: those of tests are short."""
+        """Task functions run in the event loop, because those of tests are short."""
         return InlineBody(tasks, progress)
 
     def unique(self, name: str) -> str:

@@ -131,7 +131,7 @@ class Repository:
         files: Mapping[str, bytes | str | None],
         branch: str = MAIN,
         *,
-        message: str = "by somebody without Perago",
+        message: str = "by a writer without Perago",
     ) -> CommitId:
         """Write files (None deletes one) and commit them."""
         content = {

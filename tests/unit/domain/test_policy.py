@@ -47,9 +47,9 @@ def test_an_earlier_decision_wins_whatever_the_setting(setting: PolicySetting, c
     ("fence", "code", "fault", "command"),
     [
         (FenceState.ABSENT, "PRG-F020", "has no publication fence", "install"),
-        (FenceState.ALTERED, "PRG-F021", "is not one of ours", "install"),
-        (FenceState.DEAD, "PRG-F022", "merged what the fence had to refuse", "verify"),
-        (FenceState.DISTRUSTED, "PRG-F023", "has published past the fence", "verify"),
+        (FenceState.ALTERED, "PRG-F021", "is not one that Perago has written", "install"),
+        (FenceState.DEAD, "PRG-F022", "does not enforce the fence", "verify"),
+        (FenceState.DISTRUSTED, "PRG-F023", "without running the fence", "verify"),
     ],
     ids=str,
 )

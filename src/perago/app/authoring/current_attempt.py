@@ -143,7 +143,7 @@ class CurrentAttempt:
         return logging.LoggerAdapter(logger, ids)
 
     def progress(self, message: str, **facts: object) -> None:
-        """Say how far the body is; goes to the log of the attempt, never to its output."""
+        """Log how far the task function is; the output of the attempt does not change."""
         self.report(message, facts)
 
 
@@ -153,10 +153,10 @@ _in_this_process: list[CurrentAttempt] = []
 
 
 def current_attempt() -> CurrentAttempt:
-    """Return the attempt this body runs in, or a stand-in outside a worker.
+    """Return the attempt that this task function runs in, or a stand-in outside a worker.
 
-    Threads of a body get it too, unless bodies share the process (execution mode `thread`):
-    there the body hands it to them.
+    Threads that a task function starts get it too. In execution mode `thread` they do not, because
+    several task functions share the process: pass it to them.
     """
     found = _current.get()
     if found is None and len(_in_this_process) == 1:

@@ -193,7 +193,7 @@ def _keys(
 ) -> Mapping[str, object]:
     expected = _MISSING.format(kind=kind, keys=" and ".join(keys))
     if not isinstance(input_data, Mapping):
-        raise TaskInputError(f"{expected}; it is no object", code="PRG-I001")
+        raise TaskInputError(f"{expected}; found something that is not an object", code="PRG-I001")
     data = cast("Mapping[str, object]", input_data)
     missing = [key for key in keys if key not in data]
     if "workspace" in missing:

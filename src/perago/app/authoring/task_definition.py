@@ -54,7 +54,7 @@ class RetryPolicy(BaseModel):
 
 
 class TimeoutPolicy(BaseModel):
-    """When Conductor gives a task up, and what it does then; 0 means no limit."""
+    """When Conductor times a task out, and what it does then; 0 means no limit."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -120,7 +120,7 @@ class PublishBudget(BaseModel):
 
 
 class TaskControls(BaseModel):
-    """Everything a task asks of Conductor and of its publication."""
+    """Retries, time-outs, limits and publication policy of a task."""
 
     model_config = ConfigDict(extra="forbid")
 

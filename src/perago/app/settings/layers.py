@@ -225,7 +225,7 @@ class ShownSetting:
 
 
 class LayeredSettings(BaseSettings):
-    """Frozen values with origins; a text that cannot be meant is refused by its own error."""
+    """Frozen values with origins; an invalid text is refused by its own error."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True

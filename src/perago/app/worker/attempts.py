@@ -376,7 +376,9 @@ class Attempts:
             try:
                 await self._tools.ports.queue.log(task_id, line)
             except ServiceError as error:
-                self._tools.listener.warned("task log line was not taken", str(error))
+                self._tools.listener.warned(
+                    "Conductor did not take a line of the task log", str(error)
+                )
 
         task = asyncio.create_task(log())
         self._aside.add(task)

@@ -219,7 +219,7 @@ class Worker:
         if not ready.done():
             ready.cancel()
             await asyncio.wait({starting, asking})
-            write(LOGGER, logging.INFO, "worker told to end before it was ready", {})
+            write(LOGGER, logging.INFO, "worker stopped before it was ready", {})
             return False
         for task in (asking, starting):
             task.result()

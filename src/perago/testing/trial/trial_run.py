@@ -243,12 +243,12 @@ class TaskRun:
 
     @property
     def completed(self) -> bool:
-        """Whether Conductor would have been told that the attempt completed."""
+        """Whether the attempt would be completed in Conductor."""
         return self.status is AttemptStatus.COMPLETED
 
     @property
     def diff(self) -> TreeDiff:
-        """What the body changed."""
+        """What the task function changed."""
         return compare_trees(self.before, self.files)
 
 
