@@ -35,7 +35,7 @@ from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import WorkflowRecord
-from perago.ports.errors import UnavailableError
+from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.installations import ConductorInstallation
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
 
@@ -199,7 +199,7 @@ class FaultWorld:
         try:
             record = await worker.poll(TASK)
             return None if record is None else await self.drive(worker.run(record))
-        except (WorkerDied, UnavailableError):
+        except (WorkerDied, UnavailableError, OutcomeUnknownError):
             return None
 
     async def finish(self, attempts_max: int = ATTEMPTS_MAX) -> WorkflowRecord:
