@@ -27,10 +27,10 @@ from tools.servers.python_wheel import private_environment
 from benchmarks.transfer_ground import lakefs_clients
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload

@@ -20,9 +20,9 @@ from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload

@@ -3,10 +3,11 @@
 Decides nothing; a test brings its tasks and looks at what is on the target afterwards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 from tools.servers import LakefsServer
@@ -14,13 +15,17 @@ from tools.servers import LakefsServer
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.staged_view import StagedView
+from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.install import install_fence
+from perago.domain.errors import CheckFailedError
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.workspace import SparkGateway
+from perago.ports.workspace import SparkGateway, SparkWorkspace
 
 
 def gateway_of(server: LakefsServer, endpoint: str | None = None) -> SparkGateway:
@@ -93,16 +98,66 @@ class SparkStage:
 async def _start(scene: SparkScene, params: Mapping[str, object]) -> str:
     rows: list[dict[str, object]] = []
     workspace = "${workflow.input.workspace}"
-    for task in scene.tasks:
-        definition = dict(build_taskdef(task)) | {"retryCount": 3, "retryDelaySeconds": 0}
+    for each in scene.tasks:
+        definition = dict(build_taskdef(each)) | {"retryCount": 3, "retryDelaySeconds": 0}
         await scene.conductor.definitions.put(definition)
         given = {"workspace": workspace, "params": dict(params)}
-        row: dict[str, object] = {"name": task.name, "taskReferenceName": task.name}
+        row: dict[str, object] = {"name": each.name, "taskReferenceName": each.name}
         rows.append({**row, "type": "SIMPLE", "inputParameters": given})
-        workspace = f"${{{task.name}.output.workspace}}"
+        workspace = f"${{{each.name}.output.workspace}}"
     name = f"flow_{scene.tasks[0].name}"
     definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": rows}
     definition["ownerEmail"] = "data@example.com"
     await scene.conductor.workflows.put_definition(definition)
     place = {"repository": scene.repository, "branch": MAIN, "refType": "commit"}
     return await scene.conductor.workflows.start(name, {"workspace": {**place, "ref": scene.start}})
+
+
+class NoParams(BaseModel):
+    """Nothing to choose."""
+
+
+class Rows(BaseModel):
+    """How many rows the task wrote."""
+
+    rows: int
+
+
+async def play_refused_and_passed(stage: SparkStage, unique_name: Callable[[str], str]) -> None:
+    """A check sees what is staged and nothing else, refuses the first commit, passes the second."""
+    seen: list[object] = []
+
+    def look(view: StagedView) -> None:
+        total = view.read.parquet("daily").agg({"amount": "sum"}).head()[0]
+        with view.open("orders/a.csv") as file:
+            seen.append((total, file.read(), file.writable()))
+        seen.append((view.size("orders/a.csv"), view.changed, view.removed))
+        assert set(view.paths) == {"orders/a.csv", *view.added}
+        assert view.spark.range(2).count() == 2
+        if len(seen) == 2:
+            raise ValueError(f"{total} is too much")
+
+    spec = WorkspaceSpec(prefix="lake", checks=[look])
+
+    @task(name=unique_name("checked"), owner_email="data@example.com", workspace=spec)
+    def double(workspace: SparkWorkspace, params: NoParams) -> Rows:
+        del params
+        orders = workspace.read.option("header", "true").csv("orders")
+        doubled = orders.selectExpr("cast(amount as int) * 2 as amount")
+        workspace.write(doubled, "daily")
+        return Rows(rows=doubled.count())
+
+    orders = b"order,amount\n1,10\n2,20\n"
+    scene = await stage.play([task_of(double)], {"lake/orders/a.csv": orders, "other/b": b"b"})
+    (refused,) = await scene.run_all()
+    assert isinstance(refused.error, CheckFailedError)
+    assert "check look failed: ValueError: 60 is too much" in str(refused.error)
+    assert await scene.files(prefix="lake/daily") == []
+    (kept,) = await scene.branches()
+
+    (passed,) = await scene.run_all()
+
+    assert passed.error is None
+    assert len(await scene.files(prefix="lake/daily")) == 1
+    assert await scene.branches() == (kept,)
+    assert seen == [(60, orders, False), (len(orders), (), ())] * 2

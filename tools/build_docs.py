@@ -26,6 +26,7 @@ RUN_PAGES = frozenset(
         "docs/tutorial.md",
         "docs/testing.md",
         "docs/spark.md",
+        "docs/reference/task.md",
         "docs/how-to/test-retries.md",
         "docs/how-to/choose-servers.md",
     }

@@ -1,6 +1,10 @@
 """The part of the reference about what a directory workspace can hold."""
 
+import inspect
+from collections.abc import Iterator
+
 from perago.adapters.workspace.changes import SYMLINK_REFUSAL
+from perago.app.authoring.staged_view import StagedView
 from perago.domain.paths import ACTIONS_PREFIX, ATTEMPT_MARKER, SEGMENT_BYTES_MAX, SEGMENTS_MAX
 
 ON_DISK = (
@@ -44,6 +48,74 @@ IN_LAKEFS = (
         "the attempt fails before anything moves, and names both",
     ),
 )
+
+
+FILES = {
+    "added": "Files that the input commit does not have.",
+    "changed": "Files that the input commit has with other bytes.",
+    "removed": "Files of the input commit that the staged commit does not have.",
+}
+CHECKS = """## Checks
+
+```python
+# checks.py
+from perago import StagedView, TaskTerminalError, WorkspaceSpec
+
+
+def not_empty(view: StagedView) -> None:
+    for path in (*view.added, *view.changed):
+        if view.size(path) == 0:
+            raise ValueError(f"{path} is empty")
+
+
+def nothing_is_lost(view: StagedView) -> None:
+    if view.removed:
+        raise TaskTerminalError(f"{view.removed[0]} was removed")
+
+
+SPEC = WorkspaceSpec(prefix="sales", checks=[not_empty, nothing_is_lost])
+```
+
+A guardrail judges paths, and a check judges bytes. Perago runs the checks, in their order, after
+it has staged a commit and before it decides or publishes that commit, under every policy. When
+nothing changed, Perago checks nothing. A retry that finds a decided commit publishes it without
+checking it again.
+
+- A check fails by raising, whatever it raises; it returns nothing, and one that returns `False`
+  fails too. Then the attempt fails with `PRG-G003`; the reason names the staged commit, the check
+  and its message. Conductor retries, and the retry runs the task
+  function again. A check that raises `TaskTerminalError` ends the task without a retry.
+- After a failed check the staging branch stays, so that you can look, for example with
+  `lakectl fs ls lakefs://REPO/COMMIT/`. `perago gc` and the workers remove it: under `settled`
+  after `PERAGO_GC_STAGING_TTL`, under the other policies with their next pass, at most
+  `PERAGO_WORKSPACE_GC_INTERVAL` later. The log line `attempt checked` has commit and branch.
+- Checks run where the task function runs: in an executor, with the same user, without the keys of
+  lakeFS and Conductor (Spark tasks and thread mode are the stated exceptions).
+  `perago.current_attempt()` works in them, and what they print and log is in the task log.
+- Function and checks share `TaskControls(body_seconds=...)`, heartbeats and the order to stop.
+- A local task shows its checks the directory of the attempt, which is what was staged. A Spark
+  task shows them the staged commit, through its own session.
+- The paths travel to the executor as one message of at most 16 MiB: for a local task those that
+  changed, for a Spark task all of the prefix, which is about 150,000 paths.
+
+[checked_orders](../../examples/checked_orders) has rules of pandera for a Parquet file, and a check
+on Spark.
+"""
+
+
+def checks_section() -> str:
+    """Return the section: when checks run, and every part of the view that they get."""
+    rows = "\n".join(f"| {name} | {meaning} |" for name, meaning in _view_rows())
+    return f"{CHECKS}\n| `StagedView` | Meaning |\n| --- | --- |\n{rows}\n"
+
+
+def _view_rows() -> Iterator[tuple[str, str]]:
+    for kind, meaning in FILES.items():
+        yield f"`{kind}`", meaning
+    for name in ("paths", "size", "open", "spark", "read"):
+        found = getattr(StagedView, name)
+        given = "" if isinstance(found, property) else "(path)"
+        yield f"`{name}{given}`", inspect.getdoc(found) or ""
 
 
 def workspace_section() -> str:

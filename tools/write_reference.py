@@ -25,7 +25,7 @@ from perago.app.settings.settings import Settings
 from perago.domain.error_codes import error_codes
 from tools.attempt_reference import attempt_rows, attempt_section
 from tools.kit_reference import kit_page
-from tools.workspace_reference import workspace_section
+from tools.workspace_reference import checks_section, workspace_section
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -188,6 +188,7 @@ follow links, on every version of Python. The attempt marker and `_lakefs_action
 
 {table(("Guardrail", "Meaning"), meanings)}
 
+{checks_section()}
 {chr(10).join(_model_section(model) for model in models)}
 {workspace_section()}
 {attempt_section()}
@@ -231,7 +232,7 @@ Conductor. The keys come in this order.
 - A result is described as it is read, unless the model writes itself in another shape (computed
   fields, aliases of one side, serializers); then it is described as it is written.
 - The workspace takes `refType` or `ref_type`; one of them is required.
-- Not written: prefix, guardrails, budget, metrics, policies, credentials.
+- Not written: prefix, guardrails, checks, budget, metrics, policies, credentials.
 """
 
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         invoke_workspace_task_body,
     )
     from perago.app.authoring.metrics import MetricRecorder
+    from perago.app.authoring.staged_view import StagedView
     from perago.app.authoring.task_declaration import load_module_task, task
     from perago.app.authoring.task_definition import (
         ExecutionLimits,
@@ -110,6 +111,7 @@ __all__ = [
     "RuntimeConfig",
     "RuntimeConfigError",
     "SparkWorkspace",
+    "StagedView",
     "StagedWorkspace",
     "StaleAttemptError",
     "TaskControls",
@@ -177,6 +179,7 @@ _HOMES = {
         "MetricSpec ExecutionLimits PublishBudget RetryPolicy TaskControls TimeoutPolicy "
         "TaskDefinition"
     ),
+    "perago.app.authoring.staged_view": "StagedView",
     "perago.app.authoring.task_declaration": "load_module_task task",
     "perago.app.authoring.taskdef": "build_taskdef write_taskdef",
     "perago.app.authoring.workspace_spec": (

@@ -6,14 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel
 
 from perago.app.authoring.current_attempt import current_attempt
 from perago.app.authoring.metrics import MetricRecorder
+from perago.app.authoring.staged_view import StagedView
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.task_definition import MetricSpec
+from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.worker import frames
 from perago.domain.errors import TaskTerminalError
 
@@ -136,4 +139,32 @@ def _forge_or_end(what: str) -> None:
         os._exit(7)
 
 
+def judge(view: StagedView) -> None:
+    """Do what the staged file says."""
+    with view.open("order.txt") as file:
+        match file.read():
+            case b"raise":
+                raise KeyError("shelf")
+            case b"exit":
+                sys.exit(3)
+            case b"sleep":
+                time.sleep(2)  # noqa: TID251 - a check may well sleep
+            case b"environment":
+                assert not any("hunter2secret" in value for value in os.environ.values())
+            case _:
+                assert view.added == ("order.txt",)
+                assert view.paths == ("kept.txt", "order.txt")
+
+
+@task(
+    name="body.checked",
+    owner_email="data@example.com",
+    workspace=WorkspaceSpec(checks=[judge]),
+)
+def stage(workspace: Path, params: Order) -> Answer:
+    """Never called: calls of the suite run its checks."""
+    raise AssertionError(workspace, params)
+
+
 OBEY = task_of(obey)
+CHECKED = task_of(stage)

@@ -5,9 +5,10 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from tests.contract.body_tasks import OBEY
+from tests.contract.body_tasks import CHECKED, OBEY
 
 from perago.adapters.system.host import SystemClock
 from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
@@ -15,9 +16,9 @@ from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
-from perago.ports.task_body import BodyCall, TaskBody
+from perago.ports.task_body import BodyCall, StagedChanges, TaskBody
 
-MODULES = ("tests.contract.body_tasks:OBEY",)
+MODULES = ("tests.contract.body_tasks:OBEY", "tests.contract.body_tasks:CHECKED")
 
 
 def body_environment() -> dict[str, str]:
@@ -47,7 +48,7 @@ async def process_body(
 async def thread_body(observer: BodyObserver | None = None) -> AsyncGenerator[ThreadBody]:
     """Threads that run the suite's tasks; none goes on beside the next test, and in its attempt."""
     try:
-        yield ThreadBody({OBEY.name: OBEY}, observer=observer)
+        yield ThreadBody({OBEY.name: OBEY, CHECKED.name: CHECKED}, observer=observer)
     finally:
         await abandoned_bodies_ended()
 
@@ -90,4 +91,17 @@ def call_of(
         params={"what": what, "number": number},
         workspace=None,
         seconds_max=seconds_max,
+    )
+
+
+def checks_of(workspace: Path, order: str, *, seconds_max: float = 0.0) -> BodyCall:
+    """A call of the checks of the suite's other task, on a staged commit that has this order."""
+    (workspace / "kept.txt").write_text("kept")
+    (workspace / "order.txt").write_text(order)
+    return replace(
+        call_of("check", seconds_max=seconds_max),
+        task_name=CHECKED.name,
+        params={},
+        workspace=workspace,
+        staged=StagedChanges("/", added=("order.txt",)),
     )

@@ -1,9 +1,10 @@
 """Laws of perago.ports.task_body."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
-from tests.contract.task_bodies import BODIES, TELEMETRY, call_of
+from tests.contract.task_bodies import BODIES, TELEMETRY, call_of, checks_of
 
 from perago.ports.task_body import BodyRaised, BodyReturned, BodyStopped, TaskBody
 
@@ -62,4 +63,18 @@ async def test_Y5_unsendable_result_is_a_failure(
 @pytest.mark.parametrize("what", TELEMETRY)
 async def test_Y6_telemetry_never_ends_a_body(body: TaskBody, what: str) -> None:
     assert await body.run(call_of(f"tell {what}", 7)) == BodyReturned({"number": 7})
+    assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})
+
+
+async def test_Y7_checks_run_as_bodies_do(body: TaskBody, tmp_path: Path) -> None:
+    assert await body.run(checks_of(tmp_path, "pass")) == BodyReturned({})
+    raised = await body.run(checks_of(tmp_path, "raise"))
+    assert isinstance(raised, BodyRaised)
+    assert (raised.reason, raised.terminal) == ("check judge failed: KeyError: 'shelf'", False)
+    assert 'raise KeyError("shelf")' in raised.traceback
+    exited = await body.run(checks_of(tmp_path, "exit"))
+    assert isinstance(exited, BodyRaised)
+    assert exited.reason == "check judge failed: SystemExit: it exited with code 3"
+    stopped = await body.run(checks_of(tmp_path, "sleep", seconds_max=0.2))
+    assert stopped == BodyStopped("the task function ran longer than 0.2 seconds")
     assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})

@@ -22,6 +22,7 @@ from tests.integration.fidelity import Operation, Operations, Run, Teller, outco
 from tests.integration.fidelity_lakefs_trees import shows_nothing
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import (
     BranchName,
     CommitId,
@@ -31,7 +32,6 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.outcome import Merged
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import ObjectUpload

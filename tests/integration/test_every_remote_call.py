@@ -18,10 +18,10 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation
 from perago.testing.fault_injector import ProcessDied, faulty_installation

@@ -29,6 +29,9 @@ def test_every_command_of_the_examples_page_works(tmp_path: Path) -> None:
     assert "ok: regions.sum\nok: regions.add\n" in done.stdout
     assert 'result: {"total": 33}' in done.stdout
     assert "workflow regions COMPLETED" in done.stdout
+    assert 'result: {"rows": 1}' in done.stdout
+    assert "check orders_are_sound failed: SchemaError" in done.stdout + done.stderr
+    assert "\nrefused\n" in done.stdout
 
 
 def test_every_example_is_on_the_page() -> None:

@@ -14,9 +14,9 @@ from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import FILES, AttemptScene
 from tools.servers import ConductorServer, LakefsServer
 
+from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import ConductorInstallation
 from perago.ports.workspace import Phase
 

@@ -15,11 +15,11 @@ from perago.adapters.system.host import SystemIdentities
 from perago.app.fence.trust import WRONG_HEAD, Canary
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import CANARY_BRANCH_PREFIX
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE
 from perago.ports.lakefs import MergeRequest
 
 pytestmark = pytest.mark.lakefs

@@ -15,7 +15,13 @@ pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
 @pytest.mark.parametrize(
     "example",
-    ["quickstart", "fork_join", pytest.param("spark_pipeline", marks=pytest.mark.spark)],
+    [
+        "quickstart",
+        "fork_join",
+        "checked_orders/test_orders.py",
+        pytest.param("checked_orders/test_daily.py", marks=pytest.mark.spark),
+        pytest.param("spark_pipeline", marks=pytest.mark.spark),
+    ],
 )
 def test_an_example_passes_on_real_servers(
     lakefs_server: LakefsServer, conductor_workers_server: ConductorServer, example: str

@@ -10,10 +10,10 @@ from tests.integration.racing_attempts import Race
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.errors import PublishFenceError, StaleAttemptError
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import CommitId, CommitRecord, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.timeout(900)]
 

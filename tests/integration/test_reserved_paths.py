@@ -11,9 +11,9 @@ from tests.integration.attempt_scene import AttemptScene
 from perago.adapters.system.host import SystemIdentities
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.fence.trust import Canary
+from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import ConductorInstallation
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 from tests.contract.memory_worlds import open_memory_lakefs
-from tests.spark_scene import SparkStage
+from tests.spark_scene import SparkStage, play_refused_and_passed
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
@@ -74,3 +74,15 @@ async def test_a_spark_task_needs_no_server(
             assert all(path.endswith(".snappy.parquet") for path in daily)
         else:
             assert daily == ["lake/daily/old.parquet"]
+
+
+async def test_checks_of_a_spark_task_read_the_staged_commit(
+    request: pytest.FixtureRequest,
+    spark_session: object,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+) -> None:
+    del spark_session  # it is the one that bodies find
+    async with open_memory_lakefs(request) as lakefs:
+        conductor = conductor_installation(MemoryConductor(VirtualClock()), WorkerHandle())
+        await play_refused_and_passed(SparkStage(lakefs, conductor, tmp_path, None), unique_name)

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 from tests.executor_killer import executor_killer
-from tests.spark_scene import SparkStage, gateway_of
+from tests.spark_scene import SparkStage, gateway_of, play_refused_and_passed
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.client import ConductorSettings
@@ -346,3 +346,9 @@ async def test_keys_are_redacted_wherever_spark_shows_options(
     for text in texts:
         assert lakefs_server.secret_access_key not in text
         assert lakefs_server.access_key_id not in text
+
+
+async def test_checks_of_a_spark_task_read_the_staged_commit(
+    stage: SparkStage, unique_name: Callable[[str], str]
+) -> None:
+    await play_refused_and_passed(stage, unique_name)

@@ -151,12 +151,14 @@ class WorkerScene:
         limit: int = 0,
         budget: str = "None",
         before: str = "",
+        checks: str = "[]",
     ) -> TaskModule:
         """Write a module, register its task and a workflow of that one task."""
         name = self.conductor.unique("worker_task")
+        spec = f'workspace=WorkspaceSpec(prefix="data", checks={checks}),'
         text = MODULE.format(
             name=name,
-            workspace='workspace=WorkspaceSpec(prefix="data"),' if workspace else "",
+            workspace=spec if workspace else "",
             response=response,
             limit=limit,
             budget=budget,

@@ -21,9 +21,9 @@ from perago.adapters.memory.installations import (
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import WorkflowStatus
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.testing.definitions import as_object
 

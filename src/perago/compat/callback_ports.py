@@ -89,6 +89,10 @@ class CallbackAttempt:
     ) -> Self:
         """Read the input and the attempt; whatever is wrong with them is raised."""
         assert task.workspace is not None, "only workspace tasks have callbacks"
+        if task.workspace.checks:
+            # The callbacks stage by themselves, and none of them can read a commit.
+            text = "callbacks have no staged commit to show to WorkspaceSpec(checks=...)"
+            raise TaskInputError(f"{text}; run the task in a worker", code="PRG-I007")
         return cls(
             task=task,
             spec=task.workspace,

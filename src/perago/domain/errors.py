@@ -244,6 +244,12 @@ class PostGuardrailViolation(GuardrailViolation):
     code = "PRG-G002"
 
 
+class CheckFailedError(GuardrailViolation):
+    """A check of the author refused the staged commit: nothing of it is decided or published."""
+
+    code = "PRG-G003"
+
+
 PATHS_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 
 

@@ -16,6 +16,7 @@ from perago.domain.commit_metadata import (
     confirm_metadata,
 )
 from perago.domain.errors import PublishFenceError
+from perago.domain.fence import FenceState
 from perago.domain.logical_execution import (
     NO_METADATA,
     BranchName,
@@ -26,7 +27,6 @@ from perago.domain.logical_execution import (
 from perago.domain.publication import (
     Decision,
     Effect,
-    FenceState,
     Isolation,
     MergeExactTree,
     MergeStaged,

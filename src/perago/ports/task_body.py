@@ -14,10 +14,26 @@ from perago.ports.workspace import SparkRoots
 
 
 @dataclass(frozen=True, slots=True)
+class StagedChanges:
+    """What a staged commit holds below the prefix, and in what it differs from the input.
+
+    All paths are relative to the prefix. `sizes` has every file of the commit; it is None where
+    the workspace of the call is a directory with exactly those files.
+    """
+
+    prefix: str
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    sizes: Mapping[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class BodyCall:
     """One call: which task, where its workspace is, and its parameters as plain JSON.
 
-    A workspace is a local directory or, for a Spark task, a place that Spark opens.
+    A workspace is a local directory or, for a Spark task, a place that Spark opens. A call with
+    `staged` runs the checks of the task instead of its function, and returns an empty result.
     """
 
     task_name: str
@@ -27,6 +43,7 @@ class BodyCall:
     workspace: Path | None
     seconds_max: float = 0.0
     spark: SparkRoots | None = None
+    staged: StagedChanges | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,8 @@ class TaskBody(Protocol):
        Conductor takes becomes BodyRaised, and the next body runs.
     Y6 telemetry_never_ends_a_body: whatever a body hands over as a sample, a label, a log record
        or a line of progress, it returns as it would have without, and the next body runs.
+    Y7 checks_run_as_bodies_do: a call with a staged commit runs the checks and not the function;
+       an exception of a check becomes BodyRaised naming the check, and a limit ends it.
     """
 
     async def run(self, call: BodyCall) -> BodyOutcome:

@@ -283,6 +283,7 @@ class Phase(StrEnum):
     FENCED = "fenced"
     STAGING = "staging"
     STAGED = "staged"
+    CHECKED = "checked"
     DECIDED = "decided"
     PUBLISHED = "published"
     COMPLETED = "completed"

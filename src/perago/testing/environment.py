@@ -15,10 +15,10 @@ from pydantic import BaseModel
 
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH, ROOT_PREFIX
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
 from perago.testing.definitions import (

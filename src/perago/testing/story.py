@@ -273,7 +273,9 @@ def _branch(branch: BranchStory, repository: RepositoryStory, story: Story) -> d
 
 
 # Phases of every attempt: as lines they would hide what differs between two.
-QUIET_PHASES = frozenset({"started", "ended", "fenced", "pre-checked", "post-checked", "cleaned"})
+QUIET_PHASES = frozenset(
+    {"started", "ended", "fenced", "pre-checked", "post-checked", "checked", "cleaned"}
+)
 SHORT = 8  # digits of a commit id: two commits of one test do not share them
 
 

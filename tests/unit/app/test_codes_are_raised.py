@@ -173,6 +173,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-T019": lambda _: asyncio.run(check_registered(cast("Any", Empty()), [FREE], strict=False)),
     "PRG-T020": lambda _: load_tasks(["no_such_module_at_all"]),
     "PRG-T021": lambda _: build_taskdef(definition(Calling)),
+    "PRG-T022": lambda _: WorkspaceSpec.model_validate({"checks": [lambda: None]}),
     "PRG-C002": lambda _: settings({"PERAGO_LOG_RETENTION": "x"}),
     "PRG-C003": lambda _: settings({"CONDUCTOR_SERVER_URL": "replace-me"}),
     "PRG-C004": lambda _: settings({"LAKECTL_SERVER_ENDPOINT_URL": "u"}),
@@ -248,6 +249,7 @@ ELSEWHERE = {
     "PRG-I012",
     "PRG-R002",
     "PRG-R004",
+    "PRG-G003",
 }
 
 

@@ -150,6 +150,16 @@ def test_a_change_is_staged_between_two_fences_and_published(caller: Caller) -> 
     assert caller.calls == ["download", "load", "stage", "load", "publish", "clean"]
 
 
+def test_checks_are_refused_before_anything_is_moved(caller: Caller) -> None:
+    checked = _declare(WorkspaceSpec(prefix="data", checks=[print]), _write)
+
+    result = caller.run(checked, {"text": "new"})
+
+    assert result.status == "FAILED"
+    assert "callbacks have no staged commit to show" in str(result.reason_for_incompletion)
+    assert caller.calls == []
+
+
 @pytest.mark.parametrize("retry_count", [1, 2])
 @pytest.mark.parametrize("params", [{"text": "new"}, {}], ids=["changed", "unchanged"])
 def test_a_retry_ends_like_a_first_attempt(

@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
+from perago.domain.fence import FenceState
 from perago.domain.policy import Level, Policy, PolicyRefusal, PolicySetting, choose_level
-from perago.domain.publication import FenceState
 
 REFUSED = "refused"
 TABLE = {

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
+from perago.domain.fence import HEAD_MOVED_TEXT
 from perago.domain.outcome import (
     BrokenActions,
     DirtyTarget,
@@ -23,7 +24,6 @@ from perago.domain.outcome import (
     RelocationRefused,
     TooManyTries,
 )
-from perago.domain.publication import HEAD_MOVED_TEXT
 from perago.ports.errors import (
     AccessDeniedError,
     BranchMissingError,

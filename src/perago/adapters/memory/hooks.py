@@ -18,9 +18,9 @@ import yaml
 
 from perago.adapters.memory.object_tree import Tree
 from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.fence import FENCE_SCRIPT, HEAD_MOVED_TEXT
 from perago.domain.logical_execution import NO_METADATA, CommitId, RepositoryId
 from perago.domain.paths import ACTIONS_PREFIX
-from perago.domain.publication import FENCE_SCRIPT, HEAD_MOVED_TEXT
 
 # The server's own patterns, so that a file is refused here if and only if it is refused there.
 _NAME = re.compile(r"\w[\w\-. ]+", re.ASCII)

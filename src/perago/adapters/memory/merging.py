@@ -14,6 +14,7 @@ from perago.adapters.memory.hooks import HookEvent, HookRefused, HooksBroken
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.object_tree import StoredObject, Tree, named, touched
 from perago.adapters.memory.repository_state import BranchState, Commit, RepositoryState
+from perago.domain.fence import HEAD_MOVED_TEXT
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.outcome import (
     BrokenActions,
@@ -27,7 +28,6 @@ from perago.domain.outcome import (
     RefusedByHook,
     TooManyTries,
 )
-from perago.domain.publication import HEAD_MOVED_TEXT
 from perago.ports.errors import (
     DirtyBranchError,
     NothingToCommitError,

@@ -8,6 +8,7 @@ from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide, merge_timeout_seconds
 from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
+from perago.domain.fence import FenceState
 from perago.domain.logical_execution import (
     AttemptMark,
     CommitId,
@@ -31,7 +32,7 @@ from perago.domain.logical_execution import (
     retry_chain,
 )
 from perago.domain.policy import Level, PolicyRefusal, choose_level, may_decide_by_tag
-from perago.domain.publication import FenceState, Isolation
+from perago.domain.publication import Isolation
 from perago.ports.asking import pages
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
 from perago.ports.lakefs import TagRecord, Tags

@@ -1,11 +1,12 @@
 """What every step of an attempt is given: the ports, the attempt, and where it may publish."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar, final
 
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workspace_spec import StagedCheck
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import (
     AttemptRecord,
@@ -197,6 +198,16 @@ class Attempt:
         """The author's publish budget, as a domain value."""
         budget = self.task.controls.publish_budget
         return None if budget is None else budget.as_value()
+
+    @property
+    def checks(self) -> Sequence[StagedCheck]:
+        """The author's checks of the staged commit."""
+        return () if self.task.workspace is None else self.task.workspace.checks
+
+    @property
+    def body_seconds_max(self) -> float:
+        """How long the task function and the checks may run together; 0 means no limit."""
+        return self.task.controls.body_seconds or self.settings.body_seconds
 
     @property
     def publication(self) -> PolicySetting:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
+from perago.app.attempt.check_staged import Returned, Shown, call_checks
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.stage import stage_changes, stage_nothing
 from perago.app.authoring.guardrails import check_guardrails
@@ -66,22 +67,23 @@ async def call_body(
     directory: Path | None,
     *,
     spark: SparkRoots | None = None,
-) -> Mapping[str, object]:
-    """Run the team's function; its validated result as plain JSON."""
+) -> Returned:
+    """Run the team's function."""
     call = BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
         execution_id=attempt.execution_id,
         params=params,
         workspace=directory,
-        seconds_max=attempt.task.controls.body_seconds or attempt.settings.body_seconds,
+        seconds_max=attempt.body_seconds_max,
         spark=spark,
     )
+    began = ports.clock.monotonic()
     outcome = await ports.body.run(call)
     ports.progress.phase(Phase.BODY_ENDED, {"outcome": type(outcome).__name__})
     match outcome:
         case BodyReturned(result):
-            return result
+            return Returned(result, ports.clock.monotonic() - began)
         case BodyRaised(reason, terminal, traceback):
             error = BodyFailedError(reason, terminal=terminal)
             error.add_note(traceback)
@@ -140,11 +142,28 @@ class LocalRan:
     attempt: Attempt
     directory: Path
     materialised: Materialised
-    result: Mapping[str, object]
+    returned: Returned
+
+    @property
+    def result(self) -> Mapping[str, object]:
+        """What the task function returned."""
+        return self.returned.result
 
     async def check(self) -> None:
         """Judge the directory."""
         await check_workspace(self.ports, self.attempt, self.directory, "post")
+
+    async def check_staged(self, target: Target, staged: StagedReference) -> None:
+        """Show the checks the directory: it holds what the staged commit holds below the prefix.
+
+        They are the same because the commit is the input and the plan, and the plan is the
+        difference between this directory and the input. `verify` has compared what lakeFS took
+        with the plan, and the task function has ended. A cleaner could have removed files since,
+        so the directory is asked for its marker again.
+        """
+        await self.ports.directories.check(self.directory, self.attempt.execution_id)
+        shown = Shown(staged, self.returned.seconds, directory=self.directory)
+        await call_checks(self.ports, self.attempt, target, shown)
 
     async def drop_writes(self) -> None:
         """Compare only to say what is dropped."""
@@ -180,8 +199,8 @@ class LocalOpened:
 
     async def run(self, params: Mapping[str, object]) -> LocalRan:
         """The task function gets the directory."""
-        result = await call_body(self.ports, self.attempt, params, self.directory)
-        return LocalRan(self.ports, self.attempt, self.directory, self.materialised, result)
+        returned = await call_body(self.ports, self.attempt, params, self.directory)
+        return LocalRan(self.ports, self.attempt, self.directory, self.materialised, returned)
 
 
 async def open_local_workspace(

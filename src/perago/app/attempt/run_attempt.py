@@ -29,7 +29,6 @@ from perago.domain.logical_execution import (
     RepositoryId,
     WorkspaceReference,
 )
-from perago.domain.policy import Level
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
@@ -131,8 +130,8 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
     given = read_input(attempt)
     spec = attempt.task.workspace
     if given.workspace is None or spec is None:
-        result = await call_body(ports, attempt, given.params, None)
-        return free_output(result)
+        returned = await call_body(ports, attempt, given.params, None)
+        return free_output(returned.result)
     if spec.read_only:
         await ports.lakefs.known.check(given.reference, ports.concurrency, writes=False)
         ran = await _run_task_function(ports, attempt, given, None)
@@ -156,18 +155,24 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
 async def _produce_publication(
     ports: AttemptPorts, attempt: Attempt, target: Target, given: GivenInput
 ) -> Finished:
-    """Run the task function, compare, stage, decide, publish."""
+    """Run the task function, compare, stage, check what was staged, decide, publish."""
     ran = await _run_task_function(ports, attempt, given, target)
     compared = await ran.compare(target)
     if compared.changed:
         await check_attempt(ports, attempt)  # before anything is uploaded for a lost attempt
-    if target.level is Level.SETTLED:
-        mine = SettledDecision(await compared.stage(), noop=not compared.changed, result=ran.result)
+    staged = None
+    if compared.changed or target.level.shape.decides_by_tag:
+        staged = await compared.stage()
+    if attempt.checks and compared.changed and staged is not None:
+        # Before the decision, because a decided commit is published whatever is found later.
+        await ran.check_staged(target, staged)
+    if target.level.shape.decides_by_tag:
+        assert staged is not None, "a decision is about a commit, also when nothing changed"
+        mine = SettledDecision(staged, noop=not compared.changed, result=ran.result)
         decision, walk = await ports.concurrency.together(
             agree(ports, attempt, target, mine), read_first_walk(ports, target)
         )
         return await finish_decision(ports, attempt, target, decision, walk)
-    staged = await compared.stage() if compared.changed else None
     publication = await publish(ports, attempt, target, staged)
     return Finished(publication.ref, ran.result)
 

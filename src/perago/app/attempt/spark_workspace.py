@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from perago.app.attempt.check_staged import Returned, Shown, call_checks
 from perago.app.attempt.complete import check_attempt, delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.local_workspace import call_body
@@ -81,10 +82,17 @@ class SparkFiles:
         )
         await pipeline.transfer(output, plan, area)
 
-    async def _materialise(self, name: str) -> Materialised:
+    async def fetch_staged(self, commit: CommitId) -> str:
+        """Bring the staged commit down beside the two: the output may hold litter of jobs."""
+        await self._materialise("staged", commit)
+        return self._root("staged")
+
+    async def _materialise(self, name: str, commit: CommitId | None = None) -> Materialised:
         directory = self.directory / name / listing_prefix(self.prefix)
         await self.ports.concurrency.blocking(lambda: directory.mkdir(parents=True))
-        source = WorkspaceSource(self.workspace.repository, self.workspace.ref, self.prefix)
+        source = WorkspaceSource(
+            self.workspace.repository, commit or self.workspace.ref, self.prefix
+        )
         return await self.ports.lakefs.pipeline.materialise(source, directory)
 
     def _root(self, name: str) -> str:
@@ -218,18 +226,21 @@ class BranchSweep:
 
 async def list_workspace(
     ports: AttemptPorts, repository: RepositoryId, ref: str, prefix: str
-) -> list[str]:
-    """The relative paths of a workspace in lakeFS, without litter and reserved objects."""
+) -> dict[str, int]:
+    """The relative paths of a workspace in lakeFS with their sizes, in order.
+
+    Without litter and reserved objects.
+    """
     outer = listing_prefix(prefix)
     listed = pages(
         lambda after: ports.lakefs.objects.list_page(repository, ref, prefix=outer, after=after)
     )
-    paths = [entry.path async for page in listed for entry in page.entries]
-    return [
-        path[len(outer) :]
-        for path in paths
+    sizes = {entry.path: entry.size async for page in listed for entry in page.entries}
+    return {
+        path[len(outer) :]: size
+        for path, size in sizes.items()
         if not (is_reserved_object(path) or is_job_litter(path) or manifest_job(path))
-    ]
+    }
 
 
 async def refuse_dirty_target(ports: AttemptPorts, workspace: WorkspaceReference) -> None:
@@ -287,7 +298,31 @@ class SparkRan:
     attempt: Attempt
     workspace: WorkspaceReference
     branch: BranchName | None
-    result: Mapping[str, object]
+    returned: Returned
+    files: SparkFiles | None
+
+    @property
+    def result(self) -> Mapping[str, object]:
+        """What the task function returned."""
+        return self.returned.result
+
+    async def check_staged(self, target: Target, staged: StagedReference) -> None:
+        """Let the session of the checks read the staged commit, as the body's reads the input."""
+        ports = self.ports
+        root = f"s3a://{staged.repository}/{staged.commit}/"
+        if self.files is not None:
+            root = await self.files.fetch_staged(staged.commit)
+        roots = SparkRoots(
+            repository=staged.repository,
+            input_ref=staged.commit,
+            prefix=target.prefix,
+            input_root=root,
+            output_root=None,
+            gateway=ports.spark_gateway,
+        )
+        sizes = await list_workspace(ports, staged.repository, staged.commit, target.prefix)
+        shown = Shown(staged, self.returned.seconds, spark=roots, sizes=sizes)
+        await call_checks(ports, self.attempt, target, shown)
 
     async def check(self) -> None:
         """Judge a listing of the private branch."""
@@ -343,10 +378,10 @@ class SparkOpened:
             await check_attempt(self.ports, self.attempt)
             branch = await open_staging(self.ports, self.attempt, self.target)
         roots = await self._roots(branch)
-        result = await call_body(self.ports, self.attempt, params, None, spark=roots)
+        returned = await call_body(self.ports, self.attempt, params, None, spark=roots)
         if self.files is not None and branch is not None:
             await self.files.store(branch)
-        return SparkRan(self.ports, self.attempt, self.workspace, branch, result)
+        return SparkRan(self.ports, self.attempt, self.workspace, branch, returned, self.files)
 
     async def _roots(self, branch: BranchName | None) -> SparkRoots:
         workspace, output_root = self.workspace, None

@@ -1,7 +1,8 @@
 """An attempt's workspace, from the input commit to the staged one: a local directory or Spark.
 
 Each step is a method of the value that the step before has made, so none can be called too early:
-`open_workspace` -> Opened -> `run` -> Ran -> `compare` -> Compared -> `stage`.
+`open_workspace` -> Opened -> `run` -> Ran -> `compare` -> Compared -> `stage`. What was staged goes
+to `check_staged` of Ran, which knows where the checks can see it.
 """
 
 from collections.abc import Mapping
@@ -40,6 +41,10 @@ class Ran(Protocol):
 
     async def drop_writes(self) -> None:
         """The end of a read-only attempt: what was written is said, never published."""
+        ...
+
+    async def check_staged(self, target: Target, staged: StagedReference) -> None:
+        """The author's checks of what was staged; a failed one fails the attempt."""
         ...
 
     async def compare(self, target: Target) -> Compared:

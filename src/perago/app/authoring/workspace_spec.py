@@ -3,8 +3,9 @@
 Both spellings of the reference type are read, and written back as they came. Resolves nothing.
 """
 
+import inspect
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self, cast
@@ -22,6 +23,7 @@ from pydantic import (
 )
 
 from perago.app.authoring.guardrails import WorkspaceGuardrail
+from perago.app.authoring.staged_view import StagedView
 from perago.domain.errors import TaskDefinitionError, TaskInputError
 from perago.domain.logical_execution import (
     IMPOSSIBLE_NAMES,
@@ -143,8 +145,37 @@ ROOT_PREFIX = "/"
 _CODE = "PRG-T015"
 
 
+StagedCheck = Callable[[StagedView], None]
+_CHECK_CODE = "PRG-T022"
+
+
+def check_name(check: Callable[..., object]) -> str:
+    """What a check is called in reasons: a function by its name, anything else by its type."""
+    name = getattr(check, "__qualname__", "") or type(check).__qualname__
+    return name.rpartition("<locals>.")[2]
+
+
+def _refuse_unless_check(check: object) -> None:
+    if not callable(check):
+        raise TaskDefinitionError(
+            f"WorkspaceSpec.checks takes functions, found {type(check).__name__}", code=_CHECK_CODE
+        )
+    if inspect.iscoroutinefunction(check):
+        raise TaskDefinitionError(
+            f"check {check_name(check)} must be a synchronous function", code=_CHECK_CODE
+        )
+    try:
+        inspect.signature(check).bind(None)
+    except TypeError as error:
+        raise TaskDefinitionError(
+            f"check {check_name(check)} must take one positional argument, the view of the staged"
+            f" commit: {error}",
+            code=_CHECK_CODE,
+        ) from error
+
+
 class WorkspaceSpec(BaseModel):
-    """The part of the repository a task works on, its guardrails and its isolation."""
+    """The part of the repository a task works on, its guardrails, checks and isolation."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -158,6 +189,29 @@ class WorkspaceSpec(BaseModel):
     """Whether local changes are dropped instead of published."""
     isolation: Literal["branch", "prefix"] = "branch"
     """What must not have moved when the task publishes: the branch, or only the prefix."""
+
+    checks: list[StagedCheck] = Field(default_factory=list[StagedCheck])
+    """Functions that judge the staged commit before it is decided or published."""
+
+    @field_validator("checks", mode="before")
+    @classmethod
+    def _checks_can_be_called(cls, checks: object) -> object:
+        """Ours before pydantic's, which knows that it can be called and not with what."""
+        if not isinstance(checks, list | tuple):
+            return checks
+        for check in (given := cast("Sequence[object]", checks)):
+            _refuse_unless_check(check)
+        return given
+
+    @model_validator(mode="after")
+    def _read_only_has_no_checks(self) -> Self:
+        if self.read_only and self.checks:
+            raise TaskDefinitionError(
+                "WorkspaceSpec(read_only=True) stages no commit, so it takes no checks; use post"
+                " guardrails",
+                code=_CHECK_CODE,
+            )
+        return self
 
     @field_validator("prefix")
     @classmethod

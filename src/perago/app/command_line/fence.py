@@ -29,8 +29,8 @@ from perago.app.fence.install import (
 from perago.app.fence.trust import Canary
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
+from perago.domain.fence import FenceState
 from perago.domain.logical_execution import BranchName, RepositoryId
-from perago.domain.publication import FenceState
 
 app = typer.Typer(
     no_args_is_help=True,

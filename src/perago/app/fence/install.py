@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 from perago.app.fence.trust import Canary
 from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY
 from perago.domain.errors import PublicationRefusedError
+from perago.domain.fence import FENCE_FILE, FenceState, recognise_fence
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import fence_branch
 from perago.domain.outcome import Merged
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, FenceState, recognise_fence
 from perago.ports.errors import ObjectMissingError, ServiceError
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects, ObjectUpload

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
+from perago.domain.fence import FenceState, recognise_fence
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import canary_branches
 from perago.domain.outcome import HeadMoved, Merged, NotPublished
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FenceState, recognise_fence
 from perago.domain.settled import after_merge
 from perago.ports.errors import ObjectMissingError, ServiceError, UnavailableError
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest

@@ -297,6 +297,7 @@ def _call_of(frame: frames.RunBody) -> BodyCall:
         params=frame.params,
         workspace=None if frame.workspace is None else Path(frame.workspace),
         spark=frame.spark,
+        staged=frame.staged,
     )
 
 

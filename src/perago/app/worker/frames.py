@@ -16,7 +16,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, TypeAdapter, ValidationError
 
 from perago.domain.attempt import AttemptSnapshot
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
+from perago.ports.task_body import (
+    BodyCall,
+    BodyOutcome,
+    BodyRaised,
+    BodyReturned,
+    BodyStopped,
+    StagedChanges,
+)
 from perago.ports.workspace import SparkRoots
 
 # Above the largest result (10 MiB, below) and the largest log record (6 MB as JSON). Without a
@@ -41,6 +48,7 @@ class RunBody:
     workspace: str | None
     worker_id: str = ""
     spark: SparkRoots | None = None
+    staged: StagedChanges | None = None
     kind: Literal["run"] = "run"
 
 

@@ -97,6 +97,7 @@ def run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
         workspace=workspace,
         worker_id=worker_id,
         spark=call.spark,
+        staged=call.staged,
     )
 
 
@@ -109,6 +110,13 @@ def outcome_of(frame: EndFrame) -> BodyOutcome:
             return BodyRaised(reason, terminal, traceback)
         case frames.Cancelled():
             return BodyStopped("the task function was ended by a signal")
+
+
+def _unsendable(call: BodyCall, error: frames.FrameError) -> BodyRaised:
+    if call.staged is None:
+        return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
+    # The view of a check is data: about 150,000 paths of usual length fit into one message.
+    return BodyRaised(f"its paths cannot be sent to an executor: {error}")
 
 
 # From SIGTERM to SIGKILL: time for the `finally` blocks of a task function. Longer keeps the slot
@@ -239,7 +247,7 @@ class ProcessBody(TaskBody):
         try:
             executor.send(run_frame(call, self._settings.worker_id))
         except frames.FrameError as error:
-            return BodyRaised(f"params cannot be sent to an executor: {error} [PRG-I003]")
+            return _unsendable(call, error)
         outcome = await _end_of(body, order)
         # The order counts also when the function ended at the same moment: the attempt is lost, or
         # the drain's grace is over, so its result must not be published.

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self, final
+from typing import Self, cast, final
 
 from perago.app.authoring.current_attempt import CancelSignal, CurrentAttempt, running
 from perago.app.authoring.failure import error_is_terminal, failure_reason
@@ -26,8 +26,11 @@ from perago.app.authoring.metrics import (
     TaskAttemptMetricContext,
     sendable_text,
 )
+from perago.app.authoring.staged_view import StagedView, open_view
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workspace_spec import check_name
 from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
+from perago.domain.errors import TaskDefinitionError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned
 from perago.ports.workspace import SparkWorkspace
 
@@ -178,6 +181,8 @@ def run_body(
     recorder = CallingRecorder(take, _metric_context(call, around.worker_id))
     try:
         with running(attempt), body_workspace(call, attempt) as workspace:
+            if call.staged is not None:
+                return run_checks(task, open_view(call.staged, workspace))
             return BodyReturned(invoke_body(task, call.params, workspace, metrics=recorder))
     except BodyCancelled:
         raise
@@ -189,6 +194,36 @@ def run_body(
             terminal=error_is_terminal(error),
             traceback=author_traceback(error),
         )
+
+
+def run_checks(task: TaskDefinition, view: StagedView) -> BodyOutcome:
+    """Run the checks of a task in their order; the first that fails is the outcome."""
+    assert task.workspace is not None, "only workspace tasks stage"
+    for check in task.workspace.checks:
+        try:
+            _refuse_verdict(cast("Callable[[StagedView], object]", check)(view))
+        except BodyCancelled:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a check may raise anything
+            return BodyRaised(
+                reason=f"check {check_name(check)} failed: {_check_reason(error)}",
+                terminal=error_is_terminal(error),
+                traceback=author_traceback(error),
+            )
+    return BodyReturned({})
+
+
+def _refuse_verdict(returned: object) -> None:
+    """A check that returns False would pass unnoticed, because only raising fails the attempt."""
+    if returned is not None:
+        text = f"it returned {type(returned).__name__}, expected None; a check fails by raising"
+        raise TaskDefinitionError(text, code="PRG-T022")
+
+
+def _check_reason(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"SystemExit: it exited with code {error.code}"
+    return failure_reason(error)
 
 
 def _current_attempt(call: BodyCall, around: BodySurroundings) -> CurrentAttempt:

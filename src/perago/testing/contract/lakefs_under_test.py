@@ -16,13 +16,13 @@ from perago.adapters.memory.installations import RepositoryBuilder, lakefs_insta
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.worker_handle import ANY, LoseAnswer, WorkerHandle
 from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import (
     MergeAnswer,
     Merged,
 )
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import Branches, Commits, MergeRequest, Repositories, Tags
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, Objects

@@ -45,8 +45,8 @@ from perago.app.authoring.guardrails import (
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptStatus, ExecutionId
 from perago.domain.errors import GuardrailViolation, PostGuardrailViolation, PreGuardrailViolation
+from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH, ROOT_PREFIX, listing_prefix, object_path
-from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import PollRequest
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, TaskBody
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover, Phase, Progress
@@ -264,7 +264,8 @@ class _Watched(TaskBody, Progress):
         self.warnings: list[str] = []
 
     async def run(self, call: BodyCall) -> BodyOutcome:
-        outcome, self.lines = run_captured(self._task, call)
+        outcome, lines = run_captured(self._task, call)
+        self.lines = [*self.lines, *lines]  # the checks of the staged commit are a second call
         if isinstance(outcome, BodyRaised):
             self.traceback = outcome.traceback
         return outcome

@@ -14,8 +14,8 @@ from perago.adapters.memory.hooks import (
 )
 from perago.adapters.memory.object_tree import EMPTY_TREE, store_object
 from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.fence import FENCE_FILE, FENCE_SCRIPT, HEAD_MOVED_TEXT
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE, FENCE_SCRIPT, HEAD_MOVED_TEXT
 
 HEAD = "a" * 64
 OTHER = "b" * 64

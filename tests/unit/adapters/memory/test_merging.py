@@ -8,6 +8,7 @@ from tests.unit.adapters.memory.memory_worker import STAGING, MemoryWorker
 from perago.adapters.memory.installations import MAIN
 from perago.adapters.memory.merging import TRIES_MAX, Strategy, merge_into_branch
 from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.fence import FENCE_FILE
 from perago.domain.outcome import (
     BrokenActions,
     DirtyTarget,
@@ -18,7 +19,6 @@ from perago.domain.outcome import (
     TooManyTries,
 )
 from perago.domain.paths import FENCE_PATH
-from perago.domain.publication import FENCE_FILE
 from perago.ports.errors import BranchMissingError, RequestRefusedError
 from perago.ports.lakefs import MergeRequest
 

@@ -30,10 +30,10 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.worker.run_body import run_body
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import CommitId, CommitRecord
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.installations import ConductorInstallation

@@ -28,10 +28,10 @@ from perago.app.authoring.failure import error_code, error_is_terminal, failure_
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.error_codes import Retried, error_codes
 from perago.domain.errors import PeragoError
+from perago.domain.fence import FENCE_FILE
 from perago.domain.outcome import MergeConflict, MergeRefused, NoChanges
 from perago.domain.paths import ACTIONS_PREFIX, FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 from perago.ports.errors import (
     AccessDeniedError,
     BranchExistsError,

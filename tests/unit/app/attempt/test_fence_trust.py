@@ -19,11 +19,11 @@ from perago.adapters.memory.worker_handle import (
 from perago.app.attempt.complete import Recorded
 from perago.app.fence.trust import DEAD_SECONDS, TRUSTED_SECONDS
 from perago.domain.attempt import AttemptStatus
+from perago.domain.fence import FENCE_FILE, FenceState
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.outcome import RefusedByHook, TooManyTries
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE, FenceState
 from perago.ports.errors import UnavailableError
 
 MERGE = "branches.merge"

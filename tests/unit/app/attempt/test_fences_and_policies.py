@@ -15,9 +15,9 @@ from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LEVEL, LOGICAL_EXECUTION_KEY, POLICY
+from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 
 OTHER_FENCES: list[tuple[str, bytes]] = [
     ("neutered script", FENCE_FILE.replace(b"error(", b"print(")),

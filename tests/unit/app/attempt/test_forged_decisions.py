@@ -11,10 +11,10 @@ from perago.adapters.memory.worker_handle import CrashAfter
 from perago.app.attempt.complete import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import STAGING_BRANCH
+from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, CommitRecord
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 
 CREATE_TAG = "tags.create"
 OTHER_HOOK = b"""

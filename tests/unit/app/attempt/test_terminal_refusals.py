@@ -18,10 +18,10 @@ from perago.adapters.memory.worker_handle import (
 )
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.fence import FENCE_FILE
 from perago.domain.outcome import BrokenActions, NoChanges, RefusedByHook
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.domain.publication import FENCE_FILE
 
 SETTLED, LINEAGE = PolicySetting.SETTLED, PolicySetting.LINEAGE
 AUTO, HEAD_PARENT = PolicySetting.AUTO, PolicySetting.HEAD_PARENT

@@ -37,7 +37,7 @@ NAMED = "name='x', owner_email='o'"
             "workspace=WorkspaceSpec(q=1)",
             (
                 "WorkspaceSpec: q: there is no such field; known: prefix, pre, post, read_only,"
-                " isolation"
+                " isolation, checks"
             ),
             "PRG-T001",
         ),

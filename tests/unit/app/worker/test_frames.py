@@ -7,10 +7,14 @@ import pytest
 
 from perago.app.worker import frames
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
+from perago.ports.task_body import StagedChanges
 
 ATTEMPT = AttemptSnapshot("w", "t", "r", "task", AttemptStatus.IN_PROGRESS, retry_count=2)
 FRAMES: list[frames.Frame] = [
     frames.RunBody("e1", "task", ATTEMPT, {"a": [1, {"b": None}]}, "/tmp/x"),  # noqa: S108
+    frames.RunBody(
+        "e1", "task", ATTEMPT, {}, "x", staged=StagedChanges("d", ("ü",), sizes={"ü": 3})
+    ),
     frames.Ready(("a", "b")),
     frames.ImportFailed("no module"),
     frames.Returned("e1", {"ü": 1.5}),

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from lupa import lua52
 
-from perago.domain.publication import (
+from perago.domain.fence import (
     FENCE_FILE,
     FENCE_SCRIPT,
     HEAD_MOVED_TEXT,
