@@ -180,8 +180,8 @@ class Workflows(Protocol):
         retry continues all of them.
     W13 loop: each iteration has rows of its own, and an output by its number.
     W14 switch: the value of the named parameter chooses the case, else the default.
-    W15 sub_workflow: a child's end is its task's end, CANCELED where the child was terminated; a
-        retry starts another child.
+    W15 sub_workflow: a child's end is its task's end, CANCELED where the child was terminated, at
+        once also while the parent is paused; a retry starts another child.
     W16 output_parameters: the workflow's output is what its definition names.
     W17 optional_task_may_fail: without retries left the workflow goes on.
     W18 variables: what SET_VARIABLE sets is read as a variable of the workflow.

@@ -19,7 +19,7 @@ from perago.adapters.memory.conductor_rows import (
     task_settings,
 )
 from perago.adapters.memory.conductor_state import ConductorState, schedule_next
-from perago.adapters.memory.workflow_step_kinds import STEPS
+from perago.adapters.memory.workflow_step_kinds import STEPS, follow_child
 from perago.adapters.memory.workflow_verbs import specs_of
 from perago.adapters.memory.workflow_walk import Walk, WorkflowEnds, end_workflow, specs_in
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
@@ -160,8 +160,18 @@ def decide(state: ConductorState, run: WorkflowRun) -> None:
     deciding: WorkflowRun | None = run
     while deciding is not None:
         _decide(state, deciding)
-        ended = deciding.status.is_terminal and deciding.parent is not None
-        deciding = state.runs.get(deciding.parent[0]) if ended and deciding.parent else None
+        deciding = _parent_of_ended(state, deciding)
+
+
+def _parent_of_ended(state: ConductorState, run: WorkflowRun) -> WorkflowRun | None:
+    """What is to be decided next; the server writes a child's end also in a paused parent."""
+    if run.parent is None or not run.status.is_terminal:
+        return None
+    parent = state.runs.get(run.parent[0])
+    row = None if parent is None else parent.rows.get(run.parent[1])
+    if row is not None and row.status is AttemptStatus.IN_PROGRESS:
+        follow_child(state, row)
+    return parent
 
 
 def create_run(

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Never
 
 from perago.adapters.memory.conductor_rows import ITERATION_MARK, Spec, TaskRow
-from perago.adapters.memory.conductor_state import find_document
+from perago.adapters.memory.conductor_state import ConductorState, find_document
 from perago.adapters.memory.workflow_expressions import as_text, holds
 from perago.adapters.memory.workflow_walk import (
     CHILD_ID,
@@ -180,7 +180,7 @@ def walk_sub_workflow(walk: Walk, spec: Spec, iteration: int) -> bool:
         if each.status is AttemptStatus.SCHEDULED:
             _start(walk, each)
         if each.status is AttemptStatus.IN_PROGRESS:
-            _follow(walk, each)
+            follow_child(walk.state, each)
     return row.lets_pass
 
 
@@ -192,8 +192,9 @@ def _start(walk: Walk, row: TaskRow) -> None:
     row.output_data = {CHILD_ID: child.workflow_id}
 
 
-def _follow(walk: Walk, row: TaskRow) -> None:
-    child = walk.state.runs[str(row.output_data[CHILD_ID])]
+def follow_child(state: ConductorState, row: TaskRow) -> None:
+    """End a row as its child workflow ended; an open child changes nothing."""
+    child = state.runs[str(row.output_data[CHILD_ID])]
     if not child.status.is_terminal:
         return
     row.output_data = {CHILD_ID: child.workflow_id, **child.output_data}

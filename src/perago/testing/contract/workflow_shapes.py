@@ -168,10 +168,13 @@ async def test_W15_sub_workflow(conductor_under_test: ConductorUnderTest) -> Non
 
     terminated = await conductor_under_test.workflows.start(name, {"n": 2})
     inner_row = await poll_one(conductor_under_test, task_type, terminated)
+    await conductor_under_test.workflows.pause(terminated)
     await finish(conductor_under_test, inner_row, AttemptStatus.CANCELED, reason="enough")
+    paused = await workflow_of(conductor_under_test, terminated)
+    assert paused.status is WorkflowStatus.PAUSED
+    assert paused.attempts[0].snapshot.status is AttemptStatus.CANCELED
+    await conductor_under_test.workflows.resume(terminated)
     assert await reaches(conductor_under_test, terminated, WorkflowStatus.TERMINATED)
-    workflow = await workflow_of(conductor_under_test, terminated)
-    assert workflow.attempts[0].snapshot.status is AttemptStatus.CANCELED
 
 
 async def test_W16_output_parameters(conductor_under_test: ConductorUnderTest) -> None:

@@ -16,6 +16,7 @@ from perago.adapters.memory.worker_handle import (
     WorkerDied,
     WorkerHandle,
 )
+from perago.adapters.memory.workflow_step_kinds import ENDS
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.conductor import NO_DOMAINS, PollRequest, TerminalUpdate
 from perago.ports.errors import (
@@ -147,6 +148,35 @@ def test_canceled_by_a_worker_terminates_the_workflow() -> None:
     assert task.workflow.status is WorkflowStatus.TERMINATED
     task.conductor.retry(task.workflow_id)
     assert task.polled().retry_count == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "end"),
+    [
+        (AttemptStatus.COMPLETED, WorkflowStatus.COMPLETED),
+        (AttemptStatus.FAILED_WITH_TERMINAL_ERROR, WorkflowStatus.FAILED),
+        (AttemptStatus.CANCELED, WorkflowStatus.TERMINATED),
+    ],
+)
+def test_the_end_of_a_child_reaches_its_row_while_the_parent_is_paused(
+    sent: AttemptStatus, end: WorkflowStatus
+) -> None:
+    task = start_one_task()
+    task.conductor.terminate(task.workflow_id, "only its definition is needed")
+    part = {
+        "name": "part",
+        "taskReferenceName": "part",
+        "type": "SUB_WORKFLOW",
+        "subWorkflowParam": {"name": WORKFLOW, "version": 1},
+    }
+    task.conductor.put_workflow_definition({"name": "parent", "tasks": [part]})
+    task.workflow_id = task.conductor.start("parent", {}, task_to_domain=NO_DOMAINS)
+    task.conductor.pause(task.workflow_id)
+    task.finish(task.polled(), sent)
+    assert task.workflow.status is WorkflowStatus.PAUSED
+    assert task.workflow.tasks[0].status is ENDS[end]
+    task.conductor.resume(task.workflow_id)
+    assert task.workflow.status is end
 
 
 @pytest.mark.parametrize(
