@@ -28,6 +28,8 @@ BODY_SECONDS = (4.0, 1.5, 0.4, 0.0)
 LOST = (*EXPLAINED, "the attempt is lost", "is stale: ")
 # What an attempt fails for on a network that loses answers, as often as it asks again.
 UNANSWERED = ("[UnavailableError ", "[OutcomeUnknownError ")
+# What a restart or a rerun fails for where the attempt that the operator ended has just published.
+PUBLISHED_BEFORE = "another execution of this task published it"
 QUIET_EACH_SECONDS = 15.0
 END_SECONDS = 90.0
 
@@ -40,6 +42,8 @@ class Operator:
     worker: RunningWorker
     explained: tuple[str, ...] = LOST
     ended: set[str] = field(default_factory=set[str])
+    anew: set[str] = field(default_factory=set[str])
+    """Restarted or run again: another execution each time."""
     done: Counter[str] = field(default_factory=Counter[str])
 
     async def act(self) -> None:
@@ -64,6 +68,7 @@ class Operator:
         """From the start, with new rows."""
         attempt = await self._terminated("restarted")
         if attempt is not None:
+            self.anew.add(attempt.snapshot.workflow_id)
             await self.run.scene.conductor.workflows.restart(attempt.snapshot.workflow_id)
             self.ended.discard(attempt.snapshot.workflow_id)
 
@@ -72,6 +77,7 @@ class Operator:
         attempt = await self._terminated("run again")
         if attempt is not None:
             workflow, task = attempt.snapshot.workflow_id, attempt.snapshot.task_id
+            self.anew.add(workflow)
             await self.run.scene.conductor.workflows.rerun(workflow, task)
             self.ended.discard(workflow)
 
@@ -234,6 +240,9 @@ async def _check(operator: Operator) -> None:
         record = run.records[workflow]
         if workflow in operator.ended:
             assert record.status is WorkflowStatus.TERMINATED, (record.status, record.reason)
+            continue
+        if workflow in operator.anew and PUBLISHED_BEFORE in str(record.reason):
+            await run.published(branch)
             continue
         assert record.status is WorkflowStatus.COMPLETED, (record.status, record.reason)
         for row in record.attempts:

@@ -113,13 +113,18 @@ class Chaos:
             for row in record.attempts
             if row.snapshot.status is AttemptStatus.COMPLETED
         ]
-        commits, repository = self.scene.lakefs.commits, self.scene.repository
-        walk = await commits.first_parents(repository, branch, self.fenced, commits_max=10)
-        (published,) = [each.commit for each in walk.above]
+        published = await self.published(branch)
         assert accepted
         for workspace in accepted:
             assert isinstance(workspace, dict)
             assert workspace["ref"] == published
+
+    async def published(self, branch: BranchName) -> CommitId:
+        """The branch's one commit above the input; there is one, and no second."""
+        commits, repository = self.scene.lakefs.commits, self.scene.repository
+        walk = await commits.first_parents(repository, branch, self.fenced, commits_max=10)
+        (published,) = [each.commit for each in walk.above]
+        return published
 
     async def check_litter(self) -> None:
         """Nothing is left on disk, in lakeFS and in the process table."""
