@@ -178,7 +178,8 @@ class Workflows(Protocol):
         server's own rows are of the types FORK and JOIN, and nobody has to answer for them.
     W12 failed_branch_ends_the_workflow: a branch's terminal failure cancels its siblings; a
         retry continues all of them.
-    W13 loop: each iteration has rows of its own, and an output by its number.
+    W13 loop: each iteration has rows of its own, and an output by its number. A workflow in which
+        nothing but the loop was cancelled cannot be retried.
     W14 switch: the value of the named parameter chooses the case, else the default.
     W15 sub_workflow: a child's end is its task's end, CANCELED where the child was terminated, at
         once also while the parent is paused; a retry starts another child.

@@ -53,7 +53,8 @@ def retry(state: ConductorState, run: WorkflowRun) -> None:
         raise _refused(run, "is still running, cannot retry")
     newest = {row.reference_name: row for row in run.rows.values()}
     failed = [row for row in newest.values() if row.status in REPEATABLE]
-    if not failed:
+    # Those that only wait go on beside the others; alone they give nothing to do.
+    if all(kind_of(row.spec) in WAITING_KINDS for row in failed):
         raise _refused(run, "has no retryable tasks; use restart")
     _bring_back(state, run)
     for row in failed:

@@ -112,6 +112,15 @@ async def test_W13_loop(conductor_under_test: ConductorUnderTest) -> None:
         "last": 20,
     }
 
+    # Between two iterations a cancelled loop stands alone.
+    alone = await conductor_under_test.workflows.start(name, {})
+    inner = await poll_one(conductor_under_test, task_type, alone)
+    await conductor_under_test.workflows.pause(alone)
+    await finish(conductor_under_test, inner)
+    await conductor_under_test.workflows.terminate(alone, "enough")
+    with pytest.raises(RequestRefusedError):
+        await conductor_under_test.workflows.retry(alone)
+
 
 async def test_W14_switch(conductor_under_test: ConductorUnderTest) -> None:
     task_type = await define_task(conductor_under_test)

@@ -150,6 +150,23 @@ def test_canceled_by_a_worker_terminates_the_workflow() -> None:
     assert task.polled().retry_count == 1
 
 
+def test_a_cancelled_loop_alone_is_nothing_to_retry() -> None:
+    task = start_one_task()
+    body = {"name": TASK, "taskReferenceName": "body"}
+    loop = {"name": "loop", "taskReferenceName": "loop", "type": "DO_WHILE", "loopOver": [body]}
+    task.conductor.terminate(task.workflow_id, "only its definition is needed")
+    task.conductor.put_workflow_definition({"name": "looping", "tasks": [loop]})
+    task.workflow_id = task.conductor.start("looping", {}, task_to_domain=NO_DOMAINS)
+    task.conductor.pause(task.workflow_id)
+    task.finish(task.polled())
+    task.conductor.terminate(task.workflow_id, "between two iterations")
+    ended = [AttemptStatus.CANCELED, AttemptStatus.COMPLETED]
+    assert [row.status for row in task.workflow.tasks] == ended
+    with pytest.raises(RequestRefusedError, match="no retryable tasks"):
+        task.conductor.retry(task.workflow_id)
+    assert [row.status for row in task.workflow.tasks] == ended
+
+
 @pytest.mark.parametrize(
     ("sent", "end"),
     [
