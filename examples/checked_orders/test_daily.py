@@ -15,7 +15,8 @@ async def test_sound_days_are_published(perago_env: PeragoEnvironment) -> None:
     repository = await perago_env.repository("orders", RAW)
     run = await perago_env.run(daily, repository)
     await perago_env.assert_completed(run)
-    (attempt,) = await run.attempts()
+    # On real servers the kit shortens leases to 4 s, and the first start of Spark may outlast one.
+    *_, attempt = await run.attempts()
     assert attempt.output_data["result"] == {"days": 2}
 
 

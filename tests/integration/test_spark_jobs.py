@@ -82,7 +82,8 @@ async def test_damage_is_found_and_named(own: OwnLakeFS, tmp_path: Path) -> None
     assert (code, sound["objects"], sound["damaged"]) == (0, 40, 0)
     assert sound["bytes"] == sum(map(len, files.values()))
     assert (damaged_code, damaged["objects"], damaged["damaged"]) == (1, 41, 1)
-    assert damaged["shown"][0].startswith("lake/part-007: expected MD5 ")
+    assert damaged["shown"][0].startswith("lake/part-007: damaged: ")
+    assert "expected 45 bytes with MD5" in damaged["shown"][0]
     assert len(list((tmp_path / "report").glob("*.parquet"))) >= 1
 
 

@@ -276,6 +276,7 @@ class _ClientOfItsOwn(ApiClient):
     def __init__(self, settings: ConductorSettings) -> None:
         self._client = ConductorClient(settings)
         self._thread = LoopThread("perago-kit-conductor")
+        self._is_closed = False
 
     @property
     def address(self) -> str:
@@ -287,6 +288,9 @@ class _ClientOfItsOwn(ApiClient):
         return await joined(asyncio.wrap_future(self._thread.submit(self._client.call(request))))
 
     def close(self) -> None:
-        """Close connections, loop and thread."""
+        """Close connections, loop and thread; the environment and its fixture both ask for it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._thread.submit(self._client.close()).result()
         self._thread.close()

@@ -31,7 +31,7 @@ from perago.domain.key_ranges import KeyRange, cut_keys
 from perago.domain.logical_execution import CommitId, CommitRecord, RepositoryId
 from perago.domain.paths import md5_of_checksum
 from perago.ports.asking import pages
-from perago.ports.errors import ServiceError
+from perago.ports.errors import DamagedObjectError, ServiceError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.objects import ObjectEntry, Objects
 
@@ -164,6 +164,8 @@ async def _pages(
 async def _check_object(objects: Objects, target: Target, entry: ObjectEntry, folder: Path) -> Row:
     try:
         await objects.download(target.repository, target.commit, entry.path, folder)
+    except DamagedObjectError as error:
+        return entry.path, entry.size, entry.checksum, -1, "", f"damaged: {error}"
     except ServiceError as error:
         state = f"unreadable: {error}"
         return entry.path, entry.size, entry.checksum, -1, "", state
@@ -223,7 +225,7 @@ def report_publications(
     staged = session.sparkContext.parallelize(rows, slices).mapPartitions(
         partial(_with_stager, open_lakefs, target)
     )
-    table = session.createDataFrame(staged, f"{SCHEMA}, adopted boolean")
+    table = session.createDataFrame(staged, f"{REPORT_SCHEMA}, adopted boolean")
     return ReportedPublications(_counted(table), len(history))
 
 
