@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import assert_never
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.facts import first_difference_outside, object_prefix
+from perago.app.attempt.facts import first_difference_outside, object_prefix, refuse_dirty_target
 from perago.domain.errors import (
     OUTCOME_UNKNOWN,
     OutcomeUnknownAtDeadlineError,
@@ -108,9 +108,6 @@ def _lost(names: str) -> PublicationRefusedError:
     return PublicationRefusedError(text, code="PRG-F015")
 
 
-DIRTY_OBJECTS_NAMED_MAX = 5
-
-
 async def prepare(
     ports: AttemptPorts, attempt: Attempt, target: Target, plan: WorkspacePublicationPlan
 ) -> CommitId | LookAgain:
@@ -126,7 +123,7 @@ async def prepare(
             if not owner_is_known:
                 facts = {"warning": "the replaced head names no owner", "head": abandoned}
                 ports.progress.phase(Phase.WARNED, facts)
-            await refuse_dirty_target(ports, plan)
+            await refuse_dirty_target(ports, plan.repository, plan.branch)
             await _tag_abandoned(ports, attempt, plan, abandoned)
             return to
         case _:
@@ -145,7 +142,7 @@ async def perform(
         return await _relocate(ports, attempt, plan, prepared)
     after = await send_merge(ports, plan, prepared, timeout_seconds=attempt.effect_seconds)
     if isinstance(after, NotPublished) and after.code == "PRG-F013":
-        await refuse_dirty_target(ports, plan)
+        await refuse_dirty_target(ports, plan.repository, plan.branch)
     return after
 
 
@@ -168,21 +165,6 @@ async def send_merge(
         timeout_seconds=timeout_seconds,
     )
     return after_merge(await ports.lakefs.branches.merge(request))
-
-
-async def refuse_dirty_target(ports: AttemptPorts, plan: WorkspacePublicationPlan) -> None:
-    """Raise with the names of uncommitted objects on the target, if there are any."""
-    page = await ports.lakefs.commits.uncommitted_page(
-        plan.repository, plan.branch, amount=DIRTY_OBJECTS_NAMED_MAX
-    )
-    if page.changes:
-        names = ", ".join(change.path for change in page.changes)
-        more = ", ..." if page.more else ""
-        address = f"lakefs://{plan.repository}/{plan.branch}"
-        text = (
-            f"{address} has uncommitted objects ({names}{more}); `lakectl branch reset {address}`"
-        )
-        raise PublicationRefusedError(text, code="PRG-F013")
 
 
 async def _relocate(

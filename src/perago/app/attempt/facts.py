@@ -1,7 +1,9 @@
 """What is read of the target before a policy decides: head, history, and what has moved."""
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.logical_execution import (
+    BranchName,
     CommitId,
     FirstParentWalk,
     RepositoryId,
@@ -9,6 +11,8 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.paths import ACTIONS_PREFIX
 from perago.domain.publication import Isolation, PublicationFacts
+
+DIRTY_OBJECTS_NAMED_MAX = 5
 
 
 async def read_facts(
@@ -109,3 +113,20 @@ async def first_difference_outside(
     if before is None or not before.startswith(inside):
         return before
     return await first(after=inside + _END_OF_PREFIX)
+
+
+async def refuse_dirty_target(
+    ports: AttemptPorts, repository: RepositoryId, branch: BranchName
+) -> None:
+    """Raise with the names of uncommitted objects on the target, if there are any."""
+    page = await ports.lakefs.commits.uncommitted_page(
+        repository, branch, amount=DIRTY_OBJECTS_NAMED_MAX
+    )
+    if page.changes:
+        names = ", ".join(change.path for change in page.changes)
+        more = ", ..." if page.more else ""
+        address = f"lakefs://{repository}/{branch}"
+        text = (
+            f"{address} has uncommitted objects ({names}{more}); `lakectl branch reset {address}`"
+        )
+        raise PublicationRefusedError(text, code="PRG-F013")

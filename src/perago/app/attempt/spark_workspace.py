@@ -13,6 +13,7 @@ from typing import TypeAlias
 from perago.app.attempt.check_staged import Returned, Shown, call_checks
 from perago.app.attempt.complete import check_attempt, delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.facts import refuse_dirty_target
 from perago.app.attempt.local_workspace import call_body
 from perago.app.attempt.stage import (
     commit_pieces,
@@ -112,7 +113,6 @@ def remove_litter(root: Path) -> None:
 
 
 LITTER_KEPT_MAX = 10_000
-DIRTY_OBJECTS_NAMED_MAX = 5
 
 
 @dataclass(slots=True)
@@ -243,21 +243,6 @@ async def list_workspace(
     }
 
 
-async def refuse_dirty_target(ports: AttemptPorts, workspace: WorkspaceReference) -> None:
-    """A Spark body holds keys that could write to the target itself: such writes fail closed."""
-    page = await ports.lakefs.commits.uncommitted_page(
-        workspace.repository, workspace.branch, amount=DIRTY_OBJECTS_NAMED_MAX
-    )
-    if page.changes:
-        names = ", ".join(change.path for change in page.changes)
-        more = ", ..." if page.more else ""
-        address = f"lakefs://{workspace.repository}/{workspace.branch}"
-        text = (
-            f"{address} has uncommitted objects ({names}{more}); `lakectl branch reset {address}`"
-        )
-        raise PublicationRefusedError(text, code="PRG-F013")
-
-
 COMMITS_MAX = 5
 """Each further one removes what came late; a branch that is written to for longer is not ours."""
 
@@ -339,7 +324,8 @@ class SparkRan:
         """
         assert self.branch is not None, "read-only attempts stage nothing"
         ports, branch, workspace = self.ports, self.branch, self.workspace
-        await refuse_dirty_target(ports, workspace)
+        # A Spark task function holds keys that could write to the target itself: refused as well.
+        await refuse_dirty_target(ports, workspace.repository, workspace.branch)
         sweep = BranchSweep(ports, workspace, branch, target.prefix)
         swept = await sweep.uncommitted()
         head = await ports.lakefs.branches.head(workspace.repository, branch)
