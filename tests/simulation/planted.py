@@ -51,7 +51,7 @@ PLANTS: Sequence[Plant] = (
         f"{ATTEMPT}.publish:_round",
         "await check_attempt(ports, attempt)\n            return await _act",
         "await check_attempt(ports, attempt)\n"
-        "            facts = await read_facts(ports, attempt, target, staged)\n"
+        "            facts = await read_facts(ports, attempt, target, new)\n"
         "            level = target.level\n"
         "            mine = target.identity(attempt)\n"
         "            plan = build_workspace_publication_plan(level, facts, mine)\n"

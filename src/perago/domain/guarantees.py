@@ -1,6 +1,6 @@
 """What is guaranteed at which level: the one table that all documentation repeats.
 
-Data and its Markdown; which level is in force is `publication_policy`.
+Its rows and its Markdown; each policy's file has its own columns (`PROMISES`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,15 @@ from dataclasses import dataclass
 
 from perago.domain.policy import Level
 
-LEVELS: Mapping[Level, str] = {
-    Level.HEAD_PARENT: "`head-parent`",
-    Level.HEAD_PARENT_FENCED: "`head-parent` + fence",
-    Level.LINEAGE: "`lineage`",
-    Level.LINEAGE_FENCED: "`lineage` + fence",
-    Level.SETTLED: "`settled` (needs the fence)",
-}
-"""The columns, weakest first."""
+ROWS = (
+    "accepted publication never lost",
+    "another writer's commit never overwritten",
+    "nothing of an abandoned or stale attempt visible after acceptance",
+    "at most one publication of a logical execution",
+    "works on protected branches",
+    "retry runs the task function again",
+)
+"""The promises as sentences, in the order of the fields of `Promises`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,63 +27,24 @@ class Guarantee:
     at: Mapping[Level, str]
 
 
-def _row(promise: str, *texts: str) -> Guarantee:
-    return Guarantee(promise, dict(zip(LEVELS, texts, strict=True)))
+def _title(level: Level) -> str:
+    if level.shape.needs_fence:
+        return f"`{level.policy}` (needs the fence)"
+    return f"`{level.policy}` + fence" if level.fenced else f"`{level.policy}`"
 
 
-LOST_WITHOUT_FENCE = (
-    "only if nothing else writes to the branch and no request of a timed-out attempt arrives late"
-)
-DROPPED = "relocation can drop it if its metadata names no other owner"
-GUARANTEES: Sequence[Guarantee] = (
-    _row(
-        "accepted publication never lost",
-        LOST_WITHOUT_FENCE,
-        f"merges: yes; relocation: {LOST_WITHOUT_FENCE}",
-        "yes",
-        "yes",
-        "yes",
-    ),
-    _row(
-        "another writer's commit never overwritten",
-        f"lakeFS merges onto it silently; {DROPPED}",
-        f"lakeFS refuses the merge; {DROPPED}",
-        "lakeFS merges onto it silently",
-        "lakeFS refuses the merge",
-        "yes",
-    ),
-    _row(
-        "nothing of an abandoned or stale attempt visible after acceptance",
-        "no (late requests)",
-        "no (late requests after a no-op)",
-        "no",
-        "possible, but only from an attempt of the same task",
-        "yes, within one logical execution; not after a rerun, a restart or a human's hard reset",
-    ),
-    _row(
-        "at most one publication of a logical execution",
-        "no",
-        "no",
-        "no",
-        "no",
-        "yes",
-    ),
-    _row(
-        "works on protected branches",
-        "first publication only",
-        "first publication only",
-        "yes",
-        "yes",
-        "yes",
-    ),
-    _row(
-        "retry runs the task function again",
-        "yes",
-        "yes",
-        "yes",
-        "yes",
-        "not after the decision",
-    ),
+def _column(level: Level) -> Mapping[str, str]:
+    column = level.shape.promises[-1 if level.fenced else 0]
+    return dict(zip(ROWS, column, strict=True))
+
+
+LEVELS: Mapping[Level, str] = {level: _title(level) for level in Level}
+"""The columns, weakest first."""
+
+_COLUMNS = {level: _column(level) for level in Level}
+GUARANTEES: Sequence[Guarantee] = tuple(
+    Guarantee(promise, {level: column[promise] for level, column in _COLUMNS.items()})
+    for promise in ROWS
 )
 
 PAGE_HEAD = """\

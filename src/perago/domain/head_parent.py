@@ -5,6 +5,7 @@ is not an abandoned publication of ours.
 """
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.promises import Promises
 from perago.domain.publication import (
     Decision,
     Keep,
@@ -12,6 +13,27 @@ from perago.domain.publication import (
     PublicationFacts,
     Refusal,
     Relocate,
+)
+
+_LOST_WITHOUT_FENCE = (
+    "only if nothing else writes to the branch and no request of a timed-out attempt arrives late"
+)
+_DROPPED = "relocation can drop it if its metadata names no other owner"
+_PLAIN = Promises(
+    never_lost=_LOST_WITHOUT_FENCE,
+    never_overwritten=f"lakeFS merges onto it silently; {_DROPPED}",
+    never_stale="no (late requests)",
+    at_most_once="no",
+    on_protected_branches="first publication only",
+    runs_again="yes",
+)
+PROMISES = (
+    _PLAIN,
+    _PLAIN._replace(
+        never_lost=f"merges: yes; relocation: {_LOST_WITHOUT_FENCE}",
+        never_overwritten=f"lakeFS refuses the merge; {_DROPPED}",
+        never_stale="no (late requests after a no-op)",
+    ),
 )
 
 REMEDY = "nothing was published; start a new workflow from the current head"

@@ -4,6 +4,7 @@ Abandoned publications stay in the history and are superseded by an exact tree o
 """
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.promises import Promises
 from perago.domain.publication import (
     Decision,
     Keep,
@@ -11,6 +12,22 @@ from perago.domain.publication import (
     MergeStaged,
     PublicationFacts,
     Refusal,
+)
+
+_PLAIN = Promises(
+    never_lost="yes",
+    never_overwritten="lakeFS merges onto it silently",
+    never_stale="no",
+    at_most_once="no",
+    on_protected_branches="yes",
+    runs_again="yes",
+)
+PROMISES = (
+    _PLAIN,
+    _PLAIN._replace(
+        never_overwritten="lakeFS refuses the merge",
+        never_stale="possible, but only from an attempt of the same task",
+    ),
 )
 
 FIRST_PARENT_COMMITS_MAX = 1024  # documents 001 and 002 set it: one more is PRG-F004

@@ -1,9 +1,10 @@
 """Which policy is in force, what varies by policy, and its one effect as a plan.
 
-A new policy is a file with its decision table, an enum member and a row of `SHAPES` here.
+A new policy is a file with its table and promises, and its names and its row of `SHAPES` here:
+docs/how-to/add-a-policy.md.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, TypeAlias
@@ -24,6 +25,7 @@ from perago.domain.logical_execution import (
     RepositoryId,
     StagedReference,
 )
+from perago.domain.promises import Promises
 from perago.domain.publication import (
     Decision,
     Effect,
@@ -93,24 +95,32 @@ class PolicyShape:
     decide: Callable[[PublicationFacts], Decision]
     commits_read_max: int
     """How far down the target's first parents the table looks; 1 is the head alone."""
+    promises: Sequence[Promises]
+    """Without the fence and with it; with it alone for a policy that needs it."""
     decides_by_tag: bool = False
     needs_fence: bool = False
     isolations: frozenset[Isolation] = frozenset({Isolation.BRANCH})
     names_superseded: bool = False
     """Whether the publication's metadata names the commit that it supersedes."""
+    reads_removed: bool = False
+    """Whether the table reads `removed` of its facts: a request for each 1,000 changes."""
 
 
 SHAPES: Mapping[Policy, PolicyShape] = {
-    Policy.HEAD_PARENT: PolicyShape(head_parent.decide, commits_read_max=1),
+    Policy.HEAD_PARENT: PolicyShape(
+        head_parent.decide, commits_read_max=1, promises=head_parent.PROMISES
+    ),
     Policy.LINEAGE: PolicyShape(
         lineage.decide,
         # One more than it accepts, so that a longer history is told from one that just fits.
         commits_read_max=lineage.FIRST_PARENT_COMMITS_MAX + 1,
+        promises=lineage.PROMISES,
         names_superseded=True,
     ),
     Policy.SETTLED: PolicyShape(
         settled.decide,
         commits_read_max=settled.FIRST_PARENT_COMMITS_MAX,
+        promises=settled.PROMISES,
         decides_by_tag=True,
         needs_fence=True,
         isolations=frozenset(Isolation),
@@ -141,10 +151,16 @@ class PolicyRefusal:
 PolicyChoice: TypeAlias = Level | PolicyRefusal
 
 
+def asked_shapes(setting: PolicySetting) -> Mapping[Policy, PolicyShape]:
+    """The policies that an attempt under this setting asks for: `auto` chooses between two."""
+    auto = setting is PolicySetting.AUTO
+    asked = (AUTO_FENCED, AUTO_UNFENCED) if auto else (Policy(setting),)
+    return {policy: SHAPES[policy] for policy in asked}
+
+
 def may_decide_by_tag(setting: PolicySetting) -> bool:
     """Whether an attempt under this setting can end under a policy that decides by a tag."""
-    asked = (AUTO_FENCED, AUTO_UNFENCED) if setting is PolicySetting.AUTO else (Policy(setting),)
-    return any(SHAPES[policy].decides_by_tag for policy in asked)
+    return any(shape.decides_by_tag for shape in asked_shapes(setting).values())
 
 
 _INSTALL = (
@@ -172,27 +188,30 @@ def choose_level(
     """Choose the level in force.
 
     fence:                   trusted              absent        altered, dead, distrusted
-    a decision was found     settled              refused       refused
+    a decision was found     settled *            refused       refused
     auto                     settled              head-parent   refused
     settled                  settled              refused       refused
     head-parent              head-parent+fence    head-parent   head-parent
     lineage                  lineage+fence        lineage       lineage
+
+    * Or the policy that is asked for, if it decides by a tag: it may refuse what settled publishes.
     """
     trusted = fence is FenceState.TRUSTED
     if decision_found:
-        policy = next(each for each, shape in SHAPES.items() if shape.decides_by_tag)
+        asked = asked_shapes(setting).items()
+        policy = next((each for each, shape in asked if shape.decides_by_tag), AUTO_FENCED)
     elif setting is PolicySetting.AUTO:
         policy = AUTO_UNFENCED if fence is FenceState.ABSENT else AUTO_FENCED
     else:
         policy = Policy(setting)
     if SHAPES[policy].needs_fence:
-        return Level(policy) if trusted else _refuse(fence, decision_found=decision_found)
+        return Level(policy) if trusted else _refuse(fence, policy if decision_found else None)
     return Level(f"{policy}+fence") if trusted else Level(policy)
 
 
-def _refuse(fence: FenceState, *, decision_found: bool) -> PolicyRefusal:
+def _refuse(fence: FenceState, decided_under: Policy | None) -> PolicyRefusal:
     code, fault, remedy = _FENCE_FAULT[fence]
-    because = "an earlier attempt decided under settled, but " if decision_found else ""
+    because = f"an earlier attempt decided under {decided_under}, but " if decided_under else ""
     terminal = fence in {FenceState.ABSENT, FenceState.ALTERED}
     return PolicyRefusal(code, f"{because}{fault}; {remedy}", terminal)
 

@@ -1,8 +1,7 @@
-"""What a policy is told before it decides, what it may decide, and the fence that guards it.
+"""What a policy is told before it decides, and what it may decide.
 
 `PublicationFacts` is the target's history, the staged commit and the keys; the application collects
-it in one place. The effects and `Refusal` are the decisions. `FENCE_FILE` is the hook that compares
-the expected head inside the server's own atomic step.
+it in one place. The effects and `Refusal` are the decisions.
 """
 
 from collections.abc import Mapping
@@ -32,7 +31,8 @@ class PublicationFacts:
 
     `staged` is None when nothing changed. `untouched` says that nothing under the prefix and
     nothing reserved differs between the input and the head; it is asked only under prefix
-    isolation.
+    isolation. `removed` is the first object below the prefix that the input has and the staged
+    commit has not; it is asked only if the policy's row says that its table reads it.
     """
 
     workspace: WorkspaceReference
@@ -42,6 +42,7 @@ class PublicationFacts:
     execution_key: str | None = None
     isolation: Isolation = Isolation.BRANCH
     untouched: bool = False
+    removed: str | None = None
     require_ownership: bool = False
 
     @property

@@ -32,6 +32,7 @@ from perago.domain.outcome import (
     RefusedByHook,
     TooManyTries,
 )
+from perago.domain.promises import Promises
 from perago.domain.publication import (
     Adopt,
     Decision,
@@ -40,6 +41,18 @@ from perago.domain.publication import (
     MergeStaged,
     PublicationFacts,
     Refusal,
+)
+
+_STALE = "yes, within one logical execution; not after a rerun, a restart or a human's hard reset"
+PROMISES = (
+    Promises(
+        never_lost="yes",
+        never_overwritten="yes",
+        never_stale=_STALE,
+        at_most_once="yes",
+        on_protected_branches="yes",
+        runs_again="not after the decision",
+    ),
 )
 
 # Under prefix isolation others publish on the branch meanwhile, so it is longer than that of

@@ -18,7 +18,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH, ROOT_PREFIX
-from perago.domain.policy import PolicySetting
+from perago.domain.policy import PolicySetting, asked_shapes
 from perago.ports.conductor import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
 from perago.testing.definitions import (
@@ -194,7 +194,8 @@ class PeragoEnvironment:
 
     async def check_invariants(self, *, settled: bool | None = None) -> list[str]:
         """What was promised and does not hold, in words; empty when all is well."""
-        strict = self.settings.publication is PolicySetting.SETTLED if settled is None else settled
+        asked = asked_shapes(self.settings.publication).values()
+        strict = all(each.decides_by_tag for each in asked) if settled is None else settled
         commits = {found.id: found.commits_of_others for found in self.repositories.values()}
         return list(broken_invariants(await self.story(), commits, settled=strict))
 

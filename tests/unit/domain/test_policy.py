@@ -1,11 +1,22 @@
 """Which policy runs at which level: the setting, the fence, and an earlier decision."""
 
 from itertools import product
+from typing import get_args
 
 import pytest
 
 from perago.domain.fence import FenceState
-from perago.domain.policy import Level, Policy, PolicyRefusal, PolicySetting, choose_level
+from perago.domain.policy import (
+    SHAPES,
+    Level,
+    Policy,
+    PolicyName,
+    PolicyRefusal,
+    PolicySetting,
+    asked_shapes,
+    choose_level,
+    may_decide_by_tag,
+)
 
 REFUSED = "refused"
 TABLE = {
@@ -22,7 +33,7 @@ FENCES = (
     FenceState.DEAD,
     FenceState.DISTRUSTED,
 )
-CELLS = list(product(PolicySetting, range(5)))
+CELLS = list(product(TABLE, range(5)))
 CELL_IDS = [f"{setting}, fence {FENCES[column]}" for setting, column in CELLS]
 
 
@@ -88,7 +99,47 @@ def test_a_level_is_a_policy_and_a_strength(
 
 def test_every_setting_but_auto_names_a_policy() -> None:
     assert {setting.value for setting in PolicySetting} == {*(one.value for one in Policy), "auto"}
-    assert set(TABLE) == set(PolicySetting)
+    assert list(get_args(PolicyName)) == list(PolicySetting)
+    assert set(TABLE) <= set(PolicySetting)
+
+
+@pytest.mark.parametrize("policy", Policy, ids=str)
+@pytest.mark.parametrize("fence", FENCES, ids=str)
+def test_a_policy_runs_at_its_own_level_or_not_at_all(policy: Policy, fence: FenceState) -> None:
+    choice = choose_level(PolicySetting(policy), fence, decision_found=False)
+    if isinstance(choice, PolicyRefusal):
+        assert SHAPES[policy].needs_fence
+        assert fence is not FenceState.TRUSTED
+    else:
+        assert (choice.policy, choice.fenced) == (policy, fence is FenceState.TRUSTED)
+
+
+@pytest.mark.parametrize("policy", Policy, ids=str)
+def test_a_policy_that_decides_by_a_tag_finishes_its_own_decisions(policy: Policy) -> None:
+    """Another one may publish what this one refuses."""
+    trusted = FenceState.TRUSTED
+    choice = choose_level(PolicySetting(policy), trusted, decision_found=True)
+    assert isinstance(choice, Level)
+    assert choice.policy is (policy if SHAPES[policy].decides_by_tag else Policy.SETTLED)
+
+
+@pytest.mark.parametrize(
+    ("setting", "may", "always"),
+    [
+        (PolicySetting.AUTO, True, False),
+        (PolicySetting.HEAD_PARENT, False, False),
+        (PolicySetting.LINEAGE, False, False),
+        (PolicySetting.SETTLED, True, True),
+    ],
+    ids=str,
+)
+def test_a_setting_decides_by_a_tag_sometimes_or_always(
+    setting: PolicySetting,
+    may: bool,  # noqa: FBT001 - a column of the table
+    always: bool,  # noqa: FBT001 - a column of the table
+) -> None:
+    asked = asked_shapes(setting).values()
+    assert (may_decide_by_tag(setting), all(each.decides_by_tag for each in asked)) == (may, always)
 
 
 def test_the_states_of_a_fence_are_told_by_their_names() -> None:

@@ -153,11 +153,12 @@ def test_a_refusal_is_raised_with_its_code(level: Level, head: str, code: str, t
 
 
 def test_each_policy_has_its_own_file() -> None:
-    assert {
-        Policy.HEAD_PARENT: head_parent.decide,
-        Policy.LINEAGE: lineage.decide,
-        Policy.SETTLED: settled.decide,
-    } == {policy: shape.decide for policy, shape in SHAPES.items()}
+    found = {policy: shape.decide for policy, shape in SHAPES.items()}
+    assert found[Policy.HEAD_PARENT] is head_parent.decide
+    assert found[Policy.LINEAGE] is lineage.decide
+    assert found[Policy.SETTLED] is settled.decide
+    files = {policy: decide.__module__ for policy, decide in found.items()}
+    assert files == {each: f"perago.domain.{each.replace('-', '_')}" for each in Policy}
 
 
 @given(st.sampled_from(Level), FACTS)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.stage import staged_changes
 from perago.domain.errors import BodyFailedError, CheckFailedError
 from perago.domain.logical_execution import StagedReference
-from perago.domain.paths import is_reserved_object, listing_prefix
-from perago.ports.asking import pages
+from perago.domain.paths import listing_prefix
 from perago.ports.lakefs import ChangeKind
 from perago.ports.task_body import (
     BodyCall,
@@ -86,18 +86,11 @@ def _judge(attempt: Attempt, staged: StagedReference, outcome: BodyOutcome) -> N
 
 
 async def _changes(ports: AttemptPorts, target: Target, shown: Shown) -> StagedChanges:
-    """The difference that lakeFS sees between the input and the staged commit."""
-    workspace, outer = target.workspace, listing_prefix(target.prefix)
+    """What the checks are told of the difference between the input and the staged commit."""
+    outer = listing_prefix(target.prefix)
     found: dict[ChangeKind, list[str]] = {kind: [] for kind in ChangeKind}
-    listed = pages(
-        lambda after: ports.lakefs.commits.diff_page(
-            workspace.repository, workspace.ref, shown.staged.commit, prefix=outer, after=after
-        )
-    )
-    async for page in listed:
-        for change in page.changes:
-            if not is_reserved_object(change.path):
-                found[change.kind].append(change.path.removeprefix(outer))
+    async for change in staged_changes(ports, target, shown.staged.commit):
+        found[change.kind].append(change.path.removeprefix(outer))
     return StagedChanges(
         prefix=target.prefix,
         added=tuple(found[ChangeKind.ADDED]),

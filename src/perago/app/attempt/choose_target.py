@@ -31,7 +31,13 @@ from perago.domain.logical_execution import (
     parse_attempt_mark,
     retry_chain,
 )
-from perago.domain.policy import Level, PolicyRefusal, choose_level, may_decide_by_tag
+from perago.domain.policy import (
+    SHAPES,
+    Level,
+    PolicyRefusal,
+    choose_level,
+    may_decide_by_tag,
+)
 from perago.domain.publication import Isolation
 from perago.ports.asking import pages
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
@@ -90,7 +96,8 @@ async def choose_target(
     level = _level(attempt, workspace, fence, earlier.decided)
     isolation = Isolation(spec.isolation)
     if isolation not in level.shape.isolations:
-        text = f'isolation="{isolation}" needs policy settled, the level in force is {level}'
+        needed = " or ".join(each for each, one in SHAPES.items() if isolation in one.isolations)
+        text = f'isolation="{isolation}" needs policy {needed}, the level in force is {level}'
         command = f"perago fence install {workspace.repository} {workspace.branch}"
         raise FenceNotTrustedError(f"{text}; run `{command}`", terminal=True)
     ports.progress.phase(Phase.POLICY, _facts(level, fence, earlier.key))

@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import assert_never
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.facts import first_difference_outside, object_prefix, refuse_dirty_target
+from perago.app.attempt.facts import refuse_dirty_target
+from perago.app.attempt.stage import first_difference_outside
 from perago.domain.errors import (
     OUTCOME_UNKNOWN,
     OutcomeUnknownAtDeadlineError,
@@ -27,7 +28,7 @@ from perago.domain.outcome import (
     RelocationRefused,
     TooManyTries,
 )
-from perago.domain.paths import ROOT_PREFIX
+from perago.domain.paths import ROOT_PREFIX, listing_prefix
 from perago.domain.policy import WorkspacePublicationPlan
 from perago.domain.publication import MergeExactTree, MergeStaged, Relocate
 from perago.domain.settled import (
@@ -84,7 +85,7 @@ async def _check_inside(
         target.workspace.repository,
         staged,
         merged,
-        prefix=object_prefix(target.prefix),
+        prefix=listing_prefix(target.prefix),
         amount=DIFFERENCES_NAMED_MAX,
     )
     if page.changes:

@@ -1,5 +1,7 @@
 """What is read of the target before a policy decides: head, history, and what has moved."""
 
+from dataclasses import dataclass
+
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.domain.errors import PublicationRefusedError
 from perago.domain.logical_execution import (
@@ -9,17 +11,25 @@ from perago.domain.logical_execution import (
     RepositoryId,
     StagedReference,
 )
-from perago.domain.paths import ACTIONS_PREFIX
+from perago.domain.paths import ACTIONS_PREFIX, listing_prefix
 from perago.domain.publication import Isolation, PublicationFacts
 
 DIRTY_OBJECTS_NAMED_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ToPublish:
+    """The staged commit, None when nothing changed, and what it removes if the policy asks."""
+
+    staged: StagedReference | None
+    removed: str | None
 
 
 async def read_facts(
     ports: AttemptPorts,
     attempt: Attempt,
     target: Target,
-    staged: StagedReference | None,
+    to_publish: ToPublish,
     walk: FirstParentWalk | None = None,
 ) -> PublicationFacts:
     """Read the head, its history down to the input, and under prefix isolation what moved."""
@@ -31,11 +41,12 @@ async def read_facts(
     return PublicationFacts(
         workspace=target.workspace,
         walk=walk,
-        staged=staged,
+        staged=to_publish.staged,
         logical_task_key=attempt.row.logical_task_key,
         execution_key=target.key,
         isolation=target.isolation,
         untouched=untouched,
+        removed=to_publish.removed,
         require_ownership=attempt.settings.require_ownership,
     )
 
@@ -64,7 +75,7 @@ async def read_walk(ports: AttemptPorts, target: Target) -> FirstParentWalk:
 
 async def _is_untouched(ports: AttemptPorts, target: Target, head: CommitId) -> bool:
     """Whether neither the prefix nor anything reserved differs between the input and the head."""
-    prefix = object_prefix(target.prefix)
+    prefix = listing_prefix(target.prefix)
     mine, reserved = await ports.concurrency.together(
         _differs(ports, target, head, prefix),
         _differs(ports, target, head, ACTIONS_PREFIX),
@@ -78,41 +89,6 @@ async def _differs(ports: AttemptPorts, target: Target, head: CommitId, prefix: 
         workspace.repository, workspace.ref, head, prefix=prefix, amount=1
     )
     return bool(page.changes)
-
-
-def object_prefix(prefix: str) -> str:
-    """The string all object paths of a workspace start with; its slash keeps siblings out."""
-    return "" if prefix == "/" else f"{prefix}/"
-
-
-# Behind every path below a prefix that anybody writes; listings go on after it.
-_END_OF_PREFIX = "\U0010ffff" * 4
-
-
-async def first_difference_outside(
-    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
-) -> str | None:
-    """An object that differs though a task with this prefix has no business there, or None.
-
-    Asks only before and behind the prefix, and for reserved objects inside, so the answer costs
-    the same however much differs inside.
-    """
-
-    async def first(*, below: str = "", after: str = "") -> str | None:
-        page = await ports.lakefs.commits.diff_page(
-            repository, left, right, prefix=below, after=after, amount=1
-        )
-        return page.changes[0].path if page.changes else None
-
-    inside = object_prefix(prefix)
-    if ACTIONS_PREFIX.startswith(inside) or inside.startswith(ACTIONS_PREFIX):
-        reserved = await first(below=ACTIONS_PREFIX)
-        if reserved is not None or not inside:
-            return reserved
-    before = await first()
-    if before is None or not before.startswith(inside):
-        return before
-    return await first(after=inside + _END_OF_PREFIX)
 
 
 async def refuse_dirty_target(

@@ -11,15 +11,11 @@ from perago.app.attempt.agree import SettledDecision, decision_of
 from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.effects import perform, prepare, unknown_outcome
-from perago.app.attempt.facts import read_facts
+from perago.app.attempt.facts import ToPublish, read_facts
 from perago.app.attempt.settle import settle
-from perago.domain.commit_metadata import (
-    STAGING_COMMIT,
-)
-from perago.domain.errors import (
-    FenceNotTrustedError,
-    PublicationRefusedError,
-)
+from perago.app.attempt.stage import find_removed
+from perago.domain.commit_metadata import STAGING_COMMIT
+from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
 from perago.domain.logical_execution import (
     NO_METADATA,
     CommitId,
@@ -28,10 +24,7 @@ from perago.domain.logical_execution import (
     StagedReference,
 )
 from perago.domain.outcome import NotPublished, Published
-from perago.domain.policy import (
-    WorkspacePublicationPlan,
-    build_workspace_publication_plan,
-)
+from perago.domain.policy import WorkspacePublicationPlan, build_workspace_publication_plan
 from perago.domain.publication import EFFECT_LABELS, Adopt, Isolation, Keep, Relocate
 from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
 from perago.ports.errors import ServiceError, UnavailableError
@@ -134,10 +127,15 @@ async def publish(
     Raises PublishFenceError when the head cannot be explained, StaleAttemptError when the
     attempt no longer counts, OutcomeUnknownAtDeadlineError when nobody can tell.
     """
+    removed = None
+    if staged is not None and target.level.shape.reads_removed:
+        # Once, before the rounds: commits do not change, and a round that takes long loses races.
+        removed = await find_removed(ports, target, staged.commit)
+    new = ToPublish(staged, removed)
     deadline = ports.clock.monotonic() + attempt.effect_seconds
     seen, pending = "no round was finished", None
     for number in range(ROUNDS_MAX):
-        ended = await _turn(ports, attempt, target, staged, pending, walk if number == 0 else None)
+        ended = await _turn(ports, attempt, target, new, pending, walk if number == 0 else None)
         if isinstance(ended, Publication):
             facts = {"ref": ended.ref, "effect": ended.effect, "rounds": number + 1}
             ports.progress.phase(Phase.PUBLISHED, facts)
@@ -161,7 +159,7 @@ async def _turn(
     ports: AttemptPorts,
     attempt: Attempt,
     target: Target,
-    staged: StagedReference | None,
+    new: ToPublish,
     pending: Pending | None,
     walk: FirstParentWalk | None,
 ) -> Publication | LookAgain | Pending:
@@ -172,9 +170,9 @@ async def _turn(
     workspace = target.workspace
     try:
         if target.isolation is not Isolation.PREFIX:
-            return await _round(ports, attempt, target, staged, walk)
+            return await _round(ports, attempt, target, new, walk)
         async with ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
-            return await _round(ports, attempt, target, staged, walk)
+            return await _round(ports, attempt, target, new, walk)
     except ServiceError as error:
         if pending is None:
             raise
@@ -185,11 +183,11 @@ async def _round(
     ports: AttemptPorts,
     attempt: Attempt,
     target: Target,
-    staged: StagedReference | None,
+    new: ToPublish,
     walk: FirstParentWalk | None,
 ) -> Publication | LookAgain | Pending:
     """One look, one decision, one effect."""
-    facts = await read_facts(ports, attempt, target, staged, walk)
+    facts = await read_facts(ports, attempt, target, new, walk)
     plan = build_workspace_publication_plan(target.level, facts, target.identity(attempt))
     match plan.effect:
         case Adopt(record):

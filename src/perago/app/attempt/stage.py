@@ -1,9 +1,8 @@
 """Staging: the changes of a workspace as one commit on the attempt's private branch."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.facts import first_difference_outside
 from perago.domain.attempt import AttemptSnapshot
 from perago.domain.commit_metadata import (
     NOOP,
@@ -18,13 +17,16 @@ from perago.domain.logical_execution import (
     NO_METADATA,
     BranchName,
     CommitId,
+    RepositoryId,
     StagedReference,
     WorkspaceReference,
     is_staging_branch_of,
 )
 from perago.domain.outcome import split_result
+from perago.domain.paths import ACTIONS_PREFIX, is_reserved_object, listing_prefix
 from perago.domain.sync_plan import SyncPlan
-from perago.ports.lakefs import CommitRequest
+from perago.ports.asking import pages
+from perago.ports.lakefs import Change, ChangeKind, CommitRequest
 from perago.ports.workspace import Materialised, Phase, StagingArea
 
 
@@ -194,6 +196,65 @@ async def refuse_foreign_changes(
     if path is not None:
         text = f"staged commit {staged} changes {path}, which is outside prefix {prefix} or"
         raise PublicationRefusedError(f"{text} reserved; nothing was published", code=CODE)
+
+
+# Behind every path below a prefix that anybody writes; listings go on after it.
+_END_OF_PREFIX = "\U0010ffff" * 4
+
+
+async def first_difference_outside(
+    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
+) -> str | None:
+    """An object that differs though a task with this prefix has no business there, or None.
+
+    Asks only before and behind the prefix, and for reserved objects inside, so the answer costs
+    the same however much differs inside.
+    """
+
+    async def first(*, below: str = "", after: str = "") -> str | None:
+        page = await ports.lakefs.commits.diff_page(
+            repository, left, right, prefix=below, after=after, amount=1
+        )
+        return page.changes[0].path if page.changes else None
+
+    inside = listing_prefix(prefix)
+    if ACTIONS_PREFIX.startswith(inside) or inside.startswith(ACTIONS_PREFIX):
+        reserved = await first(below=ACTIONS_PREFIX)
+        if reserved is not None or not inside:
+            return reserved
+    before = await first()
+    if before is None or not before.startswith(inside):
+        return before
+    return await first(after=inside + _END_OF_PREFIX)
+
+
+async def staged_changes(
+    ports: AttemptPorts, target: Target, staged: CommitId
+) -> AsyncGenerator[Change]:
+    """The difference that lakeFS sees below the prefix between the input and a staged commit."""
+    workspace, outer = target.workspace, listing_prefix(target.prefix)
+    listed = pages(
+        lambda after: ports.lakefs.commits.diff_page(
+            workspace.repository, workspace.ref, staged, prefix=outer, after=after
+        )
+    )
+    async for page in listed:
+        for change in page.changes:
+            if not is_reserved_object(change.path):
+                yield change
+
+
+async def find_removed(ports: AttemptPorts, target: Target, staged: CommitId) -> str | None:
+    """The first object below the prefix that a staged commit removes.
+
+    It is read from lakeFS and not handed on from the comparison, because a resumed attempt has
+    compared nothing, and because a decision counts by what its commit is.
+    """
+    removed = None
+    async for change in staged_changes(ports, target, staged):
+        if removed is None and change.kind is ChangeKind.REMOVED:
+            removed = change.path
+    return removed
 
 
 def refuse_foreign_branch(row: AttemptSnapshot, staged: CommitId, branch: str) -> None:

@@ -42,7 +42,7 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_PUBLICATION_POLICY",
             parsing.one_of(*PolicySetting),
-            "Policy of tasks without one: `auto`, `head-parent`, `lineage` or `settled`",
+            "Policy of tasks without one: " + ", ".join(f"`{each}`" for each in PolicySetting),
         ),
     ] = "auto"
     attempt_fence: Annotated[
