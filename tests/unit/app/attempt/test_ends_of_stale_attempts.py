@@ -56,6 +56,10 @@ async def _started(
     return world
 
 
+def _add_one(workspace: Path, run: int) -> None:
+    (workspace / "out.txt").write_text(f"run {run}")
+
+
 async def _poll(worker: AttemptWorker) -> AttemptRecord:
     record = await worker.poll(TASK)
     assert record is not None
@@ -175,7 +179,7 @@ async def test_a_publication_that_took_long_does_not_complete_the_rerun_of_its_r
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     """The last fence passed before the merge; the row was handed on while the merge ran."""
-    world = FaultWorld(tmp_path, policy)
+    world = FaultWorld(tmp_path, policy, body=_add_one)
     await world.start()
     canary = 2  # merges before the attempt's own
     nth = 1 + canary
