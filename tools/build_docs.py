@@ -19,7 +19,8 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "build" / "docs"
 START = "README.md"
-# Blocks of these pages are run in order by test_readme, test_tutorial and test_kit_docs.
+# Blocks of these pages are run in order by test_readme, test_tutorial, test_kit_docs and
+# test_add_a_policy.
 RUN_PAGES = frozenset(
     {
         START,
@@ -27,6 +28,7 @@ RUN_PAGES = frozenset(
         "docs/testing.md",
         "docs/spark.md",
         "docs/reference/task.md",
+        "docs/how-to/add-a-policy.md",
         "docs/how-to/test-retries.md",
         "docs/how-to/choose-servers.md",
     }
