@@ -32,14 +32,18 @@ from yarl import URL
 # Below the idle time-outs of servers and balancers. A balancer that drops idle connections in
 # silence (Azure's does after 4 minutes) would otherwise cost each request a whole time-out.
 IDLE_SECONDS_MAX = 5.0
+# Several round trips of a far server. A server that drops packets costs this for each try.
 CONNECT_SECONDS = 5.0
 # A second address of a name is tried beside the first after this long (RFC 8305 says 250 ms): a
 # dead IPv6 address then costs a quarter of a second and not the connect time-out.
 SECOND_ADDRESS_SECONDS = 0.25
 # One read of a body. Smaller pieces cost more calls, larger ones are not filled by the kernel.
 PIECE_BYTES = 256 * 1024
-ANSWER_BYTES_MAX = 256 * 1024 * 1024  # of an answer that is read whole
-# How long a cancelled caller waits for the end of its work in another thread.
+# Of an answer that is read whole: far above a listing of 1,000 names or a workflow with its rows.
+# It only keeps a broken server or proxy from filling the memory.
+ANSWER_BYTES_MAX = 256 * 1024 * 1024
+# How long a cancelled caller waits for the end of its work in another thread. A request ends within
+# a piece of its body, so this is for a loop that hangs, and a drain must not hang with it.
 ABANDONED_SECONDS_MAX = 3.0
 
 Value = TypeVar("Value")

@@ -81,7 +81,7 @@ class TransferTerms:
     route: str = "auto"
     requests_max: int = 0
     cache_directory: Path | None = None
-    cache_bytes_max: int = 10 * 1024**3
+    cache_bytes_max: int = 10 * 1024**3  # the default of PERAGO_CACHE_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class PipelineTerms:
     """Who moves workspaces: this process, Spark, or whichever the number of objects asks for."""
 
     kind: str = "local"
-    local_objects_max: int = 200_000
+    local_objects_max: int = 200_000  # the default of PERAGO_PIPELINE_OBJECTS
     spark_master: str | None = None
     spark_options: Mapping[str, str] = field(default_factory=dict[str, str])
 

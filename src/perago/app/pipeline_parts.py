@@ -31,7 +31,7 @@ from perago.ports.workspace import Progress, WorkspacePipeline
 if TYPE_CHECKING:
     from perago.adapters.lakefs.configuration import LakeFSConfiguration
 
-_QUESTION_SECONDS = 3.0
+_QUESTION_SECONDS = 3.0  # a person waits at a terminal, and an answer is not needed
 
 
 def open_transport(connection: LakeFSConnection, terms: TransferTerms) -> ObjectTransport:

@@ -42,8 +42,8 @@ from perago.ports.errors import ServiceError
 from perago.ports.telemetry import Telemetry
 
 LOGGER = logging.getLogger("perago.worker")
-BROKEN_EXIT = 70
-SIGNAL_EXIT = 128
+BROKEN_EXIT = 70  # EX_SOFTWARE of sysexits.h
+SIGNAL_EXIT = 128  # a shell reports a process that died of signal N as 128 + N
 
 
 def start_worker(order: StartOrder) -> int:

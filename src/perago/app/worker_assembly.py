@@ -61,7 +61,7 @@ from perago.ports.task_body import TaskBody
 from perago.ports.telemetry import Telemetry
 
 LOGGER = logging.getLogger("perago.worker")
-FAILURES_LOGGED_MAX = 20
+FAILURES_LOGGED_MAX = 20  # a screen of an operator; what failed is met again by the next pass
 
 
 @dataclass(frozen=True, slots=True)

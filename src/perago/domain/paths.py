@@ -9,11 +9,11 @@ import unicodedata
 from collections.abc import Collection
 from dataclasses import dataclass
 
-ROOT_PREFIX = "/"  # as in 0.6.1; object paths have no slash in front, so no prefix is spelled so
+ROOT_PREFIX = "/"  # as in 0.6.1; object paths do not start with a slash, so no folder is named so
 SEGMENT_BYTES_MAX = 255  # NAME_MAX of ext4, XFS and APFS: a longer name cannot be a file
 SEGMENTS_MAX = 500
 """Python's own tools for directories recurse a level for each segment, and give up near 1,000."""
-_DRIVE_LETTER_LENGTH = 2
+_DRIVE_LETTER_LENGTH = 2  # `C:`
 _ODD = ("\\", "\x00", ":", "//", "/./", "/../")  # more than what a name may not have
 
 
@@ -147,7 +147,7 @@ def is_refused_object(path: str) -> bool:
     return path.startswith(ACTIONS_PREFIX)
 
 
-_MD5_LENGTH = 32
+_MD5_LENGTH = 32  # 128 bits in hexadecimal digits; `-N` follows where an object came in N parts
 _HEX_DIGITS = "0123456789abcdef"
 
 

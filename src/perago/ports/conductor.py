@@ -27,7 +27,7 @@ class PollRequest:
     worker_id: str
     count: int = 1
     domain: str | None = None
-    wait_ms: int = 100
+    wait_ms: int = 100  # Conductor's own default
 
 
 # TIMED_OUT and SCHEDULED are the server's to give; it answers 500 to a worker that sends them.

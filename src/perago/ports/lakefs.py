@@ -32,7 +32,7 @@ class MergeRequest:
     message: str
     metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
     allow_empty: bool = False
-    timeout_seconds: float = 60.0
+    timeout_seconds: float = 60.0  # of a task without a budget, see `merge_timeout_seconds`
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ class PeragoEnvironment:
     async def define(self, definition: Mapping[str, object]) -> str:
         """Put a workflow definition on Conductor; the name it has there."""
         own = renamed(definition, self.servers.unique)
-        own.setdefault("ownerEmail", "perago@example.com")
+        own.setdefault("ownerEmail", "perago@example.com")  # tests need not name an owner
         await self.servers.conductor.workflows.put_definition(own)
         return str(own["name"])
 

@@ -51,7 +51,7 @@ from perago.testing.servers import Servers
 # no test let run out.
 LEASE_SECONDS = 4
 LEASE_LOOKS_MAX = 200  # 20 s of PAUSE_SECONDS: five leases
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.1  # between looks: short beside a lease of 4 s, and ten requests a second
 # A real server does not say that nothing is due. If no row has changed for so long, the run is
 # over: longer than every pause between retries that the kit's tests use.
 STALLED_SECONDS = 20.0

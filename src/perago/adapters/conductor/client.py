@@ -28,7 +28,8 @@ from perago.ports.errors import UnavailableError
 from perago.ports.telemetry import request_sent
 
 # Reads and updates side by side. Polls are not counted: each waits at the server for seconds, and
-# a heartbeat that queued behind them would arrive after its lease has ended.
+# a heartbeat that queued behind them would arrive after its lease has ended. The bound is for a
+# worker whose attempts all end together: not each of them opens a connection.
 CALLS_MAX = 16
 TOKEN_HEADER = "X-Authorization"  # noqa: S105 - the header's name
 Value = TypeVar("Value")
@@ -42,7 +43,7 @@ class ConductorSettings:
     auth_key: str | None = None
     auth_secret: str | None = field(default=None, repr=False)
     http: HttpTerms = field(default_factory=HttpTerms)
-    request_timeout_seconds: float = 15.0
+    request_timeout_seconds: float = 15.0  # answers are short: after this a try counts as lost
 
 
 def api_address(url: str) -> str:

@@ -117,6 +117,7 @@ def _identity(descriptor: int) -> tuple[int, int]:
     return facts.st_dev, facts.st_ino
 
 
+# The name of 0.6.1, whose workers find our process id in it and refuse the root.
 LOCK_NAME = ".perago-supervisor.lock"
 # O_NONBLOCK: opening a pipe that another user put here would otherwise wait for ever.
 CREATED_OR_FOUND = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

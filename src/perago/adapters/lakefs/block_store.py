@@ -30,12 +30,16 @@ from perago.adapters.lakefs.object_files import LeavingFile
 from perago.ports.errors import OutcomeUnknownError
 from perago.ports.objects import ObjectEntry, ObjectUpload
 
+# Each part costs a request for its address, and all bytes a second MD5. Smaller objects are sent as
+# a whole, and as a whole again when the connection breaks.
 MULTIPART_BYTES_MIN = 64 * 1024 * 1024
+# What is sent again when a connection breaks. S3 takes no part below 5 MiB.
 PART_BYTES = 16 * 1024 * 1024
 PARTS_MAX = 10_000  # what S3 takes
-PARTS_AT_ONCE = 4  # of one object
+PARTS_AT_ONCE = 4  # of one object: MD5 goes through the parts in order, more would wait for it
 # A store joins thousands of parts before it answers.
 COMPLETE_SECONDS = 600.0
+# An attempt that failed or was cancelled waits for this and for nothing else.
 ABORT_SECONDS = 2.0
 # What S3 and Google call it (and then Azure) when other bytes arrived than Content-MD5 states.
 _DAMAGED_ON_ITS_WAY = ("BadDigest", "Md5Mismatch")

@@ -72,12 +72,14 @@ Result = TypeVar("Result")
 HANDS_MAX = 8
 # Smaller reads and writes are done in the loop: handing them to a thread costs as much as they do.
 INLINE_BYTES_MAX = 64 * 1024
-CLOSE_SECONDS = 2.0
+CLOSE_SECONDS = 2.0  # a connection that does not close keeps no process waiting
+# One object as JSON has some hundred bytes, an error a sentence. The bounds only keep a proxy that
+# answers without end from filling the memory.
 JSON_BYTES_MAX = 16 * 1024 * 1024
 _ERROR_BYTES_MAX = 1024 * 1024
 _SUCCESS = range(200, 300)
-_FOLLOWED = frozenset({301, 302, 307, 308})
-_EXCHANGES_MAX = 3
+_FOLLOWED = frozenset({301, 302, 307, 308})  # not 303, which would turn a PUT into a GET
+_EXCHANGES_MAX = 3  # the address itself and two redirects: a bucket lives in one region
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +391,7 @@ async def side_by_side(
     given: Sequence[Given], work: Callable[[Given], Awaitable[Result]], at_once: int
 ) -> list[Result]:
     """Do all, so many at once; a task for each would be too many."""
-    if len(given) == 1:
+    if len(given) == 1:  # needs no task beside this one
         return [await work(given[0])]
     results: dict[int, Result] = {}
     left = iter(enumerate(given))

@@ -44,6 +44,7 @@ from perago.ports.errors import (
 FIRST_REFUSAL = 400
 FIRST_SERVER_ERROR = 500
 
+# lakeFS 1.86 gives several reasons the same status, so its words have to tell them apart.
 _HOOK_ABORTED = "hook aborted"
 _NO_CHANGES = "no changes"
 _DIRTY = re.compile(r"dirty branch|uncommitted changes")
@@ -55,7 +56,7 @@ _NO_BRANCH_TO_LIST = re.compile(r"(?s)prepare-commit hook aborted.*listing actio
 _MEANS_NOTHING = re.compile(r"^ref: (ref: )?invalid value")
 _NOT_A_PERMISSION = re.compile(r"read-only|default branch")
 
-TEXT_MAX_CHARACTERS = 2000
+TEXT_MAX_CHARACTERS = 2000  # a hook's whole refusal fits; the page of a proxy need not
 # A caller concludes something from these, so only lakeFS itself may say them: a proxy's own 404
 # during a deployment would otherwise read as "there is no such tag".
 _CONCLUSIVE_STATUSES = frozenset({404, 409, 412})

@@ -51,7 +51,7 @@ SPLIT_BYTES_MIN = 32 * 1024 * 1024
 # by side arrive together. With 48 of 16 MiB in flight it began when 256 MiB were all there. Smaller
 # ranges cost the server more requests, and fewer streams do not fill a line with a long way.
 RANGE_BYTES = 8 * 1024 * 1024
-LARGE_STREAMS_ENOUGH = 8
+LARGE_STREAMS_ENOUGH = 8  # of RANGE_BYTES: 64 MiB are under way (ADR 0006)
 # Each object would otherwise wait for a connection to a store that is out of reach.
 STORE_AVOIDED_SECONDS = 300.0
 

@@ -16,6 +16,7 @@ from perago.adapters.lakefs.errors import (
     is_no_answer,
 )
 
+# Locked, too early, too many requests: nothing was done, and the next try may be answered.
 _SERVER_ASKS_TO_WAIT = frozenset({423, 425, 429})
 
 
@@ -26,6 +27,8 @@ class RetryTerms:
     The bound is a time and not a number of attempts, because what is waited for is a server that
     starts again or a rollout: five quick attempts are over after a second and a half. It counts
     from the first failure, so that an attempt which waited a minute in silence is still repeated.
+    The first pause is that of one lost connection; the longest is how late a worker may find out
+    that the server is back.
     """
 
     seconds_max: float = 60.0

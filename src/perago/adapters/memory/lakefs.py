@@ -36,7 +36,7 @@ FILE_BYTES_MIN = 64 * 1024
 class ServerTime:
     """The server's clock, which stands still until somebody moves it; commits count seconds."""
 
-    seconds: int = 1_700_000_000
+    seconds: int = 1_700_000_000  # any moment: always the same, so that ids and texts of tests are
 
     def __call__(self) -> int:
         return self.seconds

@@ -31,7 +31,7 @@ from perago.ports.system import Clock, Concurrency, Identities, nothing
 from perago.ports.telemetry import FinishedSpan, Telemetry
 from perago.ports.workspace import Phase, Progress
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
+START = datetime(2026, 1, 1, tzinfo=UTC)  # always the same moment, so that a run repeats exactly
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECONDS_PER_SECOND = 1_000_000
 MICROSECONDS_PER_MILLISECOND = 1_000

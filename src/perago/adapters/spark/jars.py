@@ -149,7 +149,7 @@ def java_version() -> int | None:
     if program is None:
         return None
     release = Path(program).resolve().parent.parent / "release"
-    if release.exists():
+    if release.exists():  # reading it is quick; `java -version` starts a whole JVM
         found = _RELEASE.search(release.read_text(encoding="utf-8", errors="replace"))
         if found:
             return int(found[1])

@@ -119,7 +119,7 @@ class PipelineSessions:
         def work() -> Answer:
             session = process_session(self._configuration, needs_s3a=False)
             context = session.sparkContext
-            opened.append(context)
+            opened.append(context)  # before the first job, so that `cancel` reaches every job
             context.setJobGroup(group, description, interruptOnCancel=True)
             cores = max(1, context.defaultParallelism)
             return step(PipelineSession(session, cores, self._open_work, given_up))
@@ -138,7 +138,7 @@ class PipelineSessions:
             raise UnavailableError(f"Spark could not {description}: {first_line(error)}") from error
 
 
-OWNER = "workspace"
+OWNER = "workspace"  # the file that says whose tables a folder has; a sweep reads it
 
 
 @final
@@ -179,7 +179,7 @@ class PipelineState:
     def create(self) -> None:
         """Make room, and remove what belongs to workspaces that are no more."""
         self._root.mkdir(parents=True, exist_ok=True)
-        _sweep(self._root)
+        _sweep(self._root)  # first, so that the space of dead workspaces is free
         self.remove()
         self.incoming.mkdir(parents=True)
         (self.folder / OWNER).write_text(os.fspath(self._directory), encoding="utf-8")

@@ -39,7 +39,7 @@ from perago.ports.objects import ObjectEntry, Objects
 # of the whole job.
 RANGES_PER_CORE = 4
 DAMAGED_SHOWN_MAX = 20  # a screen; the report has all of them
-READ_CHUNK = 1024 * 1024
+READ_CHUNK = 1024 * 1024  # bounds the memory, whatever the size of the object
 # Downloads of one range at a time: they wait for the server most of the time, and each has a file
 # on the executor's disk until it is compared.
 SIDE_BY_SIDE = 8

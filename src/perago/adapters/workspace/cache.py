@@ -27,7 +27,7 @@ from perago.domain.sync_plan import batched
 from perago.ports.errors import disk_errors
 from perago.ports.objects import Fetched, FetchOrder, FileStamp, ObjectEntry, stamp_of
 
-BYTES_MAX_DEFAULT = 20 * 1024**3
+BYTES_MAX_DEFAULT = 10 * 1024**3  # the default of PERAGO_CACHE_SIZE, for callers without settings
 # Contents up to this size are rows of the database, because a thousand rows are two queries and a
 # thousand files are a thousand opens. Larger ones are files, so that they can share blocks.
 INLINE_BYTES_MAX = 64 * 1024
@@ -37,7 +37,7 @@ COPIED_BYTES_MAX = 64 * 1024 * 1024
 # How many contents one query asks for. That many small ones are in memory at once: 32 MiB.
 FILLED_AT_ONCE = 500
 # What one transaction keeps: it is in memory at once, in a process that has other attempts to look
-# after, and every process of this host waits for its end.
+# after, and every process of this host waits for its end. Whichever bound is reached first ends it.
 _KEPT_AT_ONCE = 2000
 _KEPT_BYTES_AT_ONCE = 16 * 1024 * 1024
 # How far below the bound an eviction goes, so that not every kept content evicts another.

@@ -32,7 +32,7 @@ from perago.ports.workspace import StagingArea, TransferCounts
 # A copy on the server and a page of a listing are short requests: what takes time is the way
 # there and back, so some are under way together.
 COPIES_AT_ONCE = 16
-WINDOWS_AT_ONCE = 8
+WINDOWS_AT_ONCE = 8  # fewer than copies: each answer has up to a thousand entries
 DELETIONS_AT_ONCE = 4  # each is a thousand paths, which keep the server busy by themselves
 
 EntryOf = Callable[[str], ObjectEntry | None]

@@ -150,7 +150,7 @@ class AttemptSettings:
     fence_width: FenceWidth = FenceWidth.WIDE
     require_ownership: bool = False
     strict_input: bool = False
-    failure_reason_max_length: int = 500
+    failure_reason_max_length: int = 500  # the default of PERAGO_FAILURE_REASON_MAX_LENGTH
     body_seconds: float = 0.0
     secrets: Secrets = NO_SECRETS
     reads_before_end: bool = True

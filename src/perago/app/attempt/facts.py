@@ -14,7 +14,7 @@ from perago.domain.logical_execution import (
 from perago.domain.paths import ACTIONS_PREFIX, listing_prefix
 from perago.domain.publication import Isolation, PublicationFacts
 
-DIRTY_OBJECTS_NAMED_MAX = 5
+DIRTY_OBJECTS_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from perago.ports.errors import ServiceError
 from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
 from perago.ports.workspace import AttemptMarker, Materialised, Phase, SparkRoots, WorkspaceSource
 
-DROPPED_PATHS_NAMED_MAX = 10
+DROPPED_PATHS_NAMED_MAX = 10  # enough to see which part of the function wrote; one line of a log
 
 
 async def materialise(

@@ -28,6 +28,8 @@ from perago.domain.settled import (
 )
 from perago.ports.errors import ServiceError
 
+# Short at first, because the other publishers of this process wait for the branch. With this factor
+# the fifteenth look is past the usual deadline of 60 s; twenty (LOOKS_MAX) serve longer ones too.
 FIRST_PAUSE_SECONDS = 0.05
 PAUSE_FACTOR = 1.6
 

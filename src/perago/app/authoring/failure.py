@@ -26,8 +26,10 @@ from perago.ports.errors import ServiceError
 
 _HIDDEN = "<value>"
 _HIDDEN_KEY = "<key>"
+# A short value, such as `1` or `id`, is hidden only where it stands alone. Hidden inside words as
+# well, it would make the sentence unreadable.
 _WHOLE_WORD_BELOW_CHARACTERS = 4
-_LEAVES_MAX = 10_000
+_LEAVES_MAX = 10_000  # each is one search through the message
 # Texts written by validators of the author, or that quote the input; all others are pydantic's
 # own sentences about types and limits.
 _MAY_QUOTE_INPUT = frozenset({"value_error", "assertion_error", "union_tag_invalid"})
@@ -122,6 +124,7 @@ def _path(each: ErrorDetails, data: object, names: frozenset[str]) -> Iterator[s
 
 
 def _below(current: object, step: str | int) -> tuple[object] | None:
+    """What lies one step further: in a tuple, because the value itself may be None."""
     if isinstance(current, BaseModel):
         current = vars(current)
     if isinstance(current, Mapping):

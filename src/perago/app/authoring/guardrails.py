@@ -241,7 +241,7 @@ def _check_segments(segments: tuple[str, ...] | list[str]) -> None:
         raise TaskDefinitionError(_LEAVES_WORKSPACE, code=_CODE)
 
 
-DEFAULT_REQUIRE_GLOB_MIN_COUNT = 1
+DEFAULT_REQUIRE_GLOB_MIN_COUNT = 1  # a name and a value of 0.6.1
 
 GuardrailKind = Literal["require_file", "require_dir", "require_glob", "forbid_glob"]
 _Count = Annotated[int, Field(ge=0)]

@@ -25,6 +25,8 @@ class MetricSpec(BaseModel):
     worker_capacity: bool = True
 
 
+# Names and values of 0.6.1, whose TaskDefs must not change with an upgrade (docs/upgrade.md). 0
+# means no limit. 600 s and not Conductor's 3600: so long it does not notice a dead worker.
 DEFAULT_RETRY_COUNT = 3
 MAX_RETRY_COUNT = 10
 DEFAULT_RETRY_LOGIC: Literal["FIXED"] = "FIXED"

@@ -23,6 +23,7 @@ from perago.app.authoring.contract_schema import (
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.errors import TaskDefinitionError
 
+# As 0.6.1 wrote it: Conductor finds a schema by name and version, and this is the only one.
 TASKDEF_SCHEMA_VERSION = 1
 TASKDEF_SCHEMA_TYPE = "JSON"
 
@@ -79,7 +80,7 @@ def write_taskdef(task: TaskDefinition, output: Path) -> Path:
     if output.is_dir():
         message = "output must be a JSON file path, not a directory"
         raise TaskDefinitionError(message, code="PRG-T018")
-    document = taskdef_text(build_taskdef(task))
+    document = taskdef_text(build_taskdef(task))  # may fail, and then leaves no folder
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(document, encoding="utf-8")
     return output

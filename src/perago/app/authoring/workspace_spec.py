@@ -34,6 +34,7 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.paths import (
     ATTEMPT_MARKER,
+    ROOT_PREFIX,
     is_directory_marker,
     is_reserved_object,
     name_problem,
@@ -141,7 +142,6 @@ class WorkspaceInput(WorkspaceRef):
         return WorkspaceOutput.model_validate(self.model_dump() | {"ref": ref})
 
 
-ROOT_PREFIX = "/"
 _CODE = "PRG-T015"
 
 
@@ -196,9 +196,9 @@ class WorkspaceSpec(BaseModel):
     @field_validator("checks", mode="before")
     @classmethod
     def _checks_can_be_called(cls, checks: object) -> object:
-        """Ours before pydantic's, which knows that it can be called and not with what."""
+        """Runs before pydantic's own check, which does not look at the parameters of a function."""
         if not isinstance(checks, list | tuple):
-            return checks
+            return checks  # pydantic says what is wrong with it
         for check in (given := cast("Sequence[object]", checks)):
             _refuse_unless_check(check)
         return given

@@ -209,7 +209,10 @@ class Worker:
                 await parts.bodies.close()
 
     async def _make_ready(self) -> bool:
-        """Start executors while the services are checked; False when a signal came first."""
+        """Start executors while the services are checked; False when a signal came first.
+
+        Side by side, because executors import task modules, which may take tens of seconds.
+        """
         starting = asyncio.create_task(self._parts.bodies.start())
         asking = asyncio.create_task(self._ask())
         draining = asyncio.ensure_future(self._draining.wait())
@@ -221,6 +224,7 @@ class Worker:
             await asyncio.wait({starting, asking})
             write(LOGGER, logging.INFO, "worker stopped before it was ready", {})
             return False
+        # Raises what failed. If both did, the service's error: a setting mends it.
         for task in (asking, starting):
             task.result()
         return True
@@ -232,7 +236,7 @@ class Worker:
     async def _work(self) -> WorkerEnd:
         self.phase = WorkerPhase.RUNNING
         write(LOGGER, logging.INFO, "worker started", self._started_facts())
-        self._parts.started()
+        self._parts.started()  # READY=1 to systemd, now that executors and services are there
         pollers = [asyncio.create_task(self._poller(each).run()) for each in self._parts.types]
         aside = [asyncio.create_task(self._beat())]
         aside += [asyncio.create_task(each()) for each in self._parts.periodic]
@@ -283,7 +287,7 @@ class Worker:
     async def _end_attempts(self, pollers: Sequence["asyncio.Task[None]"]) -> None:
         await asyncio.wait(pollers)  # what their last polls bring is run as well
         await self.attempts.all_ended()
-        await self.attempts.nothing_aside()
+        await self.attempts.nothing_aside()  # the task logs: attempts write lines until they end
 
     async def _beat(self) -> None:
         while True:

@@ -18,7 +18,7 @@ from perago.testing.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnd
 SIDE = BranchName("side")
 UNKNOWN = CommitId("f" * 64)  # the form of a commit id, and the id of no commit
 WALK_MAX = 1024  # more than any history here has, so that only the goal ends a walk
-BROKEN_PATH = "_lakefs_actions/broken.yaml"
+BROKEN_PATH = "_lakefs_actions/broken.yaml"  # lakeFS parses every .yaml of this folder at a commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ class MemoryConductorUnderTest(ConductorUnderTest):
 OWNER = "perago@example.org"
 TIMEOUT_SECONDS = 40.0  # the first loop condition of a server starts a script engine
 LOOKS_MAX = 100  # 10 s of PAUSE_SECONDS: a law that fails there says so, and does not hang
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.1  # between looks at a real server; in memory only the clock moves
 NO_INPUTS: Mapping[str, object] = MappingProxyType({})
 
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import final
 from urllib.parse import urlsplit, urlunsplit
 
-PIECE_BYTES = 64 * 1024
+PIECE_BYTES = 64 * 1024  # one read of a socket
 
 
 @final

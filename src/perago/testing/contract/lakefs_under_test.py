@@ -240,7 +240,7 @@ def losing_handle() -> WorkerHandle:
 
 STAGING = BranchName("staging")
 NOWHERE = BranchName("nowhere")
-UNKNOWN = CommitId("f" * 64)
+UNKNOWN = CommitId("f" * 64)  # the form of a commit id, and the id of no commit
 BROKEN_FILE = {"_lakefs_actions/broken.yaml": b"{not yaml"}
 REFUSING_FILE = b"""\
 name: no entry

@@ -17,7 +17,7 @@ from perago.ports.lakefs import TagRecord
 from perago.testing.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 
 TAG = TagName("perago-settled-1a2b.3")
-UNKNOWN = CommitId("f" * 64)
+UNKNOWN = CommitId("f" * 64)  # the form of a commit id, and the id of no commit
 
 
 @dataclass(frozen=True, slots=True)

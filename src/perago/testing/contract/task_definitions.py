@@ -7,6 +7,7 @@ import pytest
 from perago.ports.errors import OutcomeUnknownError, RequestRefusedError
 from perago.testing.contract.conductor_under_test import OWNER, ConductorUnderTest
 
+# No value is a default of the server: a field that got lost on the way would read back as one.
 EVERY_FIELD: Mapping[str, object] = {
     "description": "counts rows",
     "retryCount": 7,

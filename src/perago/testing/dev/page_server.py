@@ -20,7 +20,7 @@ from perago.testing.definitions import as_list, as_object
 
 # Pixels: between commits, beside main, between rows, of a dot, and the margins.
 STEP, ASIDE, ROW, RADIUS, LEFT, TOP = 120, 64, 70, 9, 60, 30
-ID_CHARACTERS = 8
+ID_CHARACTERS = 8  # of a commit id, as in `testing.story`
 Point = tuple[int, int]
 
 
