@@ -14,13 +14,17 @@ from perago.domain.attempt import WorkflowSnapshot
 
 @dataclass(frozen=True, slots=True)
 class RetentionTimes:
-    """How long each kind of leftover is kept."""
+    """How long each kind of leftover is kept, where no owner can be asked.
 
-    attempt_directory: timedelta = timedelta(hours=24)
-    staging_branch: timedelta = timedelta(hours=24)
-    decision: timedelta = timedelta(days=7)
-    relocated: timedelta = timedelta(days=30)
-    canary: timedelta = timedelta(hours=1)
+    A leftover that is kept too long costs space. One that goes too early costs a running attempt,
+    or the answer to a question. So the ages are far above what they guard.
+    """
+
+    attempt_directory: timedelta = timedelta(hours=24)  # as 0.6.1
+    staging_branch: timedelta = timedelta(hours=24)  # of an attempt that Conductor does not know
+    decision: timedelta = timedelta(days=7)  # an operator may retry an ended workflow so long
+    relocated: timedelta = timedelta(days=30)  # nothing else names a replaced publication
+    canary: timedelta = timedelta(hours=1)  # a check takes seconds (CHECK_TAKES_MAX)
 
 
 class Owner(StrEnum):
@@ -108,9 +112,9 @@ def judge_attempt_directory(owner: Owner, age: timedelta, times: RetentionTimes)
     """
     match owner:
         case Owner.ALIVE:
-            return Keep("its owner is alive")
+            return Keep("its process is running")
         case Owner.GONE:
-            return Remove("its owner is gone")
+            return Remove("its process has ended")
         case Owner.UNKNOWN:
             return _by_age(age, times.attempt_directory, "no process holds its lock")
 
@@ -140,7 +144,7 @@ def judge_staging_branch(facts: StagingBranchFacts, times: RetentionTimes) -> Re
     if live and facts.attempt is AttemptStanding.LIVE:
         return Keep("its attempt is in progress")
     if facts.decision_points_at_it:
-        return Keep("a decision points at it and goes first")
+        return Keep("a decision needs it and is removed first")
     if facts.outcome_unknown and live:
         return Keep("the outcome of its publication is unknown and its workflow is not terminal")
     over = facts.attempt in {AttemptStanding.TERMINAL, AttemptStanding.REPLACED}
@@ -172,24 +176,24 @@ def judge_attempt_mark(
     """
     verdict = judge_decision(workflow, age, times)
     if isinstance(verdict, Remove) and decisions_left:
-        return Keep("decisions of its workflow go first")
+        return Keep("decisions of its workflow are removed first")
     return verdict
 
 
 def judge_relocated_tag(age: timedelta | None, times: RetentionTimes) -> Retention:
     """A tag on a head that a relocation left behind."""
-    return _by_age(age, times.relocated, "a relocation left it behind")
+    return _by_age(age, times.relocated, "it names what a relocation replaced")
 
 
 def judge_canary_branch(age: timedelta | None, times: RetentionTimes) -> Retention:
     """A scratch branch of a fence check that did not finish."""
-    return _by_age(age, times.canary, "its check is over")
+    return _by_age(age, times.canary, "the fence check that made it is over")
 
 
 def _by_age(age: timedelta | None, limit: timedelta, why: str) -> Retention:
     """An unknown age is reached by a limit of zero alone, which only an operator gives."""
     if age is None and limit:
-        return Keep(f"{why}, and its name does not tell its age")
+        return Keep(f"{why}, and its age is unknown")
     if age is None or age >= limit:
         return Remove(f"{why}, and it is older than {limit}")
     return Keep(f"{why}, but it is younger than {limit}")

@@ -116,7 +116,7 @@ def _refuse(facts: PublicationFacts) -> Refusal:
         text = f"{branch} no longer contains workspace input ref {facts.workspace.ref}"
         code, more = "PRG-F005", text
     elif facts.isolation is Isolation.PREFIX:
-        more = "something under the prefix or reserved changed since the input"
+        more = "an object under the prefix or a reserved one has changed since the input"
     else:
         more = "another writer published"
     remedy = start_anew(facts.workspace.repository, branch)
@@ -127,7 +127,7 @@ def _refuse(facts: PublicationFacts) -> Refusal:
 def _who_of_us(facts: PublicationFacts) -> str:
     """Say which publication of this task stands on the input, and what helps."""
     if find_publication(facts) is not None:
-        return "this execution published before, and is a no-op now"
+        return "an earlier attempt published changes, and this one has none"
     policy = facts.walk.head.metadata.get(POLICY, "unknown")
     if policy == "settled":
         return "another execution of this task published it"

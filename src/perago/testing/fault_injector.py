@@ -184,7 +184,7 @@ class FaultInjector(CallGate):
         return rest, send
 
     async def _carry(self, means: RealMeans, fault: Fault, send: Send) -> Any:  # noqa: ANN401
-        assert self._record is not None, "only attempts are struck"
+        assert self._record is not None, "faults happen to attempts only"
         self._tell(f"by real means: {_described(fault)}")
         answer = await means.carry(fault, send)
         if isinstance(fault, ExpireLease):
@@ -214,12 +214,12 @@ class FaultInjector(CallGate):
         return due
 
     def _is_of_task(self, task: str | None) -> bool:
-        assert self._record is not None, "only attempts are struck"
+        assert self._record is not None, "faults happen to attempts only"
         snapshot = self._record.snapshot
         return task in (None, snapshot.task_type, snapshot.reference_name)
 
     async def _inject(self, fault: Fault) -> None:
-        assert self._record is not None, "only attempts are struck"
+        assert self._record is not None, "faults happen to attempts only"
         if not isinstance(fault, ForeignCommit):
             self._tell(_described(fault))
         match fault:

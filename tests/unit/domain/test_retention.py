@@ -170,7 +170,7 @@ def test_a_time_to_live_of_zero_keeps_nothing_by_age(none: timedelta | None) -> 
 
 
 def test_what_does_not_tell_its_age_stays() -> None:
-    why = "and its name does not tell its age"
+    why = "and its age is unknown"
     orphan = StagingBranchFacts(None, AttemptStanding.UNKNOWN, UNKNOWN)
     assert [
         judge_staging_branch(orphan, TIMES),
@@ -178,8 +178,8 @@ def test_what_does_not_tell_its_age_stays() -> None:
         judge_canary_branch(None, TIMES),
     ] == [
         Keep(f"no attempt is known to use it, {why}"),
-        Keep(f"a relocation left it behind, {why}"),
-        Keep(f"its check is over, {why}"),
+        Keep(f"it names what a relocation replaced, {why}"),
+        Keep(f"the fence check that made it is over, {why}"),
     ]
 
 
@@ -230,15 +230,15 @@ WEEK = "7 days, 0:00:00"
 @pytest.mark.parametrize(
     ("verdict", "expected"),
     [
-        (judge_attempt_directory(Owner.ALIVE, YEAR, TIMES), Keep("its owner is alive")),
-        (judge_attempt_directory(Owner.GONE, HOUR, TIMES), Remove("its owner is gone")),
+        (judge_attempt_directory(Owner.ALIVE, YEAR, TIMES), Keep("its process is running")),
+        (judge_attempt_directory(Owner.GONE, HOUR, TIMES), Remove("its process has ended")),
         (judge_attempt_directory(Owner.UNKNOWN, YEAR, TIMES),
          Remove(f"no process holds its lock, {OLD} 1 day, 0:00:00")),
         (staging(AttemptStanding.LIVE), Keep("its attempt is in progress")),
         (staging(AttemptStanding.REPLACED), Remove("its attempt is replaced")),
         (staging(AttemptStanding.TERMINAL), Remove("its attempt is terminal")),
         (staging(AttemptStanding.TERMINAL, decision=True),
-         Keep("a decision points at it and goes first")),
+         Keep("a decision needs it and is removed first")),
         (staging(AttemptStanding.TERMINAL, outcome=True),
          Keep("the outcome of its publication is unknown and its workflow is not terminal")),
         (staging(AttemptStanding.UNKNOWN),
@@ -251,12 +251,13 @@ WEEK = "7 days, 0:00:00"
         (judge_decision(TERMINAL, HOUR, TIMES), Keep(f"its workflow is terminal, {YOUNG} {WEEK}")),
         (judge_decision(UNKNOWN, YEAR, TIMES), Remove(f"its workflow is unknown, {OLD} {WEEK}")),
         (judge_attempt_mark(TERMINAL, YEAR, TIMES, decisions_left=True),
-         Keep("decisions of its workflow go first")),
+         Keep("decisions of its workflow are removed first")),
         (judge_attempt_mark(LIVE, YEAR, TIMES, decisions_left=True),
          Keep("its workflow is not terminal")),
         (judge_relocated_tag(YEAR, TIMES),
-         Remove(f"a relocation left it behind, {OLD} 30 days, 0:00:00")),
-        (judge_canary_branch(YEAR, TIMES), Remove(f"its check is over, {OLD} 1:00:00")),
+         Remove(f"it names what a relocation replaced, {OLD} 30 days, 0:00:00")),
+        (judge_canary_branch(YEAR, TIMES),
+         Remove(f"the fence check that made it is over, {OLD} 1:00:00")),
     ],
     ids=[
         "living owner", "gone owner", "unknown owner", "attempt in progress", "attempt replaced",

@@ -127,7 +127,7 @@ class ConductorTaskQueue(_OverApi, TaskQueue):
             else "the address must be the one of Conductor's API, such as http://host:8080/api"
         )
         raise UnavailableError(
-            f"no Conductor at {self._client.address}: /version answers with something else than "
+            f"no Conductor at {self._client.address}: /version answers something else than "
             f"a version like 3.x; {remedy}"
         )
 

@@ -121,15 +121,15 @@ def plain_json(value: object, where: str) -> object:
             try:
                 value.encode()
             except UnicodeEncodeError as error:
-                problem = f"{where} holds half a character ({error.reason})"
+                problem = f"{where} contains half of a character ({error.reason})"
                 raise _unsendable(problem, "return text that is valid Unicode") from error
         case float() if not math.isfinite(value):
-            problem = f"{where} is {value}, which JSON cannot carry"
+            problem = f"{where} is {value}, which JSON cannot express"
             raise _unsendable(problem, "return a finite number or None")
         case None | bool() | int() | float():
             pass
         case _:
-            problem = f"{where} is a {type(value).__name__}, which JSON cannot carry"
+            problem = f"{where} is a {type(value).__name__}, which JSON cannot express"
             remedy = "return text, numbers, booleans, lists and dictionaries"
             raise _unsendable(problem, remedy)
     return value

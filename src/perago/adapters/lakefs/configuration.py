@@ -13,6 +13,7 @@ from perago.adapters.lakefs.retry import RetryTerms
 from perago.ports.errors import UnavailableError
 
 API_PATH = "/api/v1"
+# With a round trip of 20 ms, 48 requests under way are up to 2,400 small objects a second.
 REQUESTS_CONCURRENT_MAX = 48
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 
@@ -41,7 +42,7 @@ class LakeFSConfiguration:
     # A signed address costs a request of its own, so it pays for larger objects only.
     presigned_bytes_min: int = 4 * 1024 * 1024
     requests_concurrent_max: int = REQUESTS_CONCURRENT_MAX
-    answer_seconds: float = 60.0
+    answer_seconds: float = 60.0  # a merge without a budget has as long
     retry: RetryTerms = field(default_factory=RetryTerms)
 
 
@@ -88,5 +89,5 @@ def _split(address: str, spelled: str) -> SplitResult:
     if parts.username is not None or parts.password is not None:
         raise LakeFSAddressError(address, "it carries credentials")
     if parts.query or parts.fragment:
-        raise LakeFSAddressError(address, "it carries a query or a fragment")
+        raise LakeFSAddressError(address, "it has a query or a fragment")
     return parts

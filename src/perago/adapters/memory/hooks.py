@@ -321,7 +321,7 @@ def _run_hook(
     hook: Hook, action_name: str, event: HookEvent, tree: Tree, run_id: int
 ) -> str | None:
     if hook.kind != "lua":
-        return f"{hook.kind} hooks have nobody to call in memory"
+        return f"the in-memory lakeFS does not call {hook.kind} hooks"
     script = hook.properties.get("script")
     if not script:
         stored = tree.get(str(hook.properties["script_path"]))

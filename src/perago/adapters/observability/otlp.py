@@ -29,7 +29,7 @@ LOGGER = logging.getLogger("perago.telemetry")
 # lost and the log says so.
 CLOSE_SECONDS_MAX = 3.0
 NANOSECONDS = 1_000_000_000  # of one second: OpenTelemetry counts time in them
-INSTRUMENTATION = "perago"
+INSTRUMENTATION = "perago"  # the name of the meter in 0.6.1, by which dashboards find it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,8 @@ class OtlpTelemetry(Telemetry):
         for thread in threads:
             thread.join(CLOSE_SECONDS_MAX)
         if any(thread.is_alive() for thread in threads):
-            LOGGER.warning("the last telemetry was not taken in %g seconds", CLOSE_SECONDS_MAX)
+            text = "the collector did not take the last telemetry within %g seconds"
+            LOGGER.warning(text, CLOSE_SECONDS_MAX)
 
     def _histogram(self, name: str) -> Histogram:
         assert self._meter is not None, "asked before"

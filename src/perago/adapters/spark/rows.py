@@ -59,7 +59,7 @@ def path_of(line: Line) -> str:
 def manifest_lines(folder: Path) -> Iterator[Line]:
     """Every line of the parts of a manifest."""
     if not folder.is_dir():
-        raise WorkspaceLostError(f"{folder} is gone: the workspace was forgotten")
+        raise WorkspaceLostError(f"{folder} is gone, because its workspace was closed")
     for part in sorted(folder.glob("part-*.json")):
         with part.open(encoding="utf-8") as lines:
             for line in lines:

@@ -33,7 +33,7 @@ from perago.ports.workspace import WorkspaceSource
 # Several commits of one workspace, because attempts of parallel branches take turns on a host. A
 # manifest of 100,000 objects is a few megabytes, so there are not many.
 MANIFESTS_PER_WORKSPACE_MAX = 4
-MANIFESTS_MAX = 64
+MANIFESTS_MAX = 64  # those of 16 workspaces that are in use
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +271,7 @@ def refuse_unsafe_name(repository: str, name: str, rules: NameRules) -> None:
 def name_clash(repository: str, one: str, other: str) -> UnsafeNameError:
     """The error for two names that one directory cannot hold."""
     return UnsafeNameError(
-        f"objects {one!r} and {other!r} of {repository} cannot stand in one directory;"
+        f"objects {one!r} and {other!r} of {repository} cannot both exist in one directory;"
         " nothing was moved; rename one of them"
     )
 

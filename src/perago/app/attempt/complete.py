@@ -125,9 +125,12 @@ async def read_verdict_before_end(ports: AttemptPorts, attempt: Attempt) -> Fenc
     return compare_row(polled, None if fresh is None else fresh.snapshot)
 
 
+# One lost connection is made good at once. The longest pause is short beside the 60 s that a
+# completion has, so that a Conductor that comes back is found in time.
 FIRST_PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 5.0
-# In less time hardly anybody revokes an attempt, and no heartbeat is given up unanswered.
+# A younger attempt does not read its row before it ends: that saves short tasks a request. Hardly
+# any attempt is revoked so soon, and no heartbeat is due yet that would say so (`_unread_seconds`).
 UNREAD_SECONDS_MAX = 1.0
 
 
@@ -211,7 +214,7 @@ async def _may_end(ports: AttemptPorts, attempt: Attempt, *, sent: bool) -> bool
     try:
         verdict = await read_verdict_before_end(ports, attempt)
     except ServiceError as error:
-        warning = {"warning": "the end waits: the attempt could not be read"}
+        warning = {"warning": "the completion waits until Conductor says whose the row is"}
         ports.progress.phase(Phase.WARNED, {**warning, "error": str(error)})
         return False
     if isinstance(verdict, Stale) and not sent:

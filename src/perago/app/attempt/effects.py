@@ -41,7 +41,7 @@ from perago.ports.errors import TagExistsError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.workspace import Phase
 
-DIFFERENCES_NAMED_MAX = 5
+DIFFERENCES_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 
 
 async def rebase(
@@ -105,7 +105,7 @@ async def _check_outside(
 
 
 def _lost(names: str) -> PublicationRefusedError:
-    text = f"lakeFS's merge would change objects it must not: {names}; nothing was published"
+    text = f"lakeFS's merge would change objects of others: {names}; nothing was published"
     return PublicationRefusedError(text, code="PRG-F015")
 
 

@@ -30,9 +30,10 @@ from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
 from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.workspace import Phase
 
+# With growing pauses this outlasts a lost connection by a second. An outage is for the caller.
 READS_MAX = 5
 PAUSE_SECONDS = 0.1
-DIFFERENCES_NAMED_MAX = 5
+DIFFERENCES_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 
 
 async def check_publication(
@@ -53,7 +54,7 @@ async def check_publication(
     record = await _read_surely(ports, plan, ref)
     if record.parents != (plan.base,):
         ports.lakefs.trust.distrust(plan.repository)
-        text = f"fence did not run: {ref} stands on {record.parents}, expected {plan.base}"
+        text = f"fence did not run: parents of {ref} are {record.parents}, expected {plan.base}"
         raise _failed(plan, text, "PRG-F023")
     if target.isolation is Isolation.PREFIX:
         await check_tree(ports, plan, prepared, record)
@@ -77,7 +78,7 @@ async def check_tree(
 def _failed(plan: WorkspacePublicationPlan, text: str, code: str) -> FenceNotTrustedError:
     """Under `settled` terminal: a retry would find the publication by its key, and hide this."""
     command = f"`perago fence verify {plan.repository} {plan.branch}`"
-    text = f"{text}; it stands: look at the branch, and run {command}"
+    text = f"{text}; the commit stays on the branch: look at it, and run {command}"
     return FenceNotTrustedError(text, code=code, terminal=plan.level.shape.decides_by_tag)
 
 
@@ -93,6 +94,9 @@ async def _read_surely(
     return await ports.lakefs.commits.read(plan.repository, ref)
 
 
+# Between two rounds. Short at first, because a refused merge costs lakeFS 3 ms; publishers of one
+# process queue, so only those of others are let pass. With 1 s, 40 rounds (ROUNDS_MAX) take less
+# than a minute of pauses.
 PAUSE_SECONDS_MIN = 0.02
 PAUSE_SECONDS_MAX = 1.0
 
@@ -152,7 +156,8 @@ async def publish(
         raise unknown_outcome(
             ports, attempt, pending.plan, f"the head was {pending.plan.base}; {seen}"
         )
-    raise PublicationRefusedError(f"the target did not come to rest: {seen}", code="PRG-F007")
+    text = f"other writers kept moving the target branch: {seen}"
+    raise PublicationRefusedError(text, code="PRG-F007")
 
 
 async def _turn(

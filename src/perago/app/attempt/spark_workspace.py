@@ -112,7 +112,7 @@ def remove_litter(root: Path) -> None:
                 path.unlink()
 
 
-LITTER_KEPT_MAX = 10_000
+LITTER_KEPT_MAX = 10_000  # paths in memory; more are deleted before the next page is asked for
 
 
 @dataclass(slots=True)
@@ -244,7 +244,8 @@ async def list_workspace(
 
 
 COMMITS_MAX = 5
-"""Each further one removes what came late; a branch that is written to for longer is not ours."""
+"""Spark tasks that were given up may still write after a commit; the next commit removes that. A
+branch that is written to after five of them has a writer that does not end: the attempt fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +272,8 @@ class SparkCompared:
             swept = await self.sweep.committed(staged.commit)
             if swept.litter == 0 and swept.has_changes is self.changed:
                 return staged
-        text = f"{branch} is still written to after the body has ended; nothing was published"
+        text = f"{branch} is still written to after the task function has ended"
+        text = f"{text}; nothing was published"
         raise PublicationRefusedError(text, code="PRG-K007")
 
 

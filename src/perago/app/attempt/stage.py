@@ -182,7 +182,7 @@ async def refuse_unless_on_input(
         workspace.repository, staged, workspace.ref, commits_max=STAGED_COMMITS_MAX
     )
     if not walk.reached:
-        text = f"staged commit {staged} does not stand on the input {workspace.ref}"
+        text = f"staged commit {staged} is not based on the input commit {workspace.ref}"
         raise PublicationRefusedError(f"{text}; nothing was published", code=CODE)
 
 

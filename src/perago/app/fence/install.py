@@ -145,8 +145,9 @@ class FenceVerdict:
         if self.protected:
             return ()
         warning = (
-            f"{self.branch} is not protected: a hard reset by a human re-arms every decision; "
-            "protect it (publications pass, resets do not) and roll back with revert"
+            f"{self.branch} is not protected: after a hard reset by a person, retries publish again"
+            " what the reset removed; protect the branch (publications pass, resets do not) and"
+            " roll back with `lakectl branch revert`"
         )
         return (warning,)
 

@@ -70,7 +70,7 @@ class Canary:
             raise PublicationRefusedError(
                 f"canary of {repository}: {after.reason}", code=after.code
             )
-        raise UnavailableError(f"canary of {repository}: nothing is proven: {answer}")
+        raise UnavailableError(f"canary of {repository}: the test merge proved nothing: {answer}")
 
     async def _forget(self, repository: RepositoryId, branch: BranchName) -> None:
         try:

@@ -80,7 +80,7 @@ from perago.ports.system import Clock
 UNANSWERED_IN_A_ROW_MAX = 3
 # How deep a decision may lie below commits that a task function with keys put on its branch.
 LATE_COMMITS_MAX = 100
-NOT_OURS = "Perago gives no such name"
+NOT_OURS = "Perago makes no such names"
 _HASH = re.compile(r"[0-9a-f]{32}")  # what `short_hash` makes of an id that no name can hold
 
 

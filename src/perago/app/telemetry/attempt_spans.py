@@ -98,7 +98,7 @@ def _facts(attempt: Attempt, report: AttemptReport) -> dict[str, str | int]:
 def _error(report: AttemptReport) -> str | None:
     if report.error is not None:
         return (report.update.reason if report.update else None) or type(report.error).__name__
-    return f"the end was {report.recorded}" if report.recorded.speaks_against_it else None
+    return f"the completion was {report.recorded}" if report.recorded.speaks_against_it else None
 
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -226,7 +226,7 @@ class ExecutorProcess:
         signal.signal(signal.SIGTERM, self._end_body)
         while (frame := self._channel.receive()) is not None:
             if not isinstance(frame, frames.RunBody):
-                raise frames.FrameError(f"{frame.kind} is nothing an executor does")
+                raise frames.FrameError(f"an executor cannot handle a message of kind {frame.kind}")
             call = _call_of(frame)
             try:
                 outcome = self._run(call, frame.worker_id)

@@ -159,7 +159,7 @@ def decode(body: bytes) -> Frame:
             text = "dropped a log record, a sample or a line of progress that was not well-formed"
             return Logged(logging.WARNING, __name__, text)
         locations = ", ".join(".".join(map(str, each["loc"])) for each in error.errors()[:3])
-        raise FrameError(f"not a message of ours: {locations or error.title}") from error
+        raise FrameError(f"not a message of Perago: {locations or error.title}") from error
 
 
 def _kind_of(error: ValidationError) -> object:

@@ -238,7 +238,7 @@ def demo(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a workflow through a crash, a zombie and a commit of another writer."""
+    """Run a workflow through a crash, a late attempt and a commit of another writer."""
     chosen = [policy.value]
     if policy is PolicyChoice.ALL:
         chosen = [choice.value for choice in PolicyChoice if choice is not PolicyChoice.ALL]

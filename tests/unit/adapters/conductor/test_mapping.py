@@ -219,7 +219,7 @@ def test_read_only_views_and_tuples_become_plain() -> None:
         (b"bytes", r"output\.rows\[1\] is a bytes"),
         ({1, 2}, r"output\.rows\[1\] is a set"),
         ({7: "x"}, r"output\.rows\[1\] has the key 7 of type int"),
-        ("\ud800", r"output\.rows\[1\] holds half a character"),
+        ("\ud800", r"output\.rows\[1\] contains half of a character"),
     ],
     ids=["nan", "infinity", "object", "bytes", "set", "number as key", "lone surrogate"],
 )

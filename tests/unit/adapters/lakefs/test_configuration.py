@@ -32,7 +32,7 @@ def test_one_spelling_of_every_address(written: str, meant: str) -> None:
     [
         ("http://lakefs.test:8000/repositories", "its path '/repositories'"),
         ("http://lakefs.test/api/v2", "its path '/api/v2'"),
-        ("http://lakefs.test/login?next=/", "it carries a query"),
+        ("http://lakefs.test/login?next=/", "it has a query"),
         ("s3://bucket", "its scheme is 's3'"),
         ("http://", "it names no host"),
         ("", "it has no scheme"),

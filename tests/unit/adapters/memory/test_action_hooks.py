@@ -159,4 +159,4 @@ def test_a_webhook_has_nobody_to_call() -> None:
     )
     refusal = run_hooks(event(), tree({"a.yaml": action}), run_id=1)
     assert isinstance(refusal, HookRefused)
-    assert "nobody to call" in refusal.text
+    assert "does not call webhook hooks" in refusal.text

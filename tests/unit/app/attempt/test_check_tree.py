@@ -31,7 +31,8 @@ async def test_a_tree_that_differs_says_in_what(tmp_path: Path) -> None:
     attempt = world.worker().world
 
     await check_tree(attempt, plan, published.commit, published)
-    with pytest.raises(FenceNotTrustedError, match=r"in: data/other\.txt; it stands") as refused:
+    what = r"in: data/other\.txt; the commit stays on the branch"
+    with pytest.raises(FenceNotTrustedError, match=what) as refused:
         await check_tree(attempt, plan, place, published)
 
     assert refused.value.code == "PRG-F024"

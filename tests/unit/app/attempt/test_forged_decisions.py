@@ -126,7 +126,7 @@ async def test_the_same_tree_on_another_history_is_refused(tmp_path: Path) -> No
     report = await world.attempt(world.worker())
 
     assert report is not None
-    assert "does not stand on the input" in str(report.update.reason if report.update else "")
+    assert "is not based on the input commit" in str(report.update.reason if report.update else "")
     assert world.repository.head().commit == world.input
 
 

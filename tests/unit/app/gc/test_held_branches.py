@@ -329,7 +329,7 @@ async def test_an_empty_branch_without_owner_and_time_stays_until_an_operator_sa
     world.repository.branch("perago-staging-w-r-seq-1-iteration-0-task-id-t-retry-0-exec-e1")
     world.clock.advance(365 * DAY)
     (kept,) = await collect(world, times=DEFAULT)
-    assert kept.reason == "no attempt is known to use it, and its name does not tell its age"
+    assert kept.reason == "no attempt is known to use it, and its age is unknown"
     await collect(world, times=AT_ONCE)
     assert litter(world) == []
 

@@ -65,7 +65,7 @@ def test_a_message_has_a_largest_size_on_both_sides() -> None:
     ids=["kind", "field", "type", "list"],
 )
 def test_what_is_not_one_of_ours_is_refused_by_the_receiver(body: object) -> None:
-    with pytest.raises(frames.FrameError, match="not a message of ours"):
+    with pytest.raises(frames.FrameError, match="not a message of Perago"):
         frames.decode(json.dumps(body).encode())
 
 
