@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.contract.body_tasks import CHECKED, OBEY
 
 from perago.adapters.system.host import SystemClock
-from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.thread_body import ThreadBody
@@ -34,7 +34,7 @@ async def process_body(
     settings = ProcessBodySettings(
         ExecutorProgram(MODULES, body_environment()),
         slots=slots,
-        observer=NobodyObserves() if observer is None else observer,
+        observer=BodyObserver() if observer is None else observer,
     )
     body = ProcessBody(settings, SystemClock())
     try:

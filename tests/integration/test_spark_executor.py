@@ -11,7 +11,7 @@ import pytest
 from tests.spark_bodies import WORK, call_of
 
 from perago.adapters.system.host import SystemClock
-from perago.app.telemetry.listeners import NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.thread_body import ThreadBody
@@ -26,7 +26,7 @@ TOLD_SECONDS = 30  # every five, when the machine has time
 
 
 @dataclass
-class Recorder(NobodyObserves):
+class Recorder(BodyObserver):
     """Keeps what was said of progress."""
 
     told: list[tuple[str, Mapping[str, object]]] = field(

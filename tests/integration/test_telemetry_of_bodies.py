@@ -7,13 +7,13 @@ from typing import final
 from tests.contract.body_tasks import OBEY
 from tests.contract.task_bodies import TELEMETRY, call_of, process_body, thread_body
 
-from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.testing.trial.captured_body import run_captured
 
 
 @final
-class Recorder(NobodyObserves):
+class Recorder(BodyObserver):
     """Keeps samples and progress, but not endless ones."""
 
     def __init__(self) -> None:

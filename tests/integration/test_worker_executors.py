@@ -15,7 +15,7 @@ import pytest
 from tests.contract.task_bodies import body_environment, call_of, process_body
 
 from perago.adapters.system.host import SystemClock
-from perago.app.telemetry.listeners import NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.executor import (
     ExecutorListener,
     ExecutorProgram,
@@ -33,7 +33,7 @@ from perago.ports.task_body import BodyCall, BodyReturned, BodyStopped
 
 
 @dataclass
-class Recorder(NobodyObserves):
+class Recorder(BodyObserver):
     """Keeps what bodies said."""
 
     said: list[tuple[str | None, object]] = field(default_factory=list[tuple[str | None, object]])

@@ -8,10 +8,8 @@ to `check_staged` of Ran, which knows where the checks can see it.
 from collections.abc import Mapping
 from typing import Protocol
 
-from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.local_workspace import open_local_workspace
-from perago.app.attempt.spark_workspace import open_spark_workspace
-from perago.domain.logical_execution import StagedReference, WorkspaceReference
+from perago.app.attempt.context import Target
+from perago.domain.logical_execution import StagedReference
 
 
 class Compared(Protocol):
@@ -62,15 +60,3 @@ class Opened(Protocol):
     async def run(self, params: Mapping[str, object]) -> Ran:
         """Run the team's task function."""
         ...
-
-
-async def open_workspace(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference, target: Target | None
-) -> Opened:
-    """Show the input commit in the way that the task's annotation asks for.
-
-    Without a target the task is read-only.
-    """
-    if attempt.task.on_spark:
-        return await open_spark_workspace(ports, attempt, workspace, target)
-    return await open_local_workspace(ports, attempt, workspace)

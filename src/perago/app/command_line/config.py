@@ -17,6 +17,7 @@ import typer
 from perago._version import __version__
 from perago.app.command_line.reporting import (
     JsonOption,
+    command_group,
     reports_errors,
     reports_errors_by_class,
     say,
@@ -30,13 +31,7 @@ from perago.app.settings.settings import load_settings, settings_as_found
 from perago.domain.error_codes import UnknownCodeError, error_codes, find_code
 from perago.domain.errors import RuntimeConfigError
 
-app = typer.Typer(
-    help="Show settings and where they come from.",
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    add_completion=False,
-)
+app = command_group("Show settings and where they come from.")
 
 
 @app.callback()

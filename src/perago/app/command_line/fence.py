@@ -11,6 +11,7 @@ import typer
 
 from perago.app.command_line.reporting import (
     JsonOption,
+    command_group,
     note,
     reports_errors_by_class,
     say,
@@ -32,13 +33,7 @@ from perago.app.settings.settings import load_settings
 from perago.domain.fence import FenceState
 from perago.domain.logical_execution import BranchName, RepositoryId
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    help="Install, verify or remove the publication fence of a branch.",
-)
+app = command_group("Install, verify or remove the publication fence of a branch.")
 
 Repository = Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")]
 Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the target branch.")]

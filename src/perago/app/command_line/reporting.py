@@ -53,6 +53,17 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
+def command_group(help_text: str) -> typer.Typer:
+    """Commands below one word, such as `perago fence`; the word alone shows what there is."""
+    return typer.Typer(
+        help=help_text,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+
+
 def say(text: str) -> None:
     """Print one line of data; the line breaks and escapes of a name in it are shown, not obeyed."""
     typer.echo(plain(text))

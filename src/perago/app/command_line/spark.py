@@ -14,6 +14,7 @@ import typer
 from perago.app.command_line.reporting import (
     CommitAddress,
     JsonOption,
+    command_group,
     parse_address,
     reports_errors_by_class,
     say,
@@ -78,13 +79,7 @@ async def commit_of(settings: Settings, address: CommitAddress) -> CommitId:
 
 HEADINGS = ("task", "day", "policy", "publications", "retries", "adoptions", "replacements")
 
-report_group = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    help="Count publications of a branch. Needs Spark.",
-)
+report_group = command_group("Count publications of a branch. Needs Spark.")
 
 
 @report_group.callback()
@@ -117,13 +112,7 @@ def publications(
         say("\t".join(map(str, row)))
 
 
-spark_group = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    help="Fetch the jars that Spark tasks need.",
-)
+spark_group = command_group("Fetch the jars that Spark tasks need.")
 
 
 @spark_group.callback()

@@ -29,7 +29,7 @@ from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.failure import failure_reason
 from perago.app.authoring.task_declaration import load_module_tasks
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.listeners import NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker import frames
 from perago.app.worker.frames import sent_outcome
 from perago.app.worker.processes import (
@@ -192,7 +192,7 @@ class ChannelLog(logging.Handler):
 
 
 @final
-class ChannelObserver(NobodyObserves):
+class ChannelObserver(BodyObserver):
     """Sends samples and progress to the parent."""
 
     def __init__(self, channel: Channel) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias, final
 
-from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker import frames
 from perago.app.worker.attempts import Order, SlotFacts, StopOrders
 from perago.app.worker.executor import (
@@ -136,7 +136,7 @@ class ProcessBodySettings:
     program: ExecutorProgram
     slots: int = 1
     worker_id: str = ""
-    observer: BodyObserver = field(default_factory=NobodyObserves)
+    observer: BodyObserver = field(default_factory=BodyObserver)
 
 
 @final

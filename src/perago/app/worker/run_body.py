@@ -29,7 +29,7 @@ from perago.app.authoring.metrics import (
 from perago.app.authoring.staged_view import StagedView, open_view
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import check_name
-from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.domain.errors import TaskDefinitionError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned
 from perago.ports.workspace import SparkWorkspace
@@ -163,7 +163,7 @@ class BodyCancelled(BaseException):
 class BodySurroundings:
     """What a body is given besides its parameters."""
 
-    observer: BodyObserver = field(default_factory=NobodyObserves)
+    observer: BodyObserver = field(default_factory=BodyObserver)
     worker_id: str = ""
     cancel: CancelSignal = field(default_factory=CancelSignal)
 

@@ -20,7 +20,7 @@ from typing import TextIO, final
 
 from perago.app.authoring.current_attempt import CancelSignal
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.listeners import BodyObserver, NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.attempts import SlotFacts, StopOrders
 from perago.app.worker.frames import sent_outcome
 from perago.app.worker.run_body import BodySurroundings, run_body
@@ -139,7 +139,7 @@ class ThreadBody(TaskBody):
         slots: int = 1,
     ) -> None:
         self._tasks = tasks
-        self._observer = NobodyObserves() if observer is None else observer
+        self._observer = BodyObserver() if observer is None else observer
         self._worker_id = worker_id
         self.orders = StopOrders()
         self._slots = slots

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import final
 
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.listeners import NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.frames import sent_outcome
 from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.domain.errors import PeragoError
@@ -27,7 +27,7 @@ OUTPUT_LINES_MAX = 1000  # what a terminal scrolls back; the first lines say how
 
 
 @final
-class LineObserver(NobodyObserves):
+class LineObserver(BodyObserver):
     """Writes what a body says of its progress among its lines."""
 
     def __init__(self, lines: io.StringIO) -> None:

@@ -9,13 +9,13 @@ import pytest
 from tests.contract.body_tasks import OBEY
 from tests.contract.task_bodies import call_of
 
-from perago.app.telemetry.listeners import NobodyObserves
+from perago.app.telemetry.listeners import BodyObserver
 from perago.app.worker.thread_body import ThreadBody
 from perago.ports.task_body import BodyCall
 
 
 @dataclass
-class Ears(NobodyObserves):
+class Ears(BodyObserver):
     """Keeps what was said, by whom."""
 
     heard: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
