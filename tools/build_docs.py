@@ -30,6 +30,7 @@ RUN_PAGES = frozenset(
         "docs/reference/task.md",
         "docs/how-to/add-a-policy.md",
         "docs/how-to/test-retries.md",
+        "docs/how-to/send-events.md",
         "docs/how-to/choose-servers.md",
     }
 )

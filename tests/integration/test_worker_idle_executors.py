@@ -19,7 +19,6 @@ from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
-from perago.app.telemetry.listeners import Listeners
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
@@ -46,7 +45,7 @@ def worker_of(conductor: ConductorInstallation, root: Path) -> tuple[Worker, Pro
         tasks=made.tasks,
         types=[PolledType(OBEY.name, None, ())],
         settings=made.settings,
-        listener=Listeners([]),
+        listeners=[],
         conductor_gate=ServiceGate(breaker, conductor.queue.check),
         force_kill_seconds=1.0,
     )

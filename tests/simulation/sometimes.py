@@ -35,7 +35,7 @@ SOMETIMES: Sequence[str] = (
     "published: merged",
     "published: adopted",
     "published: kept",
-    "published: superseded",
+    "published: appended",
     "published: relocated",
     "published in a later round",
     "resumed a decision",

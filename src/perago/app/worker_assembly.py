@@ -22,7 +22,6 @@ from perago.app.telemetry.attempt_spans import AttemptSpans
 from perago.app.telemetry.listeners import (
     AttemptListener,
     BodyObservers,
-    Listeners,
     SeenRepositories,
     write,
 )
@@ -216,7 +215,7 @@ def assemble(
         tasks=tasks,
         types=[_polled(order, task, gates) for task in tasks.values()],
         settings=_attempt_settings(order.settings, worker_id, masking),
-        listener=Listeners(listeners),
+        listeners=listeners,
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
         before_polling=[upkeep.check_services, upkeep.sweep_at_start, gates.look_at_lakefs],

@@ -123,7 +123,7 @@ Decision: TypeAlias = Effect | Refusal
 
 EFFECT_LABELS: Mapping[type[Effect], str] = {
     MergeStaged: "merged",
-    MergeExactTree: "superseded",
+    MergeExactTree: "appended",
     Relocate: "relocated",
     Keep: "kept",
     Adopt: "adopted",

@@ -269,7 +269,7 @@ class SparkWorkspace(Protocol):
 
 
 class Phase(StrEnum):
-    """The steps of one attempt, in their order."""
+    """What an attempt emits: its steps in their order, and two events that may come at any time."""
 
     STARTED = "started"
     POLICY = "policy"
@@ -290,10 +290,11 @@ class Phase(StrEnum):
     CLEANED = "cleaned"
     ENDED = "ended"
     WARNED = "warned"
+    LOST = "lost"
 
 
 class Progress(Protocol):
-    """A listener; it never raises and never decides.
+    """Takes the events of an attempt; it never raises and never decides.
 
     Laws (tests/contract/test_progress.py has one test for each, by name):
 
@@ -301,5 +302,5 @@ class Progress(Protocol):
     """
 
     def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
-        """One step ended, with what is known of it."""
+        """Something happened, with what is known of it."""
         ...

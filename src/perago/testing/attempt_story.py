@@ -1,6 +1,8 @@
-"""What happened to one attempt, in order: phases, strikes, output, and how it ended.
+"""What happened to one attempt, in order: its events, strikes, output, and how it ended.
 
-A record that fills while the attempt runs; how it is shown is not known here.
+`StoryListener` reads the events that the attempt emits, as the log and the metrics of a worker do.
+The kit adds what no attempt can tell: planned faults, the death of its process, and what the task
+function printed. How a story is shown is not known here.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import final
 
+from perago.app.attempt.context import Attempt
+from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.attempt import AttemptRecord
-from perago.ports.workspace import Phase, Progress
+from perago.ports.workspace import Phase
 
 
 class EventKind(StrEnum):
@@ -80,24 +84,36 @@ def begin_story(worker: str, record: AttemptRecord, number: int) -> AttemptStory
 
 
 @final
-class StoryProgress(Progress):
-    """Writes phases into the story of the attempt that runs; outside of one nothing is told."""
+class StoryListener(AttemptListener):
+    """Reads the events of one attempt into its story."""
 
     def __init__(
-        self, seconds: Callable[[], float], watchers: Sequence[Callable[[], None]] = ()
+        self,
+        story: AttemptStory,
+        seconds: Callable[[], float],
+        watchers: Sequence[Callable[[], None]],
     ) -> None:
+        self.story = story
         self._seconds = seconds
         self._watchers = watchers
-        self.story: AttemptStory | None = None
 
-    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
-        """Keep the phase."""
-        self.note(EventKind.PHASE, str(phase), facts)
+    def phase(
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """Keep the event; the last one is the headline as well."""
+        del attempt, seconds
+        # A story is the same on memory and on real servers, so requests are not counted in it. The
+        # reason has a line of its own.
+        hidden = {"requests", "reason", "error"} if phase is Phase.ENDED else {"requests"}
+        self.note(EventKind.PHASE, str(phase), {k: facts[k] for k in facts if k not in hidden})
+        if phase is Phase.ENDED:
+            self.story.status = str(facts["status"]).upper()
+            self.story.recorded = str(facts["recorded"])
+            self.story.reason = str(facts["reason"]) if "reason" in facts else None
+            self.note(EventKind.END, self.story.status)
 
     def note(self, kind: EventKind, text: str, facts: Mapping[str, object] | None = None) -> None:
-        """Keep anything else."""
-        if self.story is not None:
-            event = Event(self._seconds(), kind, text, {} if facts is None else dict(facts))
-            self.story.events.append(event)
-            for seen in self._watchers:
-                seen()
+        """Keep what the kit saw itself."""
+        self.story.events.append(Event(self._seconds(), kind, text, facts or {}))
+        for seen in self._watchers:
+            seen()

@@ -23,6 +23,7 @@ from perago.app.attempt.context import (
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
+from perago.app.telemetry.listeners import AttemptEvents, AttemptListener
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.policy import PolicySetting
@@ -31,7 +32,7 @@ from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
-from perago.testing.attempt_story import AttemptStory, EventKind, StoryProgress, begin_story
+from perago.testing.attempt_story import AttemptStory, StoryListener, begin_story
 from perago.testing.definitions import as_object
 from perago.testing.fault_injector import (
     FaultInjector,
@@ -89,14 +90,11 @@ class WorkerClock(Clock):
 class EmbeddedWorker:
     """One process with one attempt."""
 
-    name: str
     ports: AttemptPorts
-    settings: AttemptSettings
-    tasks: Mapping[str, TaskDefinition]
+    attempt: Attempt
     injector: FaultInjector
-    progress: StoryProgress
+    story: AttemptStory
     clock: WorkerClock
-    story: AttemptStory | None = None
     running: asyncio.Task[None] | None = None
 
     @property
@@ -105,33 +103,18 @@ class EmbeddedWorker:
         ended = self.running is None or self.running.done()
         return ended or self.injector.waits_for is not None or self.clock.asleep
 
-    def start(self, record: AttemptRecord, story: AttemptStory) -> None:
-        """Begin an attempt."""
-        self.story = self.progress.story = story
-        self.injector.begin(record, story.number)
-        self.running = asyncio.create_task(self._run(record, story), name=self.name)
+    def start(self) -> None:
+        """Begin its attempt."""
+        self.running = asyncio.create_task(self._run(), name=self.attempt.settings.worker_id)
 
-    async def _run(self, record: AttemptRecord, story: AttemptStory) -> None:
-        attempt = Attempt(
-            task=self.tasks[record.snapshot.task_type],
-            record=record,
-            execution_id=self.ports.identities.new_execution_id(),
-            settings=self.settings,
-        )
+    async def _run(self) -> None:
         try:
-            report = await run_attempt(self.ports, attempt, NoLease())
+            report = await run_attempt(self.ports, self.attempt, NoLease())
         except ProcessDied:
-            story.status = DIED
+            self.story.status = DIED  # a dead process emits nothing
             return
-        story.recorded = report.recorded
-        story.status = "NOT SENT"
         if report.update is not None:
-            story.status = report.update.status
-            story.reason = report.update.reason
-            story.output = dict(report.update.output)
-        elif report.error is not None:
-            story.reason = str(report.error)
-        self.progress.note(EventKind.END, story.status)
+            self.story.output = dict(report.update.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +124,8 @@ class WorkerParts:
     settings: AttemptSettings
     tasks: Mapping[str, TaskDefinition]
     injector: FaultInjector
-    progress: StoryProgress
+    reader: StoryListener
+    listeners: Sequence[AttemptListener]
     trust: FenceTrust
 
 
@@ -153,12 +137,20 @@ def fence_trust(
     return FenceTrust(objects=lakefs.objects, canary=canary, concurrency=concurrency, clock=clock)
 
 
-def embedded_worker(servers: Servers, number: int, parts: WorkerParts) -> EmbeddedWorker:
-    """A new process on a ground; its own ports, directories and memory."""
-    injector, progress = parts.injector, parts.progress
+def embedded_worker(
+    servers: Servers, number: int, record: AttemptRecord, parts: WorkerParts
+) -> EmbeddedWorker:
+    """A new process for one attempt; its own ports, directories and memory."""
+    injector = parts.injector
     lakefs = faulty_installation(servers.lakefs, injector)
     conductor = faulty_installation(servers.conductor, injector)
-    clock = WorkerClock(servers.clock)
+    clock, identities = WorkerClock(servers.clock), servers.identities(number)
+    attempt = Attempt(
+        task=parts.tasks[record.snapshot.task_type],
+        record=record,
+        execution_id=identities.new_execution_id(),
+        settings=parts.settings,
+    )
     concurrency = servers.concurrency()
     transport = MemoryTransport(lakefs.objects, concurrency)
     pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
@@ -175,23 +167,20 @@ def embedded_worker(servers: Servers, number: int, parts: WorkerParts) -> Embedd
             known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor.queue,
-        body=faulty_port(servers.body(parts.tasks, progress), "body", injector),
+        body=faulty_port(servers.body(parts.tasks, parts.reader), "body", injector),
         directories=faulty_port(directories, "directories", injector),
         clock=clock,
-        identities=servers.identities(number),
+        identities=identities,
         concurrency=concurrency,
-        progress=progress,
+        progress=AttemptEvents(attempt, [*parts.listeners, parts.reader], clock),
     )
-    return EmbeddedWorker(
-        parts.settings.worker_id, ports, parts.settings, parts.tasks, injector, progress, clock
-    )
+    return EmbeddedWorker(ports, attempt, injector, parts.reader.story, clock)
 
 
 # Far above what any test needs: a loop without an end becomes a failure with a text, not a test
 # that hangs until the time-out of the suite.
 ROUNDS_MAX = 100_000
 TURNS_MAX = 1_000_000
-BATCH = 10  # tasks of one poll; further ones come in the next round, at the same virtual time
 
 
 @final
@@ -208,6 +197,7 @@ class EmbeddedWorkers(Surrounding):
         self.stories: list[AttemptStory] = []
         self.pending: list[Fault] = []
         self.watchers: list[Callable[[], None]] = []
+        self.listeners: list[AttemptListener] = []
         self._servers = servers
         self._settings = settings
         self._repositories = repositories
@@ -284,16 +274,15 @@ class EmbeddedWorkers(Surrounding):
         snapshot = record.snapshot
         key = snapshot.workflow_id, snapshot.reference_name
         self._attempts[key] += 1
-        progress = StoryProgress(lambda: self.seconds, self.watchers)
-        injector = FaultInjector(self.pending, self, progress)
-        name = f"worker-{number}"
-        settings = replace(self._settings, worker_id=name)
-        parts = WorkerParts(settings, self.tasks, injector, progress, self._trust)
-        worker = embedded_worker(self._servers, number, parts)
-        story = begin_story(name, record, self._attempts[key])
+        settings = replace(self._settings, worker_id=f"worker-{number}")
+        story = begin_story(settings.worker_id, record, self._attempts[key])
+        reader = StoryListener(story, lambda: self.seconds, self.watchers)
+        injector = FaultInjector(self.pending, self, record, reader)
+        parts = WorkerParts(settings, self.tasks, injector, reader, self.listeners, self._trust)
+        worker = embedded_worker(self._servers, number, record, parts)
         self.stories.append(story)
         self._workers.append(worker)
-        worker.start(record, story)
+        worker.start()
 
     async def _settle(self) -> None:
         """Give way until every worker has ended, sleeps, or stands still."""
@@ -320,7 +309,7 @@ class EmbeddedWorkers(Surrounding):
 
     def _has_happened(self, worker: EmbeddedWorker) -> bool:
         mine = worker.story
-        if mine is None or worker.injector.waits_for is None:
+        if worker.injector.waits_for is None:
             return False
         later = [
             story

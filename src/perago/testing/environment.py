@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH, ROOT_PREFIX
@@ -102,6 +103,10 @@ class PeragoEnvironment:
     def watch(self, seen: Callable[[], None]) -> None:
         """Call `seen` after everything that happens in an attempt, while it happens."""
         self._embedded.watchers.append(seen)
+
+    def listen(self, listener: AttemptListener) -> None:
+        """Hand the events of attempts that begin from now on to a reader of your own."""
+        self._embedded.listeners.append(listener)
 
     def use_policy(self, policy: str) -> None:
         """Attempts that begin from now on publish under another policy."""

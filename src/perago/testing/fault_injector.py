@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar, cast, final
 from perago.domain.attempt import AttemptRecord
 from perago.domain.outcome import NoAnswer
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
-from perago.testing.attempt_story import EventKind, StoryProgress
+from perago.testing.attempt_story import EventKind, StoryListener
 from perago.testing.faults import (
     Call,
     Crash,
@@ -121,28 +121,28 @@ class Surrounding(Protocol):
 
 @final
 class FaultInjector(CallGate):
-    """The faults of one worker; `begin` says which attempt it runs now."""
+    """The faults of one worker, which runs one attempt."""
 
-    def __init__(self, pending: list[Fault], around: Surrounding, progress: StoryProgress) -> None:
+    def __init__(
+        self,
+        pending: list[Fault],
+        around: Surrounding,
+        record: AttemptRecord,
+        reader: StoryListener,
+    ) -> None:
         self._pending = pending  # shared by all workers: a fault strikes once
         self._around = around
-        self._progress = progress
+        self._record = record
+        self._reader = reader
         self._counts: Counter[int] = Counter()
-        self._record: AttemptRecord | None = None
-        self._number = 0
         self._released = asyncio.Event()
         self.dead = False
         self.waits_for: Until | None = None
 
-    def begin(self, record: AttemptRecord, number: int) -> None:
-        """From now on calls belong to this attempt."""
-        self._record, self._number = record, number
-        self._counts.clear()
-
     def release(self) -> None:
         """Let a standing worker go on."""
         if self.waits_for is not None:
-            self._progress.note(EventKind.INJECTED, "goes on, not knowing that time has passed")
+            self._reader.note(EventKind.INJECTED, "goes on, not knowing that time has passed")
         self.waits_for = None
         self._released.set()
 
@@ -184,7 +184,6 @@ class FaultInjector(CallGate):
         return rest, send
 
     async def _carry(self, means: RealMeans, fault: Fault, send: Send) -> Any:  # noqa: ANN401
-        assert self._record is not None, "faults happen to attempts only"
         self._tell(f"by real means: {_described(fault)}")
         answer = await means.carry(fault, send)
         if isinstance(fault, ExpireLease):
@@ -198,12 +197,10 @@ class FaultInjector(CallGate):
 
     def _due(self, call: Call) -> Sequence[Fault]:
         """The faults whose moment this call is; they are used up."""
-        if self._record is None or not self._pending:
-            return ()
         due: list[Fault] = []
         for fault in list(self._pending):
             moment = fault.moment
-            if moment.attempt != self._number or not self._is_of_task(moment.task):
+            if moment.attempt != self._reader.story.number or not self._is_of_task(moment.task):
                 continue
             if not moment.is_reached_by(call):
                 continue
@@ -214,12 +211,10 @@ class FaultInjector(CallGate):
         return due
 
     def _is_of_task(self, task: str | None) -> bool:
-        assert self._record is not None, "faults happen to attempts only"
         snapshot = self._record.snapshot
         return task in (None, snapshot.task_type, snapshot.reference_name)
 
     async def _inject(self, fault: Fault) -> None:
-        assert self._record is not None, "faults happen to attempts only"
         if not isinstance(fault, ForeignCommit):
             self._tell(_described(fault))
         match fault:
@@ -244,7 +239,7 @@ class FaultInjector(CallGate):
         self._live()
 
     def _tell(self, text: str) -> None:
-        self._progress.note(EventKind.INJECTED, text)
+        self._reader.note(EventKind.INJECTED, text)
 
     def _live(self) -> None:
         if self.dead:

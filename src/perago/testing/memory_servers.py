@@ -31,7 +31,7 @@ from perago.domain.logical_execution import (
 )
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
-from perago.testing.attempt_story import EventKind, StoryProgress
+from perago.testing.attempt_story import EventKind, StoryListener
 from perago.testing.fault_injector import RealMeans
 from perago.testing.servers import Servers
 from perago.testing.trial.captured_body import run_captured
@@ -41,15 +41,15 @@ from perago.testing.trial.captured_body import run_captured
 class InlineBody(TaskBody):
     """Runs the functions of the given tasks."""
 
-    def __init__(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> None:
+    def __init__(self, tasks: Mapping[str, TaskDefinition], story: StoryListener) -> None:
         self._tasks = tasks
-        self._progress = progress
+        self._story = story
 
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Run one call to its end and keep what it printed and logged."""
         outcome, lines = run_captured(self._tasks[call.task_name], call)
         for line in lines:
-            self._progress.note(EventKind.OUTPUT, line)
+            self._story.note(EventKind.OUTPUT, line)
         return outcome
 
 
@@ -82,9 +82,9 @@ class MemoryServers(Servers):
         """One thing after the other."""
         return SequentialConcurrency()
 
-    def body(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> TaskBody:
+    def body(self, tasks: Mapping[str, TaskDefinition], story: StoryListener) -> TaskBody:
         """Task functions run in the event loop."""
-        return InlineBody(tasks, progress)
+        return InlineBody(tasks, story)
 
     def unique(self, name: str) -> str:
         """The name as it is, because these servers belong to one environment."""

@@ -42,7 +42,7 @@ from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
 from perago.ports.system import Clock
 from perago.ports.task_body import TaskBody
-from perago.testing.attempt_story import StoryProgress
+from perago.testing.attempt_story import StoryListener
 from perago.testing.fault_injector import RealMeans
 from perago.testing.memory_servers import InlineBody
 from perago.testing.servers import Servers
@@ -132,9 +132,9 @@ class RemoteServers(Servers):
         """Side by side."""
         return AsyncioConcurrency()
 
-    def body(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> TaskBody:
+    def body(self, tasks: Mapping[str, TaskDefinition], story: StoryListener) -> TaskBody:
         """Task functions run in the event loop, because those of tests are short."""
-        return InlineBody(tasks, progress)
+        return InlineBody(tasks, story)
 
     def unique(self, name: str) -> str:
         """The name and this ground's own suffix."""

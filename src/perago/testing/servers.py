@@ -21,7 +21,7 @@ from perago.domain.paths import ACTIONS_PREFIX
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
-from perago.testing.attempt_story import StoryProgress
+from perago.testing.attempt_story import StoryListener
 from perago.testing.fault_injector import RealMeans
 
 
@@ -42,7 +42,7 @@ class Servers(Protocol):
         """How one worker does things side by side."""
         ...
 
-    def body(self, tasks: Mapping[str, TaskDefinition], progress: StoryProgress) -> TaskBody:
+    def body(self, tasks: Mapping[str, TaskDefinition], story: StoryListener) -> TaskBody:
         """What runs task functions."""
         ...
 

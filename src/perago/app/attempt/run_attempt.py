@@ -19,7 +19,7 @@ from perago.app.attempt.resume import find_decision_on_other_input, resume
 from perago.app.attempt.spark_workspace import open_spark_workspace
 from perago.app.attempt.workspace import Opened, Ran
 from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
-from perago.app.authoring.failure import result_for_exception
+from perago.app.authoring.failure import error_code, result_for_exception
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
@@ -98,13 +98,31 @@ async def run_attempt(
     report = await _end(
         ports, attempt, AttemptReport(update, Recorded.SUPERSEDED, error), lease, began
     )
-    update, recorded, error = report.update, report.recorded, report.error
-    if attempt.leftovers.decided and recorded is Recorded.RECORDED and error is None:
+    counts = report.recorded is Recorded.RECORDED and report.error is None
+    if attempt.leftovers.decided and counts:
         attempt.leftovers.staging_may_go = True
     await clean_up(ports, attempt.leftovers)
-    ended = {"status": update.status if update else "not sent", "recorded": recorded}
-    ports.progress.phase(Phase.ENDED, ended)
+    ports.progress.phase(Phase.ENDED, _end_facts(attempt, report))
     return report
+
+
+def _end_facts(attempt: Attempt, report: AttemptReport) -> dict[str, object]:
+    """What the last event says, so that no reader needs the report.
+
+    The error is for those who need its class or its traceback. The output is not there: it may be
+    large, and a log must not show it.
+    """
+    update, error = report.update, report.error
+    facts: dict[str, object] = {
+        "status": update.status if update else "not sent",
+        "recorded": report.recorded,
+    }
+    if error is not None:
+        masked = attempt.settings.secrets.masked
+        facts["reason"] = (update.reason or "") if update else masked(str(error))
+        facts["code"] = error_code(error)
+        facts["error"] = error
+    return facts
 
 
 async def _end(

@@ -9,20 +9,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self, final
 
+from perago.app.attempt.complete import Recorded
 from perago.app.attempt.context import Attempt
-from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.authoring.failure import error_code
 from perago.app.settings.runtime_config import metrics_config
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.listeners import AttemptListener
-from perago.domain.attempt import ExecutionId, Stale
+from perago.domain.attempt import ExecutionId
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.system import Clock
 from perago.ports.telemetry import FinishedSpan, FinishedStep, Telemetry
 from perago.ports.workspace import Phase
 
 # Start and end are the span itself; transfers and warnings are moments inside of other steps.
-NO_STEPS = frozenset({Phase.STARTED, Phase.ENDED, Phase.TRANSFERRING, Phase.WARNED})
+NO_STEPS = frozenset({Phase.STARTED, Phase.TRANSFERRING, Phase.WARNED})
 
 
 @final
@@ -38,44 +37,39 @@ class AttemptSpans(AttemptListener):
     def phase(
         self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
-        """A step that took so long ends now."""
+        """A step that took so long ends now; the end hands over the span."""
         if phase in NO_STEPS:
             return
         ended = self._clock.now().timestamp()
+        if phase is Phase.ENDED:
+            self._hand_over(attempt, facts, began=ended - seconds, ended=ended)
+            return
+        began = ended if phase is Phase.LOST else ended - seconds  # a loss is a moment
         attributes = {
             f"perago.{key}": self._secrets.masked(each) if isinstance(each, str) else each
             for key, each in facts.items()
             if isinstance(each, str | int | float | bool)
         }
-        step = FinishedStep(str(phase), ended - seconds, ended, attributes)
+        step = FinishedStep(str(phase), began, ended, attributes)
         self._steps.setdefault(attempt.execution_id, []).append(step)
 
-    def lost(self, attempt: Attempt, stale: Stale) -> None:
-        """A moment without length."""
-        now = self._clock.now().timestamp()
-        step = FinishedStep("lease lost", now, now, {"perago.field": stale.field})
-        self._steps.setdefault(attempt.execution_id, []).append(step)
-
-    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
-        """Hand over the span."""
-        ended = self._clock.now().timestamp()
+    def _hand_over(
+        self, attempt: Attempt, facts: Mapping[str, object], *, began: float, ended: float
+    ) -> None:
         self._telemetry.span(
             FinishedSpan(
                 name=f"process {attempt.task.name}",
-                began=ended - seconds,
+                began=began,
                 ended=ended,
-                facts=_facts(attempt, report),
+                facts=_facts(attempt, facts),
                 steps=tuple(self._steps.pop(attempt.execution_id, ())),
                 parent=attempt.traceparent,
-                error=_error(report),
+                error=_error(facts),
             )
         )
 
-    def warned(self, text: str, why: str) -> None:
-        """Belongs to no attempt."""
 
-
-def _facts(attempt: Attempt, report: AttemptReport) -> dict[str, str | int]:
+def _facts(attempt: Attempt, end: Mapping[str, object]) -> dict[str, str | int]:
     row = attempt.row
     facts: dict[str, str | int] = {
         "messaging.system": "conductor",
@@ -87,18 +81,19 @@ def _facts(attempt: Attempt, report: AttemptReport) -> dict[str, str | int]:
         "perago.reference_name": row.reference_name,
         "perago.retry_count": row.retry_count,
         "perago.worker_id": attempt.settings.worker_id,
-        "perago.status": str(report.update.status) if report.update else "not sent",
-        "perago.recorded": str(report.recorded),
+        "perago.status": str(end["status"]),
+        "perago.recorded": str(end["recorded"]),
     }
-    if report.error is not None:
-        facts["error.type"] = error_code(report.error) or type(report.error).__name__
+    if "error" in end:
+        facts["error.type"] = str(end["code"]) or type(end["error"]).__name__
     return facts
 
 
-def _error(report: AttemptReport) -> str | None:
-    if report.error is not None:
-        return (report.update.reason if report.update else None) or type(report.error).__name__
-    return f"the completion was {report.recorded}" if report.recorded.speaks_against_it else None
+def _error(end: Mapping[str, object]) -> str | None:
+    if "error" in end:
+        return str(end["reason"]) or type(end["error"]).__name__
+    recorded = Recorded(str(end["recorded"]))
+    return f"the completion was {recorded}" if recorded.speaks_against_it else None
 
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"

@@ -1,8 +1,11 @@
-"""Who hears of attempts and task functions: logs, metrics, spans. None raises or decides.
+"""The events of an attempt and of its task function, and who reads them: log, metrics, spans.
 
-`Listeners` and `BodyObservers` hand each event to all and drop what one of them raises. `write`
-makes a log record, `facts_of` the ids in it. `SeenRepositories` remembers where attempts worked,
-for garbage collection.
+An attempt emits events through its progress port, which is `AttemptEvents` in a worker and in the
+kit: it adds the attempt, the time and the requests, and hands each event to every reader. A reader
+is an `AttemptListener`; docs/how-to/send-events.md shows how to add one. `BodyObservers` does the
+same for what a task function says. What a reader raises is dropped, because no reader decides.
+`write` makes a log record, `facts_of` the ids in it. `SeenRepositories` remembers where attempts
+worked, for garbage collection.
 """
 
 import logging
@@ -12,69 +15,84 @@ from contextlib import suppress
 from typing import Protocol, cast, final
 
 from perago.app.attempt.context import Attempt
-from perago.app.attempt.run_attempt import AttemptReport
-from perago.domain.attempt import Stale
 from perago.domain.logical_execution import RepositoryId
+from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall
-from perago.ports.workspace import Phase
+from perago.ports.telemetry import count_requests
+from perago.ports.workspace import Phase, Progress
 
 
 class AttemptListener(Protocol):
-    """Hears how attempts go."""
+    """Reads the events of attempts."""
 
     def phase(
         self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
-        """One step ended, so many seconds after the one before."""
-        ...
-
-    def lost(self, attempt: Attempt, stale: Stale) -> None:
-        """A heartbeat found out that the attempt no longer counts."""
-        ...
-
-    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
-        """An attempt is over."""
-        ...
-
-    def warned(self, text: str, why: str) -> None:
-        """Something went wrong and the attempt goes on."""
+        """One step ended, so many seconds after the one before; `ended`, after the poll."""
         ...
 
 
 @final
-class Listeners(AttemptListener):
-    """Tells several; the failure of one is the problem of none."""
+class AttemptEvents(Progress):
+    """The progress port of one attempt, for several readers."""
 
-    def __init__(self, listeners: Sequence[AttemptListener]) -> None:
-        self._listeners = listeners
-
-    def phase(
-        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    def __init__(
+        self, attempt: Attempt, listeners: Sequence[AttemptListener], clock: Clock
     ) -> None:
-        """Tell each."""
+        self._attempt = attempt
+        self._listeners = listeners
+        self._clock = clock
+        self._begun = self._last = clock.monotonic()
+        self._requests = count_requests()
+        self._requests_before = 0
+        self._level: object = None
+        self._published: object = None
+        self.task_log_line = ""
+
+    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
+        """Add what every reader needs, and hand the event to each."""
+        now = self._clock.monotonic()
+        seconds = now - (self._begun if phase is Phase.ENDED else self._last)
+        if phase is not Phase.LOST:  # it happens inside of a step, whose time goes on
+            self._last = now
+        if phase is Phase.POLICY:
+            self._level = facts.get("level")
+        elif phase is Phase.PUBLISHED:
+            self._published = facts.get("ref")
+        elif phase is Phase.ENDED:
+            self._write_task_log_line(facts, seconds)
+        sent, self._requests_before = (
+            self._requests.sent - self._requests_before,
+            self._requests.sent,
+        )
+        every = {**facts, "requests": sent}
         for each in self._listeners:
             try:  # not `suppress`, which costs as much as a listener
-                each.phase(attempt, phase, facts, seconds)
+                each.phase(self._attempt, phase, every, seconds)
             except Exception:  # noqa: BLE001, S112 - a listener decides nothing
                 continue
 
-    def lost(self, attempt: Attempt, stale: Stale) -> None:
-        """Tell each."""
-        for each in self._listeners:
-            with suppress(Exception):
-                each.lost(attempt, stale)
+    def _write_task_log_line(self, facts: Mapping[str, object], seconds: float) -> None:
+        """The line for the task's log in Conductor.
 
-    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
-        """Tell each."""
-        for each in self._listeners:
-            with suppress(Exception):
-                each.ended(attempt, report, seconds)
-
-    def warned(self, text: str, why: str) -> None:
-        """Tell each."""
-        for each in self._listeners:
-            with suppress(Exception):
-                each.warned(text, why)
+        Tasks without a workspace leave none: it would be one more request of an attempt that sends
+        a few in all.
+        """
+        if not self._attempt.task.has_workspace:
+            return
+        parts = {
+            "execution": self._attempt.execution_id,
+            "status": facts["status"],
+            "level": self._level,
+            "published": self._published,
+            "recorded": facts["recorded"],
+            "traceparent": self._attempt.traceparent,
+            "worker": self._attempt.settings.worker_id,
+            "seconds": f"{seconds:.3f}",
+            "requests": self._requests.sent,
+        }
+        line = " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
+        self.task_log_line = f"perago {line}"
 
 
 def facts_of(attempt: Attempt) -> dict[str, object]:
@@ -198,12 +216,3 @@ class SeenRepositories(AttemptListener):
         if phase is Phase.POLICY:
             given = cast("Mapping[str, object]", attempt.record.input_data["workspace"])
             self.names.add(RepositoryId(str(given["repository"])))
-
-    def lost(self, attempt: Attempt, stale: Stale) -> None:
-        """Nothing to remember."""
-
-    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
-        """Nothing to remember."""
-
-    def warned(self, text: str, why: str) -> None:
-        """Nothing to remember."""

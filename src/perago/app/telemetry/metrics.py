@@ -14,10 +14,7 @@ from functools import lru_cache
 from typing import Protocol, TypeAlias, final
 
 from perago.app.attempt.context import Attempt
-from perago.app.attempt.run_attempt import AttemptReport
-from perago.app.authoring.failure import error_code
 from perago.app.telemetry.listeners import AttemptListener, BodyObserver
-from perago.domain.attempt import Stale
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptError
 from perago.ports.task_body import BodyCall
 from perago.ports.workspace import Phase
@@ -241,7 +238,7 @@ LOST_LEASES = "runtime.lost_leases_total"
 EXECUTOR_EVENTS = "runtime.executor_events_total"
 # The values of the label `operation` in 0.6.1, whose dashboards go on working.
 OPERATIONS = {Phase.MATERIALISED: "download", Phase.STAGED: "upload", Phase.PUBLISHED: "publish"}
-COUNTED = frozenset({Phase.STARTED, Phase.FENCED, *OPERATIONS})
+COUNTED = frozenset({Phase.STARTED, Phase.FENCED, Phase.LOST, Phase.ENDED, *OPERATIONS})
 
 
 @final
@@ -254,49 +251,47 @@ class AttemptMetrics(AttemptListener):
     def phase(
         self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
-        """Durations and bytes of moves, verdicts, effects."""
+        """Durations and bytes of moves, verdicts, effects, ends."""
         if phase not in COUNTED:
             return
         task = {"task_name": attempt.task.name}
-        metrics = self._metrics
-        if phase is Phase.STARTED:
-            metrics.observe(QUEUE_WAIT, task, attempt.record.queue_wait_ms / 1000)
         if phase in OPERATIONS:
-            labels = task | {"operation": OPERATIONS[phase]}
-            metrics.observe(IO_SECONDS, labels, seconds)
-            if isinstance(moved := facts.get("bytes"), int):
-                metrics.observe(IO_BYTES, labels, moved)
+            self._moved(task, phase, facts, seconds)
+        elif phase is Phase.STARTED:
+            self._metrics.observe(QUEUE_WAIT, task, attempt.record.queue_wait_ms / 1000)
+        elif phase is Phase.FENCED:
+            self._metrics.count(FENCES, task | {"verdict": "current"})
+        elif phase is Phase.LOST:
+            self._metrics.count(LOST_LEASES, task | {"field": str(facts["field"])})
+        else:
+            self._ended(attempt, facts, seconds)
+
+    def _moved(
+        self, task: Mapping[str, str], phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        metrics, labels = self._metrics, {**task, "operation": OPERATIONS[phase]}
+        metrics.observe(IO_SECONDS, labels, seconds)
+        if isinstance(moved := facts.get("bytes"), int):
+            metrics.observe(IO_BYTES, labels, moved)
         if phase is Phase.MATERIALISED and isinstance(reused := facts.get("reused"), int):
             metrics.count(CACHE_HITS, task, reused)
-        if phase is Phase.FENCED:
-            metrics.count(FENCES, task | {"verdict": "current"})
         if phase is Phase.PUBLISHED:
-            metrics.count(PUBLICATIONS, task | {"effect": str(facts.get("effect"))})
+            metrics.count(PUBLICATIONS, {**task, "effect": str(facts.get("effect"))})
 
-    def lost(self, attempt: Attempt, stale: Stale) -> None:
-        """Found by a heartbeat."""
-        self._metrics.count(LOST_LEASES, {"task_name": attempt.task.name, "field": stale.field})
-
-    def ended(self, attempt: Attempt, report: AttemptReport, seconds: float) -> None:
+    def _ended(self, attempt: Attempt, facts: Mapping[str, object], seconds: float) -> None:
         """Outcome and duration."""
         task = {"task_name": attempt.task.name}
         metrics = self._metrics
         spec = attempt.task.metrics
         if spec is None or spec.attempts:
             metrics.observe(ATTEMPT_SECONDS, task, seconds)
-        outcome = {
-            "status": str(report.update.status) if report.update else "not sent",
-            "recorded": str(report.recorded),
-            "code": "" if report.error is None else error_code(report.error),
-        }
+        outcome = {key: str(facts.get(key, "")) for key in ("status", "recorded", "code")}
         metrics.count(ATTEMPTS, task | outcome)
-        if isinstance(report.error, StaleAttemptError):
+        error = facts.get("error")
+        if isinstance(error, StaleAttemptError):
             metrics.count(FENCES, task | {"verdict": "stale"})
-        if isinstance(report.error, OutcomeUnknownAtDeadlineError):
+        if isinstance(error, OutcomeUnknownAtDeadlineError):
             metrics.count(UNKNOWN_OUTCOMES, task)
-
-    def warned(self, text: str, why: str) -> None:
-        """Not counted."""
 
 
 @final
@@ -305,12 +300,6 @@ class BodyMetrics(BodyObserver):
 
     def __init__(self, metrics: Samples) -> None:
         self._metrics = metrics
-
-    def output(self, call: BodyCall | None, stream: str, line: str) -> None:
-        """Not counted."""
-
-    def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
-        """Not counted."""
 
     def sampled(
         self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
@@ -321,9 +310,6 @@ class BodyMetrics(BodyObserver):
             self._metrics.gauge(name, labels, value)
         else:
             self._metrics.observe(name, labels, value)
-
-    def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
-        """Not counted."""
 
     def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
         """Starts, ends, restarts."""

@@ -17,8 +17,7 @@ from perago.app.attempt.complete import read_verdict
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, StopOrder
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.attempt_log import AttemptStory
-from perago.app.telemetry.listeners import AttemptListener
+from perago.app.telemetry.listeners import AttemptEvents, AttemptListener
 from perago.app.worker.slot_budget import SlotBudget, first_of
 from perago.domain.attempt import AttemptRecord, ExecutionId, FenceVerdict, Stale, heartbeat_seconds
 from perago.domain.commit_metadata import traceparent_of
@@ -26,6 +25,7 @@ from perago.domain.errors import BodyFailedError, GuardrailViolation
 from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease
+from perago.ports.workspace import Phase
 
 # Conductor takes no response time-out below 1 s, so a third of it is longer than this. Without a
 # lowest pause a wrong number in a row would make the heartbeats one uninterrupted loop of requests.
@@ -278,7 +278,7 @@ class AttemptTools:
     bodies: Bodies
     tasks: Mapping[str, TaskDefinition]
     settings: AttemptSettings
-    listener: AttemptListener
+    listeners: Sequence[AttemptListener]
     budget: SlotBudget
     admitted: Callable[[Attempt, SlotLease, Order], Awaitable[None]]
     failed: Callable[[Attempt, Exception], None]
@@ -329,12 +329,12 @@ class Attempts:
         tools = self._tools
         polled_at = tools.ports.clock.monotonic()
         # Begun before the heartbeats, because it counts their requests as well.
-        story = AttemptStory(attempt, tools.listener, tools.ports.clock)
-        lease = HeartbeatLease(self._heartbeat(attempt), tools.ports.clock).start()
+        events = AttemptEvents(attempt, tools.listeners, tools.ports.clock)
+        lease = HeartbeatLease(self._heartbeat(attempt, events), tools.ports.clock).start()
         slot = SlotLease(lease, tools.budget)
         try:
             with tools.bodies.orders.for_execution(attempt.execution_id) as order:
-                ports = replace(tools.ports, progress=story, stop_order=WaitingOrder(order))
+                ports = replace(tools.ports, progress=events, stop_order=WaitingOrder(order))
                 await tools.admitted(attempt, slot, order)
                 report = await run_attempt(
                     ports,
@@ -348,15 +348,15 @@ class Attempts:
         # An attempt that was told to stop may have asked lakeFS for nothing.
         served = report.error is None or isinstance(report.error, SERVED)
         tools.ended(attempt, served and not order.done())
-        story.ended(report)
-        if story.task_log_line:
-            self._log_aside(attempt.row.task_id, story.task_log_line)
+        if events.task_log_line:
+            self._log_aside(attempt.row.task_id, events)
 
-    def _heartbeat(self, attempt: Attempt) -> Heartbeat:
+    def _heartbeat(self, attempt: Attempt, events: AttemptEvents) -> Heartbeat:
         tools, row = self._tools, attempt.row
 
         def lost(stale: Stale) -> None:
-            tools.listener.lost(attempt, stale)
+            found = {"field": stale.field, "expected": stale.expected, "found": stale.found}
+            events.phase(Phase.LOST, found)
             tools.bodies.orders.stop(attempt.execution_id, f"the attempt is lost: {stale}")
 
         return Heartbeat(
@@ -368,17 +368,16 @@ class Attempts:
             ),
         )
 
-    def _log_aside(self, task_id: str, line: str) -> None:
+    def _log_aside(self, task_id: str, events: AttemptEvents) -> None:
         """Into the task's log in Conductor, while the next attempt runs."""
-        line = self._tools.settings.secrets.masked(line)
+        line = self._tools.settings.secrets.masked(events.task_log_line)
 
         async def log() -> None:
             try:
                 await self._tools.ports.queue.log(task_id, line)
             except ServiceError as error:
-                self._tools.listener.warned(
-                    "Conductor did not take a line of the task log", str(error)
-                )
+                text = "Conductor did not take a line of the task log"
+                events.phase(Phase.WARNED, {"warning": text, "error": str(error)})
 
         task = asyncio.create_task(log())
         self._aside.add(task)

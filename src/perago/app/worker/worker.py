@@ -83,7 +83,7 @@ class WorkerParts:
     tasks: Mapping[str, TaskDefinition]
     types: Sequence[PolledType]
     settings: AttemptSettings
-    listener: AttemptListener
+    listeners: Sequence[AttemptListener]
     conductor_gate: ServiceGate
     lakefs_gate: ServiceGate | None = None
     before_polling: Sequence[Job] = ()
@@ -163,7 +163,7 @@ class Worker:
                 bodies=parts.bodies,
                 tasks=parts.tasks,
                 settings=parts.settings,
-                listener=parts.listener,
+                listeners=parts.listeners,
                 budget=self.budget,
                 admitted=self._admitted,
                 failed=self._attempt_failed,

@@ -113,9 +113,13 @@ async def _effect(world: FaultWorld) -> str:
 
 async def test_the_effects_that_are_counted_have_their_documented_names(tmp_path: Path) -> None:
     operations = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
-    (row,) = re.findall(r"publications_total` \| task_name, effect: (.*) \|", operations)
+    table = operations.split("\n### Effects\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `([a-z_]+)` \| (\w+) \|", table, re.MULTILINE)
     labels = {EFFECT_LABELS[effect] for effect in get_args(Effect)}
-    assert set(re.findall(r"`(\w+)` \(", row)) == labels
+    assert {label for label, _ in rows} == labels
+    assert len(rows) == len(labels)
+    glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    assert {word for _, word in rows} <= set(re.findall(r"^\| (\w+) \|", glossary, re.MULTILINE))
     kept = FaultWorld(tmp_path / "kept", PolicySetting.SETTLED, changes=False)
     merged = FaultWorld(tmp_path / "merged", PolicySetting.SETTLED)
     adopted = FaultWorld(tmp_path / "adopted", PolicySetting.SETTLED)

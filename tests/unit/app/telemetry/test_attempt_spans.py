@@ -8,9 +8,8 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from perago.adapters.memory.system import RememberedTelemetry
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.run_attempt import run_attempt
-from perago.app.telemetry.attempt_log import AttemptStory
 from perago.app.telemetry.attempt_spans import AttemptSpans
-from perago.app.telemetry.listeners import Listeners
+from perago.app.telemetry.listeners import AttemptEvents
 from perago.app.telemetry.metrics import AttemptMetrics
 from perago.domain.policy import PolicySetting
 from perago.domain.text import NO_SECRETS, Secrets
@@ -35,13 +34,9 @@ async def heard(world: FaultWorld, secrets: Secrets = NO_SECRETS) -> RememberedT
         replace(worker.settings, secrets=secrets),
         traceparent=TRACEPARENT,
     )
-    listeners = Listeners(
-        [AttemptSpans(telemetry, worker.world.clock, secrets), AttemptMetrics(telemetry)]
-    )
-    story = AttemptStory(dispatch, listeners, worker.world.clock)
-    story.ended(
-        await world.drive(run_attempt(replace(worker.world, progress=story), dispatch, NoLease()))
-    )
+    listeners = [AttemptSpans(telemetry, worker.world.clock, secrets), AttemptMetrics(telemetry)]
+    events = AttemptEvents(dispatch, listeners, worker.world.clock)
+    await world.drive(run_attempt(replace(worker.world, progress=events), dispatch, NoLease()))
     return telemetry
 
 

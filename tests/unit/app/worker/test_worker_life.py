@@ -12,7 +12,6 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.memory.worker_handle import Fault, Pause, Refuse, When
 from perago.adapters.system.host import SystemClock
-from perago.app.telemetry.listeners import Listeners
 from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody
 from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
@@ -47,7 +46,7 @@ async def started(
             tasks={TASK: world.task},
             types=[PolledType(TASK, None, ())],
             settings=made.settings,
-            listener=Listeners([]),
+            listeners=[],
             conductor_gate=ServiceGate(breaker, surroundings.queue.check),
             lakefs_gate=lakefs_gate,
             periodic=[lambda: job],

@@ -1,0 +1,113 @@
+"""An attempt has one stream of events: every reader gets all of them, and none disturbs another."""
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from tests.kit_cases import counting_task
+
+from perago.adapters.memory.system import VirtualClock
+from perago.app.attempt.context import Attempt
+from perago.app.telemetry.attempt_log import AttemptLog
+from perago.app.telemetry.listeners import AttemptEvents
+from perago.ports.workspace import Phase
+from perago.testing import PeragoEnvironment, crash, unavailable
+from perago.testing.story import attempt_lines
+
+PAGE = Path(__file__).parents[4] / "docs/how-to/send-events.md"
+
+
+class Heard:
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Attempt, Phase, float]] = []
+
+    def phase(
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """Keep it."""
+        del facts
+        self.events.append((attempt, phase, seconds))
+
+
+class Broken:
+    """Fails at every event."""
+
+    def phase(
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> NoReturn:
+        """Fail."""
+        text = f"no room for {attempt} {phase} {facts} {seconds}"
+        raise RuntimeError(text)
+
+
+def test_the_page_describes_every_event_once() -> None:
+    table = PAGE.read_text(encoding="utf-8").split("\n## The events\n")[1]
+    cells = re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE)
+    names = [name for cell in cells for name in re.findall(r"`([\w-]+)`", cell)]
+    assert sorted(names) == sorted(Phase)
+
+
+async def test_the_story_and_any_other_reader_get_the_same_events() -> None:
+    heard = Heard()
+    with PeragoEnvironment() as env:
+        env.listen(Broken())
+        env.listen(heard)
+        env.plan(crash(after="merge"))
+        await env.run(counting_task()[0], await env.repository())
+        for story in env.attempts:
+            mine = [
+                str(phase)
+                for attempt, phase, _ in heard.events
+                if attempt.row.task_id == story.task_id
+            ]
+            assert story.phases() == tuple(mine)
+        died, resumed = env.attempts
+    assert (died.status, died.phases()[-1]) == ("DIED", "fenced")
+    assert (resumed.status, resumed.phases()[-1]) == ("COMPLETED", "ended")
+
+
+async def test_the_end_says_why_and_the_story_and_the_log_show_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "perago.attempt")
+    with PeragoEnvironment() as env:
+        env.listen(AttemptLog())
+        env.plan(unavailable("branch"))
+        await env.run(counting_task()[0], await env.repository())
+        failed = env.attempts[0]
+    assert failed.reason is not None
+    assert "answered 503" in failed.reason
+    assert list(attempt_lines(failed))[-1].endswith(f"reason: {failed.reason}")
+    lines = [record for record in caplog.records if record.message == "attempt ended"]
+    assert [record.levelname for record in lines] == ["WARNING", "INFO"]
+    facts = vars(lines[0])["perago"]
+    assert (facts["status"], facts["reason"]) == ("FAILED", failed.reason)
+    assert "UnavailableError: branch: the server answered 503" in facts["traceback"]
+    assert "error" not in facts
+
+
+async def test_a_lost_lease_takes_no_time_from_the_step_around_it() -> None:
+    clock, earlier, heard = VirtualClock(), Heard(), Heard()
+    with PeragoEnvironment() as env:
+        env.listen(earlier)
+        await env.run(counting_task()[0], await env.repository())
+    (some_attempt, _, _) = earlier.events[0]
+    events = AttemptEvents(some_attempt, [heard], clock)
+    clock.advance(2)
+    events.phase(Phase.STARTED, {})
+    clock.advance(3)
+    events.phase(Phase.LOST, {"field": "status"})
+    clock.advance(4)
+    events.phase(Phase.BODY_ENDED, {})
+    events.phase(Phase.ENDED, {"status": "not sent", "recorded": "superseded"})
+    assert [(phase, seconds) for _, phase, seconds in heard.events] == [
+        (Phase.STARTED, 2),
+        (Phase.LOST, 3),
+        (Phase.BODY_ENDED, 7),
+        (Phase.ENDED, 9),
+    ]
