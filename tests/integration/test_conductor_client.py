@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -155,6 +155,50 @@ async def test_each_failure_has_its_meaning_and_nothing_is_sent_again(
             with pytest.raises(error):
                 await client.call(request)
         assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (None, UnavailableError),
+        (Said(b"{"), UnavailableError),
+        (Said({"no": "token"}), UnavailableError),
+        (Said(PAGE, kind="text/html"), UnavailableError),
+        (Said(PAGE, "502 Bad Gateway", TEXT), UnavailableError),
+        (Said(b"x", "500 Oh", TEXT), UnavailableError),
+        (Said(b"", "408 Request Timeout", TEXT), UnavailableError),
+        (Said(b"", "429 Too Many Requests", TEXT), UnavailableError),
+        (Said(b"", "302 Found", TEXT), NotConductorError),
+        (Said(b"x", "401 Unauthorized", TEXT), AccessDeniedError),
+        (Said(b"x", "400 Bad", TEXT), RequestRefusedError),
+    ],
+    ids=["closed", "half", "none", "page", "502", "500", "408", "429", "302", "401", "400"],
+)
+@pytest.mark.parametrize("request_", [WRITE, replace(READ, is_poll=True)], ids=["write", "poll"])
+async def test_what_waits_for_a_token_that_does_not_come_was_never_sent(
+    answer: object, expected: type[ServiceError], request_: ApiRequest
+) -> None:
+    async with connected(lambda _: answer, keyed=True) as (client, server):
+        with pytest.raises(
+            expected, match=f"{request_.purpose}: not sent: ask for a token"
+        ) as raised:
+            await client.call(request_)
+    assert type(raised.value) is expected
+    assert [arrived.line for arrived in server.requests] == ["POST /api/token HTTP/1.1"]
+
+
+async def test_a_refused_write_whose_new_token_does_not_come_was_never_done() -> None:
+    tokens = iter([Said({"token": "old"}), Said(b"x", "500 Oh", TEXT)])
+
+    def refuses(arrived: Arrived) -> object:
+        if "/token" in arrived.line:
+            return next(tokens)
+        return Said(b"expired", "401 Unauthorized", TEXT)
+
+    async with connected(refuses, keyed=True) as (client, server):
+        with pytest.raises(UnavailableError, match="not sent"):
+            await client.call(WRITE)
+    assert len(server.requests) == 3
 
 
 async def test_a_landing_page_says_that_the_address_is_wrong() -> None:

@@ -20,6 +20,7 @@ from perago.adapters.conductor.requests import (
     ApiRequest,
     PageError,
     RefusedError,
+    TokenError,
     service_error,
 )
 from perago.adapters.http import Answer, HttpClient, HttpTerms, NoAnswerError, RequestFailedError
@@ -114,16 +115,20 @@ class ConductorClient(ApiClient):
         """Return a token other than the refused one; requests that wait for it ask once.
 
         A server without tokens answers 404 (Conductor without access control): requests then go
-        out without one, as those of conductor-python do.
+        out without one, as those of conductor-python do. What fails here is not the request that
+        needs the token: that one has not left, or was refused with 401.
         """
         async with self._token_asked:
             if self._token is None or self._token == refused:
                 key = {"keyId": self._settings.auth_key, "keySecret": self._settings.auth_secret}
                 asking = ApiRequest("ask for a token", "POST", "/token", body=key)
-                answer = await self._send(asking, None)
-                if answer.status == HTTPStatus.NOT_FOUND:
-                    return None
-                self._token = _token(answer)
+                try:
+                    answer = await self._send(asking, None)
+                    if answer.status == HTTPStatus.NOT_FOUND:
+                        return None
+                    self._token = _token(answer)
+                except RequestFailedError as failure:
+                    raise TokenError(failure) from failure
             return self._token
 
     async def _send(self, request: ApiRequest, token: str | None) -> Answer:

@@ -10,6 +10,7 @@
     404 of anybody else  UnavailableError     UnavailableError
     a page of HTML       UnavailableError     OutcomeUnknownError
     other 4xx            RequestRefusedError  RequestRefusedError
+    no token             as a read            as a read: the write was never sent
 
 The one place where a status becomes a meaning. Does not know who sends a request.
 """
@@ -88,6 +89,14 @@ class RefusedError(RequestFailedError):
         self.body = body
 
 
+class TokenError(RequestFailedError):
+    """No token came, so the request that needs one was never sent."""
+
+    def __init__(self, failure: RequestFailedError) -> None:
+        super().__init__(str(failure))
+        self.failure = failure
+
+
 class PageError(RequestFailedError):
     """A page of HTML arrived where an answer was expected."""
 
@@ -100,6 +109,9 @@ def service_error(request: ApiRequest, address: str, failure: RequestFailedError
     """The port's error for a failed request."""
     where = f"{request.purpose} at {address}"
     match failure:
+        case TokenError(failure=of_token):
+            asking = ApiRequest(f"{request.purpose}: not sent: ask for a token", "GET", "/token")
+            return service_error(asking, address, of_token)
         case RefusedError():
             return _refusal(request, where, failure)
         case NotSentError():
