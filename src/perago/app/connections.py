@@ -4,12 +4,15 @@ Plain values; where each came from is the settings' business. `memory:` names th
 worlds of this process, any other scheme an adapter.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
+
+_NAME_AND_PORT = re.compile(r"(\[.*\]|[^:]*)(?::(\d+))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +37,18 @@ class Proxies:
 
 def _is_listed(parts: SplitResult, listed: str) -> bool:
     """Whether a word of `NO_PROXY` means this host: a name, a domain, a network, with a port."""
-    host = parts.hostname or ""
+    # With a dot at its end a name is the same name, spelled out to the root.
+    host = (parts.hostname or "").removesuffix(".")
     if listed == "*":
         return True
-    with suppress(ValueError):
-        return ip_address(host) in ip_network(listed, strict=False)
-    name, _, port = listed.lower().partition(":")
+    # Of `::1` nothing is a port, so an IPv6 address has one only behind brackets.
+    spelled = _NAME_AND_PORT.fullmatch(listed.lower())
+    name, port = spelled.groups() if spelled else (listed.lower(), None)
+    name = name.strip("[]").removesuffix(".")
     if port and port != str(parts.port or {"http": 80, "https": 443}.get(parts.scheme)):
         return False
+    with suppress(ValueError):
+        return ip_address(host) in ip_network(name, strict=False)
     domain = name.removeprefix("*").removeprefix(".")
     return bool(domain) and (host == domain or host.endswith(f".{domain}"))
 
@@ -56,6 +63,8 @@ class LakeFSConnection:
     ca_file: Path | None = None
     verify_tls: bool = True
     proxies: Proxies = Proxies()
+    route: str = "auto"
+    requests_max: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

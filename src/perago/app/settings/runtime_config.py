@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
@@ -223,7 +224,9 @@ def lakefs_connection(settings: Settings) -> LakeFSConnection | None:
         secret_access_key=_revealed(settings.lakectl_credentials_secret_access_key) or "",
         ca_file=_certificates(settings),
         verify_tls=settings.tls_verify,
-        proxies=proxies_of(settings),
+        proxies=_proxies_to(url, settings),
+        route=settings.transfer_route,
+        requests_max=settings.transfer_concurrency,
     )
 
 
@@ -238,11 +241,32 @@ def conductor_connection(settings: Settings) -> ConductorConnection | None:
         auth_secret=_revealed(settings.conductor_auth_secret),
         ca_file=_certificates(settings),
         verify_tls=settings.tls_verify,
-        proxies=proxies_of(settings),
+        proxies=_proxies_to(url, settings),
     )
 
 
 def proxies_of(settings: Settings) -> Proxies:
+def _proxies_to(url: str, settings: Settings) -> Proxies:
+    """The proxies, refused before anything is sent when the one to this address speaks no HTTP.
+
+    Only then: a desktop sets ALL_PROXY to a SOCKS proxy for everything, and lists what is near.
+    """
+    proxies = proxies_of(settings)
+    try:
+        scheme, found, address = (proxies(url) or "").partition("://")
+        host = urlsplit(url).hostname
+    except ValueError:  # no address at all: its adapter says what is wrong with it
+        return proxies
+    if found and scheme.lower() not in {"http", "https"}:
+        raise RuntimeConfigError(
+            f"{scheme}://{address.rpartition('@')[2]} cannot be the proxy to {host}: expected one"
+            f" that speaks HTTP, for example HTTPS_PROXY=http://proxy:3128; without a proxy it is"
+            f" reached with NO_PROXY={host}",
+            code="PRG-C002",
+        )
+    return proxies
+
+
     """The proxies of the settings, which have read the usual variables."""
     words = (word.strip() for word in (settings.no_proxy or "").split(","))
     return Proxies(settings.http_proxy, settings.https_proxy, tuple(filter(None, words)))

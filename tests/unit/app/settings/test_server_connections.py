@@ -1,5 +1,6 @@
 """What the container is told: the proxy of each address, certificates, keys."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from perago.app.settings.runtime_config import (
     lakefs_connection,
     proxies_of,
 )
-from perago.app.settings.settings import load_settings
+from perago.app.settings.settings import Settings, load_settings
 from perago.domain.errors import RuntimeConfigError
 
 PLAIN, SECURE = "http://plain.example.org:8000/api", "https://secure.example.org"
@@ -49,11 +50,59 @@ def test_the_usual_variables_say_which_proxy_an_address_has(
 
 @pytest.mark.parametrize(
     ("listed", "expected"),
-    [("10.0.0.0/8", None), ("10.1.2.3", None), ("10.1.2.3:99", "http://p:1"), ("::1", None)],
+    [
+        ("10.0.0.0/8", None),
+        ("10.1.2.3", None),
+        ("10.1.2.3:80", None),
+        ("10.1.2.3:99", "http://p:1"),
+        ("::1", None),
+        ("::/64", None),
+        ("::2", "http://p:1"),
+        ("[::1]", None),
+        ("[::2]", "http://p:1"),
+        ("[::1]:80", None),
+        ("[::1]:99", "http://p:1"),
+    ],
 )
 def test_a_network_can_be_listed(tmp_path: Path, listed: str, expected: str | None) -> None:
-    host = "[::1]" if listed == "::1" else "10.1.2.3"
+    host = "[::1]" if "::" in listed else "10.1.2.3"
     assert proxy(tmp_path, f"http://{host}:80/", BOTH | {"NO_PROXY": listed}) == expected
+
+
+@pytest.mark.parametrize("host", ["plain.example.org", "plain.example.org.", "Plain.Example.ORG"])
+@pytest.mark.parametrize(
+    "listed", ["example.org.", ".example.org.", "EXAMPLE.org", "example.org.:80"]
+)
+def test_a_dot_at_the_end_makes_no_other_name(tmp_path: Path, host: str, listed: str) -> None:
+    assert proxy(tmp_path, f"http://{host}/api", BOTH | {"NO_PROXY": listed}) is None
+
+
+@pytest.mark.parametrize("connection", [lakefs_connection, conductor_connection])
+@pytest.mark.parametrize("spelled", ["socks5://me:hush@p:1080", "SOCKS5H://p:1080", "ftp://p"])
+def test_a_proxy_that_speaks_no_http_is_refused(
+    tmp_path: Path, connection: Callable[[Settings], object], spelled: str
+) -> None:
+    env = {
+        "PERAGO_LAKEFS": SECURE,
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "secret",
+        "CONDUCTOR_SERVER_URL": PLAIN,
+        "ALL_PROXY": spelled,
+    }
+    with pytest.raises(RuntimeConfigError, match=r"NO_PROXY=\w+\.example\.org") as raised:
+        connection(load_settings(cwd=tmp_path, process_env=env))
+    assert raised.value.code == "PRG-C002"
+    assert "hush" not in str(raised.value)
+
+    exempt = load_settings(cwd=tmp_path, process_env=env | {"NO_PROXY": "example.org"})
+    assert connection(exempt) is not None, "a desktop sets one for everything that is far"
+
+
+def test_an_address_that_is_none_is_left_to_its_adapter(tmp_path: Path) -> None:
+    env = {"PERAGO_CONDUCTOR": "http://[::1/api", "ALL_PROXY": "socks5://p:1080"}
+    found = conductor_connection(load_settings(cwd=tmp_path, process_env=env))
+    assert found is not None
+    assert found.url == "http://[::1/api"
 
 
 def test_memory_has_no_proxy(tmp_path: Path) -> None:
