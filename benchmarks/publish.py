@@ -24,9 +24,9 @@ from tools.servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiprox
 from tools.servers.http import ask
 from tools.servers.python_wheel import private_environment
 
-from benchmarks.transfer_ground import lakefs_clients
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.installation import open_lakefs
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
@@ -108,19 +108,19 @@ async def _seed(
 
 
 async def _ours(
-    clients: tuple[LakeFSInstallation, LakeFSTransport],
+    lakefs: LakeFSInstallation,
     place: Path,
     server: LakefsServer,
     subject: str,
     name: str,
 ) -> tuple[list[float], int, list[str]]:
     policy, fenced = SUBJECTS[subject]
-    lakefs, transport = clients
     repository, head = await _seed(lakefs, server, name, fenced=fenced)
     seconds: list[float] = []
     requests, calls = 0, list[str]()
     plan = StrikePlan()
     # Bytes move as a worker moves them: the port's own download asks for the entry once more.
+    transport = lakefs.transport(AsyncioConcurrency())
     race = Race(faulty_installation(lakefs, plan), place, policy, transport)
     for _ in range(ROUNDS + 1):  # the first runs the canary and warms connections
         records = await race.attempts(repository, head, workflows=1, racers=1)
@@ -172,23 +172,21 @@ async def _measure(place: Path, server: LakefsServer, toxiproxy: ToxiproxyServer
     rows: list[Row] = []
     for rtt_ms in ROUND_TRIPS_MS:
         with toxiproxy.distant(server.endpoint, rtt_ms) as endpoint:
-            clients = lakefs_clients(
+            lakefs = open_lakefs(
                 LakeFSConfiguration(
                     endpoint_url=endpoint,
                     access_key_id=server.access_key_id,
                     secret_access_key=server.secret_access_key,
                 )
             )
-            lakefs, transport = clients
             for number, subject in enumerate(SUBJECTS):
                 name = f"publish-{rtt_ms}-{number}"
-                taken, requests, calls = await _ours(clients, place, server, subject, name)
+                taken, requests, calls = await _ours(lakefs, place, server, subject, name)
                 seconds = round(statistics.median(taken), 4)
                 rows.append(Row("10 files, 1 changed", rtt_ms, subject, seconds, requests, calls))
             taken, requests = await _peer(lakefs, server, endpoint, f"publish-{rtt_ms}-peer")
             seconds = round(statistics.median(taken), 4)
             rows.append(Row("10 files, 1 changed", rtt_ms, PEER, seconds, requests, []))
-            transport.close()
             await lakefs.close()
     return rows
 

@@ -27,7 +27,7 @@ from benchmarks.spark_driver import driver_rows
 from benchmarks.transfer_ground import Seeded, scratch_place, seed
 from benchmarks.transfer_rows import Case, Row, middle
 from perago.adapters.spark.session import SparkConfiguration, start_session
-from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
+from perago.app.connections import Connections, LakeFSConnection, PipelineTerms
 from perago.app.container import Container, open_lakefs
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.workspace import StagingArea, WorkspacePipeline, WorkspaceSource
@@ -151,7 +151,6 @@ def _pipeline(lakefs: LakeFSConnection, kind: str, room: Path) -> WorkspacePipel
         connections=Connections(
             workspace_root=room,
             lakefs=lakefs,
-            transfer=TransferTerms(),
             pipeline=PipelineTerms(kind=kind),
         )
     )

@@ -19,7 +19,7 @@ from benchmarks.transfer_rows import Case
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH
@@ -143,22 +143,18 @@ def seed(server: LakefsServer, case: Case, place: Path, *, authority: Path | Non
 
 async def _seeded(server: LakefsServer, case: Case, place: Path, authority: Path | None) -> Seeded:
     name = re.sub(r"[^a-z0-9]+", "-", case.name.lower()).strip("-") + f"-{os.urandom(3).hex()}"
-    async with _clients(server, authority) as (lakefs, transport):
+    async with _connected(server, authority) as lakefs:
         if case.repositories == 1:
-            return await _one_seeded(server, case, place / name, lakefs, transport)
+            return await _one_seeded(server, case, place / name, lakefs)
         several = [
-            await _one_seeded(server, case, place / f"{name}-{number}", lakefs, transport)
+            await _one_seeded(server, case, place / f"{name}-{number}", lakefs)
             for number in range(case.repositories)
         ]
     return replace(several[0], others=several)
 
 
 async def _one_seeded(
-    server: LakefsServer,
-    case: Case,
-    tree: Path,
-    lakefs: LakeFSInstallation,
-    transport: LakeFSTransport,
+    server: LakefsServer, case: Case, tree: Path, lakefs: LakeFSInstallation
 ) -> Seeded:
     name = tree.name
     created = {
@@ -168,7 +164,7 @@ async def _one_seeded(
     }
     auth = (server.access_key_id, server.secret_access_key)
     ask("POST", f"{server.endpoint}/api/v1/repositories", body=created, basic_auth=auth)
-    repository = RepositoryId(name)
+    repository, transport = RepositoryId(name), lakefs.transport(AsyncioConcurrency())
     paths = list(_written(case, tree))
     uploads = [ObjectUpload(f"ws/{path.relative_to(tree)}", path) for path in paths]
     await transport.store(repository, MAIN, uploads)
@@ -187,10 +183,10 @@ async def _one_seeded(
 
 
 @asynccontextmanager
-async def _clients(
+async def _connected(
     server: LakefsServer, authority: Path | None
-) -> AsyncGenerator[tuple[LakeFSInstallation, LakeFSTransport]]:
-    lakefs, transport = lakefs_clients(
+) -> AsyncGenerator[LakeFSInstallation]:
+    lakefs = open_lakefs(
         LakeFSConfiguration(
             endpoint_url=server.endpoint,
             access_key_id=server.access_key_id,
@@ -198,16 +194,8 @@ async def _clients(
             http=HttpTerms(ca_file=authority),
         )
     )
-    yield lakefs, transport
-    transport.close()
+    yield lakefs
     await lakefs.close()
-
-
-def lakefs_clients(
-    configuration: LakeFSConfiguration,
-) -> tuple[LakeFSInstallation, LakeFSTransport]:
-    """The two ways to one lakeFS: short requests, and the bytes of objects."""
-    return open_lakefs(configuration), LakeFSTransport(configuration)
 
 
 def branches(seeded: Seeded, name: str, *, fenced: bool) -> dict[str, str]:

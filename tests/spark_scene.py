@@ -5,6 +5,7 @@ Decides nothing; a test brings its tasks and looks at what is on the target afte
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_under_test import MAIN, LakeFSUnderTest
 from tools.servers import LakefsServer
 
+from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.run_attempt import AttemptReport
@@ -81,7 +83,12 @@ class SparkStage:
         repository = await lakefs.create_repository()
         await lakefs.commit_files(repository, MAIN, files)
         installation = LakeFSInstallation(
-            lakefs.branches, lakefs.commits, lakefs.tags, lakefs.objects, lakefs.repositories
+            lakefs.branches,
+            lakefs.commits,
+            lakefs.tags,
+            lakefs.objects,
+            lakefs.repositories,
+            transport=partial(MemoryTransport, lakefs.objects),
         )
         around = Surroundings(
             SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root, self.gateway

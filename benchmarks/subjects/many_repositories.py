@@ -21,7 +21,7 @@ from benchmarks.subjects.assignment import (
     processor_seconds,
     tell,
 )
-from benchmarks.subjects.ours import clients
+from benchmarks.subjects.ours import opened
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import VirtualClock
@@ -63,7 +63,8 @@ async def main() -> None:
     inputs: dict[str, str] = json.loads(os.environ["BENCH_INPUTS"])
     conductor = conductor_installation(MemoryConductor(VirtualClock()), WorkerHandle())
     concurrency = AsyncioConcurrency()
-    lakefs, transport = clients(told)
+    lakefs = opened(told)
+    transport = lakefs.transport(concurrency)
     around = Surroundings(SystemClock(), SystemIdentities(), concurrency, told.directory)
     settings = AttemptSettings("bench", publication=PolicySetting.SETTLED)
     worker = attempt_worker(lakefs, conductor, around, [vars(song)["__perago_task__"]], settings)
@@ -77,7 +78,6 @@ async def main() -> None:
     await lakefs.commits.read(RepositoryId(told.repository), told.commit)
     gc.freeze()
     await _measure(worker, len(inputs))
-    transport.close()
     concurrency.close()
     await lakefs.close()
 

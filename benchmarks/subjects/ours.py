@@ -13,10 +13,9 @@ from benchmarks.subjects.assignment import (
     processor_seconds,
     tell,
 )
-from benchmarks.transfer_ground import lakefs_clients
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.installation import open_lakefs
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
@@ -27,11 +26,11 @@ from perago.ports.workspace import Materialised, StagingArea, WorkspaceSource
 CHANGED_EACH = 100
 
 
-def clients(told: Assignment) -> tuple[LakeFSInstallation, LakeFSTransport]:
-    """The two ways to one lakeFS: short requests, and the bytes of objects."""
+def opened(told: Assignment) -> LakeFSInstallation:
+    """The lakeFS of an assignment, as a worker has it."""
     authority = os.environ.get("SSL_CERT_FILE")
     ca_file = None if authority is None else Path(authority)
-    return lakefs_clients(
+    return open_lakefs(
         LakeFSConfiguration(
             endpoint_url=told.endpoint,
             access_key_id=told.access_key_id,
@@ -48,13 +47,13 @@ class Measured:
     def __init__(self, told: Assignment) -> None:
         self._told = told
         self._concurrency = AsyncioConcurrency()
-        self._lakefs, self._transport = clients(told)
+        self._lakefs = opened(told)
         self._cache = LocalCache(told.directory / "cache", told.endpoint, keeps_aside=True)
         self._pipeline = LocalWorkspacePipeline(
             self._lakefs.objects,
             self._lakefs.commits,
             self._concurrency,
-            self._transport,
+            self._lakefs.transport(self._concurrency),
             None if "BENCH_NO_CACHE" in os.environ else self._cache,
         )
 
@@ -100,7 +99,6 @@ class Measured:
 
     async def close(self) -> None:
         """Let threads and connections go."""
-        self._transport.close()
         self._concurrency.close()
         await self._lakefs.close()
 

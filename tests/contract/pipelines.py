@@ -11,8 +11,9 @@ from tests.contract.adapters import Adapter, Factory
 from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.memory_worlds import open_memory_lakefs
 
+from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.memory.system import SequentialConcurrency
 from perago.adapters.memory.transport import MemoryTransport
@@ -95,18 +96,20 @@ async def _by_http(
     async def unheard() -> AsyncGenerator[ObjectTransport]:
         async with cutting_proxy(named.endpoint) as proxy:
             terms = RetryTerms(seconds_max=0.5)
-            losing = LakeFSTransport(replace(configuration, endpoint_url=proxy.url, retry=terms))
+            client = LakeFSClient(replace(configuration, endpoint_url=proxy.url, retry=terms))
+            losing = LakeFSObjects(client)
             await losing.ask_for_route()  # a read: it says which way the bytes go
             proxy.cuts = True
             yield losing
-            losing.close()
+            client.close()
         assert proxy.answers_lost
 
     concurrency = AsyncioConcurrency()
-    transport = LakeFSTransport(configuration)
+    client = LakeFSClient(configuration)
+    transport = LakeFSObjects(client)
     async with connected(named) as world:
         yield TransportWorld(world, transport, concurrency, unheard)
-    transport.close()
+    client.close()
     concurrency.close()
 
 

@@ -85,7 +85,12 @@ class RealLakeFS(LakeFSUnderTest):
     def installation(self) -> LakeFSInstallation:
         """The ports of lakeFS as a worker has them."""
         return LakeFSInstallation(
-            self._branches, self._commits, self._tags, self._objects, self._repositories
+            self._branches,
+            self._commits,
+            self._tags,
+            self._objects,
+            self._repositories,
+            transport=lambda _concurrency: self._objects,
         )
 
     async def create_repository(self, *, read_only: bool = False) -> RepositoryId:

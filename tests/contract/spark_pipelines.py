@@ -12,7 +12,7 @@ from tests.contract.real_lakefs import connected
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.host import AsyncioConcurrency
-from perago.app.connections import LakeFSConnection, TransferTerms
+from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import open_part_work
 
@@ -34,7 +34,7 @@ async def open_spark_pipeline(
         pipeline = SparkWorkspacePipeline(
             SparkConfiguration(),
             world.objects,
-            partial(open_part_work, open_lakefs, connection, TransferTerms()),
+            partial(open_part_work, open_lakefs, connection),
             concurrency,
             state_root=place / "state",
         )

@@ -5,16 +5,22 @@ import base64
 import hashlib
 import os
 import time
+import traceback
 from pathlib import Path
 
 import pytest
 from tests.integration.http_scene import Arrived, scripted
-from tests.integration.transfer_scene import answers, md5_of, transfer_bench
+from tests.integration.transfer_scene import Answering, answers, md5_of, transfer_bench
 
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
 from perago.adapters.lakefs.configuration import RouteChoice
-from perago.ports.errors import LocalDiskError, RequestRefusedError
+from perago.ports.errors import (
+    LocalDiskError,
+    RequestRefusedError,
+    ServiceError,
+    UnavailableError,
+)
 
 PRESIGNED = b"x" * (5 * 1024 * 1024)
 
@@ -221,3 +227,149 @@ async def test_parts_are_joined_later_when_the_server_asks_to_wait(tmp_path: Pat
         await bench.upload("x", content)
         assert bench.lakefs.objects["x"] == content
         assert bench.lakefs.joins_refused == 0
+
+
+LARGE = {f"x{number}": PRESIGNED for number in range(8)}
+CONFIG = "GET /api/v1/config"
+
+
+async def test_objects_that_move_side_by_side_share_one_question_for_the_store(
+    tmp_path: Path,
+) -> None:
+    async with transfer_bench(tmp_path) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.objects |= LARGE
+        fetched = await bench.fetch(*map(bench.order, LARGE))
+        await asyncio.gather(*(bench.upload(f"new-{path}", PRESIGNED) for path in LARGE))
+        assert fetched == list(LARGE.values())
+        assert bench.lakefs.asked.count(CONFIG) == 1
+
+
+async def test_the_question_for_the_store_outlives_who_asked_first(tmp_path: Path) -> None:
+    asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def waits(arrived: Arrived) -> bool:
+        asked.set()
+        await may_answer.wait()
+        return await answers("200 OK", b'{"storage_config": {}}')(arrived)
+
+    async with transfer_bench(tmp_path) as bench:
+        bench.lakefs.configured = waits
+        bench.lakefs.objects |= LARGE
+        first = asyncio.create_task(bench.fetch(bench.order("x0")))
+        await asked.wait()
+        second = asyncio.create_task(bench.fetch(bench.order("x1")))
+        await asyncio.sleep(0.05)
+        first.cancel()
+        await asyncio.wait([first])
+        may_answer.set()
+        assert await second == [PRESIGNED]
+        assert bench.lakefs.asked.count(CONFIG) == 1
+
+
+async def test_a_question_for_the_store_that_failed_is_asked_again(tmp_path: Path) -> None:
+    async with transfer_bench(tmp_path) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.objects |= LARGE
+        bench.lakefs.configured = answers("503 Service Unavailable", b"later")
+        with pytest.raises(UnavailableError, match="the server's configuration"):
+            await bench.fetch(*map(bench.order, LARGE))
+        bench.lakefs.configured = None
+        assert await bench.fetch(bench.order("x0")) == [PRESIGNED]
+        assert bench.store.requests
+
+
+async def test_keys_that_may_not_ask_for_the_store_go_through_lakefs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with transfer_bench(tmp_path) as bench:
+        bench.lakefs.signs = True
+        bench.lakefs.configured = answers("403 Forbidden", b'{"message": "not permitted"}')
+        await bench.upload("x", PRESIGNED)
+        assert await bench.fetch(bench.order("x")) == [PRESIGNED]
+        assert not bench.store.requests
+        assert bench.lakefs.asked.count(CONFIG) == 1
+        assert (await bench.transport.ask_for_route())[0] == "api"
+    assert [record.message for record in caplog.records if "fs:ReadConfig" in record.message]
+
+
+async def test_keys_that_may_not_ask_for_the_store_cannot_have_that_way_alone(
+    tmp_path: Path,
+) -> None:
+    async with transfer_bench(tmp_path, route=RouteChoice.PRESIGNED) as bench:
+        bench.lakefs.objects["x"] = PRESIGNED
+        bench.lakefs.configured = answers("403 Forbidden", b'{"message": "not permitted"}')
+        with pytest.raises(RequestRefusedError, match=r"fs:ReadConfig.*PERAGO_TRANSFER_ROUTE"):
+            await bench.fetch(bench.order("x"))
+
+
+S3_PAGE = (
+    b"<Error><Code>SignatureDoesNotMatch</Code><Message>It does not match.</Message>"
+    b"<StringToSign>AWS4-HMAC-SHA256 hush</StringToSign><SignatureProvided>hush</SignatureProvided>"
+    b"</Error>"
+)
+
+
+def says_where(arrived: Arrived) -> bytes:
+    """The page of a proxy, which repeats the address."""
+    return b"<p>You may not read %s</p>" % arrived.line.split(" ")[1].encode()
+
+
+async def quotes(arrived: Arrived) -> bool:
+    return await answers("403 Forbidden", says_where(arrived))(arrived)
+
+
+async def breaks(arrived: Arrived) -> bool:
+    arrived.reset()
+    return False
+
+
+async def redirects(arrived: Arrived) -> bool:
+    where = "Location: s3://elsewhere/x?signature=hush"
+    return await answers("307 Temporary Redirect", b"", where)(arrived)
+
+
+@pytest.mark.parametrize("route", [RouteChoice.AUTO, RouteChoice.PRESIGNED])
+@pytest.mark.parametrize(
+    ("where", "stored"),
+    [
+        ("s3://bucket", None),
+        ("http://", None),
+        ("http://store:99999", None),
+        ("http://127.0.0.1:9", None),
+        ("", answers("403 Forbidden", S3_PAGE)),
+        ("", quotes),
+        ("", breaks),
+        ("", redirects),
+    ],
+    ids=["no http", "no host", "no port", "not there", "s3", "proxy", "broken", "redirect"],
+)
+async def test_a_signature_is_in_no_error_and_no_log(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    where: str,
+    stored: Answering | None,
+    route: RouteChoice,
+) -> None:
+    """Whoever reads a signed address may use it for minutes."""
+    said: list[str] = []
+    async with transfer_bench(tmp_path, route=route) as bench:
+        bench.lakefs.signs, bench.lakefs.stored = True, stored
+        bench.lakefs.store_url = where or bench.lakefs.store_url
+        bench.lakefs.objects["x"] = PRESIGNED
+        for move in (bench.fetch(bench.order("x")), bench.upload("y", PRESIGNED)):
+            try:
+                await move
+            except ServiceError as error:
+                said.extend(traceback.format_exception(error))  # a log shows the causes too
+    said.extend(record.getMessage() for record in caplog.records)
+    assert said
+    assert not [text for text in said if "signature=" in text or "hush" in text]
+
+
+async def test_what_a_store_refuses_is_said_in_its_words(tmp_path: Path) -> None:
+    async with transfer_bench(tmp_path, route=RouteChoice.PRESIGNED) as bench:
+        bench.lakefs.signs, bench.lakefs.stored = True, answers("403 Forbidden", S3_PAGE)
+        bench.lakefs.objects["x"] = PRESIGNED
+        with pytest.raises(RequestRefusedError, match="SignatureDoesNotMatch: It does not match"):
+            await bench.fetch(bench.order("x"))

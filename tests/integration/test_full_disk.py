@@ -11,9 +11,10 @@ from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.integration.small_disk import DISK_BYTES, is_small, small_disk
 from tools.servers import LakefsServer
 
+from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.object_bytes import SPLIT_BYTES_MIN
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.domain.logical_execution import CommitId, RepositoryId
@@ -32,7 +33,7 @@ class Host:
     """One worker's way to lakeFS."""
 
     lakefs: RealLakeFS
-    transport: LakeFSTransport
+    transport: LakeFSObjects
     concurrency: AsyncioConcurrency
     repository: RepositoryId
     commit: CommitId
@@ -56,7 +57,7 @@ def held(directory: Path) -> dict[str, bytes]:
 async def host(request: pytest.FixtureRequest, lakefs_server: LakefsServer) -> AsyncIterator[Host]:
     files: dict[str, bytes] = request.param
     concurrency = AsyncioConcurrency()
-    transport = LakeFSTransport(
+    client = LakeFSClient(
         LakeFSConfiguration(
             endpoint_url=lakefs_server.endpoint,
             access_key_id=lakefs_server.access_key_id,
@@ -64,12 +65,13 @@ async def host(request: pytest.FixtureRequest, lakefs_server: LakefsServer) -> A
             route=RouteChoice.API,
         ),
     )
+    transport = LakeFSObjects(client)
     async with connected(lakefs_server) as world:
         repository = await world.create_repository()
         named = {f"ws/{name}": content for name, content in files.items()}
         commit = await world.commit_files(repository, MAIN, named)
         yield Host(world, transport, concurrency, repository, commit, files)
-    transport.close()
+    client.close()
     concurrency.close()
 
 

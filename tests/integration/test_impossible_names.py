@@ -11,9 +11,10 @@ import pytest
 
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
+from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
 from perago.adapters.lakefs.installation import open_lakefs
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, TagName
 from perago.ports.errors import MissingError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
@@ -115,11 +116,12 @@ async def test_no_object_is_sent_to_a_name_that_nothing_can_have(
     configuration = LakeFSConfiguration(
         endpoint_url=address, access_key_id="a", secret_access_key="b", route=RouteChoice.API
     )
-    transport = LakeFSTransport(configuration)
+    client = LakeFSClient(configuration)
+    transport = LakeFSObjects(client)
     upload = ObjectUpload("a", tmp_path / "a")
     with pytest.raises(MissingError):
         await transport.store(RepositoryId(repository), BranchName(branch), [upload])
-    transport.close()
+    client.close()
     assert requests == []
 
 

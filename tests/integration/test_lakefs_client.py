@@ -19,7 +19,12 @@ import pytest
 from tests.integration.http_scene import Arrived, Script, ScriptedServer, scripted
 
 from perago.adapters.http import HttpTerms
-from perago.adapters.lakefs.client import ApiRequest, FailedRequestError, LakeFSClient
+from perago.adapters.lakefs.client import (
+    QUESTIONS_MAX,
+    ApiRequest,
+    FailedRequestError,
+    LakeFSClient,
+)
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.errors import Failure, Lost, NotSent, Operation, Refused
 from perago.adapters.lakefs.retry import RetryTerms
@@ -184,7 +189,7 @@ async def test_a_read_that_met_silence_is_not_asked_again() -> None:
         assert len(server.requests) == 1
 
 
-async def test_no_more_requests_at_once_than_were_allowed() -> None:
+async def test_short_questions_have_a_bound_of_their_own() -> None:
     at_once, most = 0, 0
 
     async def slow(arrived: Arrived) -> bool:
@@ -197,9 +202,10 @@ async def test_no_more_requests_at_once_than_were_allowed() -> None:
         return True
 
     async with asking(slow, at_once=3) as (client, server):
-        await asyncio.gather(*(client.ask(READ, REQUEST, bytes) for _ in range(12)))
+        questions = 2 * QUESTIONS_MAX
+        await asyncio.gather(*(client.ask(READ, REQUEST, bytes) for _ in range(questions)))
 
-        assert (most, len(server.requests)) == (3, 12)
+        assert (most, len(server.requests)) == (QUESTIONS_MAX, questions)
 
 
 async def test_a_request_says_who_asks_what() -> None:
@@ -273,6 +279,43 @@ sys.exit(os.waitstatus_to_exitcode(status))
         )
         assert done.returncode == 0, done.stderr
         assert (len(server.requests), server.connections) == (3, 2)
+
+
+async def test_children_of_one_process_come_back_at_different_moments() -> None:
+    program = """
+import asyncio, os, sys
+from perago.adapters.lakefs import client as module
+from perago.adapters.lakefs.configuration import LakeFSConfiguration
+from perago.adapters.lakefs.errors import Operation
+from perago.ports.errors import UnavailableError
+configuration = LakeFSConfiguration(
+    endpoint_url="http://127.0.0.1:9", access_key_id="a", secret_access_key="b"
+)
+client = module.LakeFSClient(configuration)
+drawn = []
+def give_up(terms, *, chance, **_):
+    drawn.append(chance)
+module.pause_before_repeating = give_up
+def fail():
+    request = module.ApiRequest("GET", ("config",))
+    try:
+        asyncio.run(client.run(client.insist(Operation("ask", "it"), request, bytes)))
+    except UnavailableError:
+        return drawn[-1]
+print(fail(), flush=True)
+for _ in range(2):
+    child = os.fork()
+    if child == 0:
+        print(fail(), flush=True)
+        client.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+    done = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(set(done.stdout.split())) == 3, done.stdout
 
 
 async def test_a_closed_client_sends_nothing() -> None:

@@ -11,8 +11,9 @@ from tests.contract.real_lakefs import connected
 from tools.servers import LakefsServer
 
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
+from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.domain.logical_execution import RepositoryId
 from perago.ports.objects import FetchOrder, ObjectEntry, ObjectUpload
 
@@ -45,12 +46,13 @@ async def store(lakefs_s3_server: LakefsServer, tmp_path: Path) -> AsyncIterator
 
 
 async def test_parts_arrive_in_their_order(store: Store, tmp_path: Path) -> None:
-    transport = LakeFSTransport(store.configuration)
+    client = LakeFSClient(store.configuration)
+    transport = LakeFSObjects(client)
     upload = ObjectUpload("large", store.file, "text/odd", {"owner": "somebody"})
     (entry,) = await transport.store(store.repository, MAIN, [upload])
     assert (entry.size, entry.content_type) == (SIZE, "text/odd")
     assert entry.metadata == {"owner": "somebody"}
     again = ObjectEntry("large", entry.checksum, SIZE)
     await transport.fetch(store.repository, MAIN, [FetchOrder(again, tmp_path / "again")])
-    transport.close()
+    client.close()
     assert (tmp_path / "again").read_bytes() == store.file.read_bytes()

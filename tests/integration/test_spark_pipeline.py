@@ -26,7 +26,7 @@ from perago.adapters.spark.parts import OpenPartWork, PartDown, PartUp, PartWork
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.host import AsyncioConcurrency
-from perago.app.connections import LakeFSConnection, TransferTerms
+from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
 from perago.app.pipeline_parts import open_part_work
 from perago.domain.logical_execution import BranchName, RepositoryId, StagedReference
@@ -84,7 +84,7 @@ class Scene:
             access_key_id=self.server.access_key_id,
             secret_access_key=self.server.secret_access_key,
         )
-        return partial(open_part_work, open_lakefs, connection, TransferTerms())
+        return partial(open_part_work, open_lakefs, connection)
 
     async def walk(self, open_work: OpenPartWork) -> "Walk":
         """Down, changed, up and verified."""

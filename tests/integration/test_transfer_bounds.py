@@ -12,8 +12,9 @@ from typing import ClassVar
 
 import pytest
 
+from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.domain.logical_execution import RepositoryId
 from perago.ports.objects import FetchOrder, ObjectEntry
 
@@ -61,7 +62,7 @@ class Zeros(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def transport_to_zeros() -> Generator[LakeFSTransport]:
+def transport_to_zeros() -> Generator[LakeFSObjects]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Zeros) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -72,11 +73,12 @@ def transport_to_zeros() -> Generator[LakeFSTransport]:
             route=RouteChoice.API,
             requests_concurrent_max=AT_ONCE,
         )
-        transport = LakeFSTransport(configuration)
+        client = LakeFSClient(configuration)
+        transport = LakeFSObjects(client)
         try:
             yield transport
         finally:
-            transport.close()
+            client.close()
             server.shutdown()
             thread.join()
 

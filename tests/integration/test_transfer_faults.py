@@ -12,8 +12,9 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tools.servers import LakefsServer, Proxy, ToxiproxyServer
 
+from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
@@ -55,7 +56,7 @@ async def line(
 ) -> AsyncIterator[Line]:
     concurrency = AsyncioConcurrency()
     with toxiproxy.proxied(lakefs_server.endpoint) as proxy:
-        transport = LakeFSTransport(
+        client = LakeFSClient(
             LakeFSConfiguration(
                 endpoint_url=proxy.endpoint,
                 access_key_id=lakefs_server.access_key_id,
@@ -65,12 +66,13 @@ async def line(
                 retry=RetryTerms(first_pause_seconds=0.05, seconds_max=10),
             ),
         )
+        transport = LakeFSObjects(client)
         async with connected(lakefs_server) as world:
             repository = await world.create_repository()
             commit = await world.commit_files(repository, MAIN, FILES)
             pipeline = LocalWorkspacePipeline(world.objects, world.commits, concurrency, transport)
             yield Line(world, pipeline, proxy, repository, commit, tmp_path)
-        transport.close()
+        client.close()
     concurrency.close()
 
 

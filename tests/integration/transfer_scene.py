@@ -18,8 +18,9 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from tests.integration.http_scene import Arrived, ScriptedServer, scripted
 
 from perago.adapters.http import HttpTerms
+from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
-from perago.adapters.lakefs.objects import LakeFSTransport
+from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.ports.objects import Fetched, FetchOrder, ObjectEntry, ObjectUpload
@@ -62,6 +63,8 @@ class Lakefs:
     downloading: Answering | None = None
     uploading: Answering | None = None
     stored: Answering | None = None
+    # Takes over the question whether the store signs.
+    configured: Answering | None = None
     most_at_once: int = 0
     at_once: int = 0
     store_url: str = ""
@@ -74,6 +77,9 @@ class Lakefs:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
+            if self.configured is not None and "/config" in arrived.line:
+                self.asked.append("GET /api/v1/config")
+                return await self.configured(arrived)
             return await self._answer(arrived)
         finally:
             self.at_once -= 1
@@ -200,7 +206,7 @@ class Bench:
     lakefs: Lakefs
     server: ScriptedServer
     store: ScriptedServer
-    transport: LakeFSTransport
+    transport: LakeFSObjects
     place: Path
 
     def order(self, path: str, checksum: str | None = None) -> FetchOrder:
@@ -243,7 +249,7 @@ async def transfer_bench(
     silence_seconds: float = 10.0,
 ) -> AsyncGenerator[Bench]:
     """Two servers, and a transport that is impatient, unless it has a worker's retry terms."""
-    lakefs, opened = Lakefs(), None
+    lakefs, client = Lakefs(), None
     retry = RetryTerms()
     if retry_seconds is not None:
         retry = RetryTerms(first_pause_seconds=0.02, seconds_max=retry_seconds)
@@ -253,7 +259,7 @@ async def transfer_bench(
             scripted(lakefs.serve_store, tls) as store,
         ):
             lakefs.store_url = store.url
-            opened = LakeFSTransport(
+            client = LakeFSClient(
                 LakeFSConfiguration(
                     endpoint_url=endpoint_url or server.url,
                     access_key_id="id",
@@ -265,11 +271,11 @@ async def transfer_bench(
                     retry=retry,
                 )
             )
-            yield Bench(lakefs, server, store, opened, place)
+            yield Bench(lakefs, server, store, LakeFSObjects(client), place)
     finally:
         # After the servers: a connection with bytes left to send closes when its other end does.
-        if opened is not None:
-            await asyncio.to_thread(opened.close)
+        if client is not None:
+            await asyncio.to_thread(client.close)
 
 
 def _read(one: Fetched) -> bytes:

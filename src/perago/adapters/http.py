@@ -8,6 +8,7 @@ nobody knows. What a status means is the adapters' business.
 """
 
 import asyncio
+import re
 import ssl
 import threading
 from collections.abc import (
@@ -104,7 +105,7 @@ class Reply:
             try:
                 piece = await self._response.content.read(PIECE_BYTES)
             except _FAILURES as error:
-                raise self._sent.failure(error) from error
+                raise self._sent.failure(error) from _cause(error)
             if not piece:
                 return
             yield piece
@@ -150,12 +151,24 @@ class _SentOnce:
         """Say what a broken exchange means for the request."""
         if isinstance(error, RequestFailedError):
             return error
-        said = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        said = without_query(f"{type(error).__name__}: {error}".removesuffix(": "))
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return NotTrustedError(said)
         return NoAnswerError(said) if self.left else NotSentError(said)
 
 
+def without_query(text: str) -> str:
+    """Text without the queries of addresses in it: that of a signed one is a key for minutes."""
+    return _QUERY.sub("?...", text)
+
+
+def _cause(error: Exception) -> Exception | None:
+    """What a log shows as the cause of a failure: aiohttp writes whole addresses into its texts."""
+    is_ours, text = isinstance(error, RequestFailedError), str(error)
+    return None if is_ours or without_query(text) != text else error
+
+
+_QUERY = re.compile(r"\?[^\s'\"<>]*=[^\s'\"<>]*")
 _FAILURES = (aiohttp.ClientError, TimeoutError, OSError, ValueError, RequestFailedError)
 
 
@@ -213,6 +226,10 @@ class HttpClient:
         sent, loop = sent or _SentOnce(), asyncio.get_running_loop()
         outgoing: object = body
         try:
+            address = URL(url, encoded=True)  # a signed one must arrive letter by letter
+            if address.scheme not in {"http", "https"} or not address.host:
+                # aiohttp would refuse it too, with the whole of it and its signature in the text.
+                raise NotSentError(f"{without_query(url)!r} is no http(s) address")
             # aiohttp limits waiting for an answer, but not sending. A server that stops reading an
             # upload would hold it for ever, so this limit starts again with every piece.
             async with asyncio.timeout(None) as silence:
@@ -223,12 +240,12 @@ class HttpClient:
                 session = self._sessions.get(loop) or self._open_session(loop)
                 response = await session.request(
                     method,
-                    URL(url, encoded=True),  # a signed address must arrive letter by letter
+                    address,
                     headers=headers,
                     data=outgoing,
                     proxy=proxy,
                     proxy_headers=tunnel_headers,
-                    ssl=self._tls if url.startswith("https:") else True,
+                    ssl=self._tls if address.scheme == "https" else True,
                     allow_redirects=False,  # a redirected POST would become a GET
                     timeout=aiohttp.ClientTimeout(
                         connect=self._terms.connect_seconds,
@@ -239,7 +256,7 @@ class HttpClient:
                     middlewares=(sent,),
                 )
         except _FAILURES as error:
-            raise sent.failure(error) from error
+            raise sent.failure(error) from _cause(error)
         try:
             yield Reply(response, sent)
         finally:
@@ -258,6 +275,8 @@ class HttpClient:
         if address and "://" not in address:
             address = f"http://{address}"  # as curl reads `HTTP_PROXY=proxy:3128`
         proxy = URL(address) if address else None
+        if proxy is not None and proxy.scheme not in {"http", "https"}:
+            raise NotSentError(f"a {proxy.scheme} proxy cannot be used: expected an http one")
         if proxy is None or proxy.user is None:
             return proxy, headers, None
         user = {"Proxy-Authorization": aiohttp.encode_basic_auth(proxy.user, proxy.password or "")}

@@ -55,7 +55,7 @@ def _is_listed(parts: SplitResult, listed: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFSConnection:
-    """One lakeFS installation."""
+    """One lakeFS installation, and how object bytes travel; `requests_max` 0 is the adapter's."""
 
     url: str
     access_key_id: str = ""
@@ -80,17 +80,11 @@ class ConductorConnection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransferTerms:
-    """How object bytes travel, and where this host keeps what it has seen.
+class CacheTerms:
+    """Where this host keeps contents it has seen: None is beside the workspaces; and how many."""
 
-    `requests_max` 0 leaves the bound to the transport; `cache_directory` None means beside the
-    workspaces.
-    """
-
-    route: str = "auto"
-    requests_max: int = 0
-    cache_directory: Path | None = None
-    cache_bytes_max: int = 10 * 1024**3  # the default of PERAGO_CACHE_SIZE
+    directory: Path | None = None
+    bytes_max: int = 10 * 1024**3  # the default of PERAGO_CACHE_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,5 +104,5 @@ class Connections:
     workspace_root: Path
     lakefs: LakeFSConnection | None = None
     conductor: ConductorConnection | None = None
-    transfer: TransferTerms = TransferTerms()
+    cache: CacheTerms = CacheTerms()
     pipeline: PipelineTerms = field(default_factory=PipelineTerms)

@@ -1,7 +1,7 @@
 """The part of the composition root that knows how object bytes travel.
 
-Builds the transport of a real server, says which route is in force, and shows how far it has come.
-Only the question for the route asks a service.
+Builds the pipeline, says which route is in force, and shows how far a transfer has come. Only the
+question for the route asks a service.
 """
 
 import asyncio
@@ -20,11 +20,10 @@ from perago.adapters.workspace.pipeline import (
     TransferListener,
 )
 from perago.adapters.workspace.staging import Staging
-from perago.app.connections import Connections, LakeFSConnection, TransferTerms
+from perago.app.connections import Connections, LakeFSConnection
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.objects import ObjectTransport
 from perago.ports.system import Concurrency
 from perago.ports.workspace import Progress, WorkspacePipeline
 
@@ -34,31 +33,25 @@ if TYPE_CHECKING:
 _QUESTION_SECONDS = 3.0  # a person waits at a terminal, and an answer is not needed
 
 
-def open_transport(connection: LakeFSConnection, terms: TransferTerms) -> ObjectTransport:
-    """The way of object bytes to a real server."""
-    from perago.adapters.lakefs.objects import LakeFSTransport  # noqa: PLC0415 - lazy
-
-    return LakeFSTransport(lakefs_configuration(connection, terms))
-
-
 def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
     """The way of object bytes and who decided it; `origin` is where the setting was found."""
-    connection, terms = connections.lakefs, connections.transfer
+    connection = connections.lakefs
     if connection is None:
         return "none", "no lakeFS is configured"
-    if urlsplit(connection.url).scheme not in {"http", "https"}:
+    if not _is_over_http(connection):
         return "objects port", connection.url
-    if terms.route != "auto":
-        return terms.route, origin
-    from perago.adapters.lakefs.objects import LakeFSTransport  # noqa: PLC0415 - lazy
+    if connection.route != "auto":
+        return connection.route, origin
+    from perago.adapters.lakefs.client import LakeFSClient  # noqa: PLC0415 - lazy
+    from perago.adapters.lakefs.objects import LakeFSObjects  # noqa: PLC0415 - lazy
 
-    transport = LakeFSTransport(_for_one_question(lakefs_configuration(connection, terms)))
+    client = LakeFSClient(_for_one_question(lakefs_configuration(connection)))
     try:
-        return asyncio.run(transport.ask_for_route())
+        return asyncio.run(LakeFSObjects(client).ask_for_route())
     except ServiceError as error:
         return "auto", f"lakeFS was asked and did not say: {error}"
     finally:
-        transport.close()
+        client.close()
 
 
 @contextmanager
@@ -73,9 +66,7 @@ def transfer_bar() -> Generator[Progress]:
         bar.close()
 
 
-def lakefs_configuration(
-    connection: LakeFSConnection, terms: TransferTerms | None = None
-) -> "LakeFSConfiguration":
+def lakefs_configuration(connection: LakeFSConnection) -> "LakeFSConfiguration":
     """What the adapter has to be told of a connection."""
     from perago.adapters.http import HttpTerms  # noqa: PLC0415 - lazy
     from perago.adapters.lakefs.configuration import (  # noqa: PLC0415 - lazy
@@ -84,7 +75,6 @@ def lakefs_configuration(
         RouteChoice,
     )
 
-    terms = terms or TransferTerms()
     return LakeFSConfiguration(
         endpoint_url=connection.url,
         access_key_id=connection.access_key_id,
@@ -94,8 +84,8 @@ def lakefs_configuration(
             verify_tls=connection.verify_tls,
             proxy_of=connection.proxies,
         ),
-        route=RouteChoice(terms.route),
-        requests_concurrent_max=terms.requests_max or REQUESTS_CONCURRENT_MAX,
+        route=RouteChoice(connection.route),
+        requests_concurrent_max=connection.requests_max or REQUESTS_CONCURRENT_MAX,
     )
 
 
@@ -152,21 +142,23 @@ def _local(
     concurrency: Concurrency,
     listener: TransferListener,
 ) -> LocalWorkspacePipeline:
-    connection, terms = connections.lakefs, connections.transfer
-    if lakefs.transport is not None:
-        transport = lakefs.transport(concurrency)
-        return LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
-    assert connection is not None, "only a lakeFS with a transport of its own needs no address"
-    transport = open_transport(connection, terms)
-    cache = LocalCache(
-        terms.cache_directory or connections.workspace_root / CACHE_DIRECTORY,
-        connection.url,
-        bytes_max=terms.cache_bytes_max,
-        keeps_aside=True,
-    )
+    connection, terms, cache = connections.lakefs, connections.cache, None
+    # A lakeFS in memory is nearer than a disk.
+    if connection is not None and _is_over_http(connection):
+        cache = LocalCache(
+            terms.directory or connections.workspace_root / CACHE_DIRECTORY,
+            connection.url,
+            bytes_max=terms.bytes_max,
+            keeps_aside=True,
+        )
+    transport = lakefs.transport(concurrency)
     return LocalWorkspacePipeline(
         lakefs.objects, lakefs.commits, concurrency, transport, cache, listener=listener
     )
+
+
+def _is_over_http(connection: LakeFSConnection) -> bool:
+    return urlsplit(connection.url).scheme in {"http", "https"}
 
 
 def _spark(
@@ -177,7 +169,7 @@ def _spark(
 ) -> WorkspacePipeline | None:
     """The pipeline as Spark jobs, or None where executors could not reach lakeFS."""
     connection, terms = connections.lakefs, connections.pipeline
-    if connection is None or urlsplit(connection.url).scheme not in {"http", "https"}:
+    if connection is None or not _is_over_http(connection):
         return None
     from perago.adapters.spark.session import SparkConfiguration  # noqa: PLC0415 - lazy
     from perago.adapters.spark.workspace_pipeline import (  # noqa: PLC0415 - lazy
@@ -187,16 +179,14 @@ def _spark(
     return SparkWorkspacePipeline(
         SparkConfiguration(master=terms.spark_master, options=terms.spark_options),
         lakefs.objects,
-        partial(open_part_work, open_lakefs, connection, connections.transfer),
+        partial(open_part_work, open_lakefs, connection),
         concurrency,
         state_root=(connections.workspace_root / STATE_DIRECTORY).absolute(),
     )
 
 
 @lru_cache
-def open_part_work(
-    open_lakefs: OpenLakeFS, connection: LakeFSConnection, terms: TransferTerms
-) -> "PartWork":
+def open_part_work(open_lakefs: OpenLakeFS, connection: LakeFSConnection) -> "PartWork":
     """What an executor of the Spark pipeline does; one set of connections for each process."""
     from perago.adapters.spark.parts import (  # noqa: PLC0415 - lazy
         PartDown,
@@ -208,8 +198,7 @@ def open_part_work(
 
     concurrency = AsyncioConcurrency()
     lakefs = open_lakefs(connection)
-    own = lakefs.transport
-    transport = open_transport(connection, terms) if own is None else own(concurrency)
+    transport = lakefs.transport(concurrency)
     staging = Staging(lakefs.objects, lakefs.commits, transport, concurrency)
     gc.freeze()  # Spark's Python collects after every task, and what is imported stays
     return PartWork(

@@ -22,8 +22,8 @@ class LakeFSInstallation:
     tags: Tags
     objects: Objects
     repositories: Repositories
-    transport: Callable[[Concurrency], ObjectTransport] | None = None
-    """The way of object bytes, where it is no setting: a lakeFS without HTTP brings its own."""
+    transport: Callable[[Concurrency], ObjectTransport]
+    """The way of object bytes, over the same connections as everything else."""
     close: Callable[[], Awaitable[None]] = nothing_to_close
 
 

@@ -9,7 +9,7 @@ import pytest
 from perago.adapters.spark.sized_pipeline import SizedPipeline
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
-from perago.app.connections import Connections, LakeFSConnection, PipelineTerms, TransferTerms
+from perago.app.connections import Connections, LakeFSConnection, PipelineTerms
 from perago.app.container import Container, open_lakefs
 from perago.app.pipeline_parts import open_part_work
 from perago.app.settings.runtime_config import connections_of
@@ -65,6 +65,6 @@ def test_the_settings_say_who_and_how_many(tmp_path: Path) -> None:
 
 
 def test_what_executors_do_survives_the_way_to_them_and_is_opened_once() -> None:
-    open_work = partial(open_part_work, open_lakefs, REAL, TransferTerms())
+    open_work = partial(open_part_work, open_lakefs, REAL)
     arrived = pickle.loads(pickle.dumps(open_work))  # noqa: S301 - its own
     assert arrived() is open_work()

@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapp
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, final
+from typing import final
 
 from perago.adapters.http import Reply
 from perago.adapters.lakefs.answers import stored_object, text_of
@@ -84,8 +84,9 @@ class BlockStore:
         await self._client.by_hand(file.digest, 0, file.size, digest.update)
         ask = ApiRequest("GET", backing, {**query, "presign": "true"})
 
-        async def attempt() -> dict[str, Any]:
-            staging, url = await self._client.send(ask, _staging)
+        async def attempt() -> dict[str, str]:
+            # Only the address goes back: lakeFS quotes a body that it refuses.
+            url, staging = await self._client.send(ask, partial(_opened, name="presigned_url"))
             await self._put(url, file, 0, file.size, digest.digest())
             return staging
 
@@ -102,7 +103,9 @@ class BlockStore:
         self, operation: Operation, branch: tuple[str, ...], upload: ObjectUpload, file: LeavingFile
     ) -> ObjectEntry:
         request = ApiRequest("POST", (*branch, "staging", "pmpu"), {"path": upload.path})
-        upload_id, address = await self._client.insist(operation, request, _opened)
+        upload_id, address = await self._client.insist(
+            operation, request, partial(_opened, name="upload_id")
+        )
         request = replace(request, path=(*request.path, upload_id), content=address)
 
         async def part_url(number: int) -> str:
@@ -192,14 +195,10 @@ def _usable(*, is_only_way: bool) -> Generator[None]:
                 raise
 
 
-def _staging(body: bytes) -> tuple[dict[str, Any], str]:
-    staging = json.loads(body)
-    return staging, str(staging["presigned_url"])
-
-
-def _opened(body: bytes) -> tuple[str, dict[str, str]]:
+def _opened(body: bytes, name: str) -> tuple[str, dict[str, str]]:
+    """Read one field and the address where the bytes will be."""
     opened = json.loads(body)
-    return str(opened["upload_id"]), {"physical_address": str(opened["physical_address"])}
+    return str(opened[name]), {"physical_address": str(opened["physical_address"])}
 
 
 def _description(upload: ObjectUpload) -> dict[str, object]:

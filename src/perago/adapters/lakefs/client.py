@@ -52,6 +52,7 @@ from perago.adapters.lakefs.errors import (
     port_error,
     read_refusal,
     shortened,
+    store_refusal,
 )
 from perago.adapters.lakefs.object_files import LeavingFile
 from perago.adapters.lakefs.retry import (
@@ -70,6 +71,9 @@ Result = TypeVar("Result")
 # MD5 digests 0.6 GB a second and releases the interpreter meanwhile, so more threads than this
 # wait for the disk or the interpreter, and not for a processor.
 HANDS_MAX = 8
+# Short questions at once. They do not wait for the slots of transfers: with few of those, a merge
+# would wait for other attempts' gigabytes, and its lease would end.
+QUESTIONS_MAX = 48
 # Smaller reads and writes are done in the loop: handing them to a thread costs as much as they do.
 INLINE_BYTES_MAX = 64 * 1024
 CLOSE_SECONDS = 2.0  # a connection that does not close keeps no process waiting
@@ -166,7 +170,6 @@ class LakeFSClient:
         # Kept in a fork: collected there, its connections would leave the selector that the parent
         # still uses.
         self._http = HttpClient(configuration.http)
-        self._dice = random.Random()  # noqa: S311 - for pauses, not for secrets
         self._lock = Lock()
         self._is_closed = False
         self._process = 0
@@ -190,7 +193,7 @@ class LakeFSClient:
 
         async def once() -> Result | Failure:
             try:
-                async with self._slots:
+                async with self._questions:
                     return await self.send(request, read)
             except FailedRequestError as error:
                 return error.failure
@@ -235,6 +238,9 @@ class LakeFSClient:
             self._process = os.getpid()
             self._hands = ThreadPoolExecutor(HANDS_MAX, thread_name_prefix="perago-lakefs")
             self._slots = asyncio.Semaphore(self.configuration.requests_concurrent_max)
+            self._questions = asyncio.Semaphore(QUESTIONS_MAX)
+            # With inherited dice, workers that were forked together would come back together.
+            self._dice = random.Random()  # noqa: S311 - for pauses, not for secrets
             atexit.register(self.close)  # sessions that are not closed complain at the end
 
     async def by_hand(
@@ -320,8 +326,7 @@ class LakeFSClient:
     ) -> AsyncGenerator[Reply]:
         """Send one request to the API or the block store; gives its answer as it arrives.
 
-        The block store may redirect to another region of its own. It speaks XML and knows no
-        lakeFS, so a refusal is taken by its status alone.
+        The block store may redirect to another region of its own.
         """
         is_ours, url = not request.signed_url, self._url(request)
         for _ in range(_EXCHANGES_MAX):
@@ -340,11 +345,8 @@ class LakeFSClient:
                         url = urljoin(url, reply.headers["location"])
                         continue
                     text = (await reply.read(_ERROR_BYTES_MAX)).decode("utf-8", "replace")
-                    failure = read_refusal(reply.status, text)
-                    if not is_ours:
-                        said = f"the block store says {shortened(text) or reply.status}"
-                        failure = Refused(reply.status, said)
-                    raise FailedRequestError(failure, reply.headers)
+                    read = read_refusal if is_ours else store_refusal
+                    raise FailedRequestError(read(reply.status, text), reply.headers)
         raise FailedRequestError(Lost("the block store redirects without end"), is_final=True)
 
     def _url(self, request: ApiRequest) -> str:

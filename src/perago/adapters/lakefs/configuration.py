@@ -30,8 +30,9 @@ class RouteChoice(StrEnum):
 class LakeFSConfiguration:
     """One lakeFS installation and how to talk to it.
 
-    `requests_concurrent_max` bounds all attempts of this process together. `answer_seconds` is the
-    time of a short request; where bytes move it bounds each wait without progress.
+    `requests_concurrent_max` bounds the transfers of all attempts of this process together; short
+    questions have a bound of their own (`QUESTIONS_MAX`). `answer_seconds` is the time of a short
+    request; where bytes move it bounds each wait without progress.
     """
 
     endpoint_url: str

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
+from perago.adapters.http import without_query
 from perago.domain.fence import HEAD_MOVED_TEXT
 from perago.domain.outcome import (
     BrokenActions,
@@ -55,6 +56,8 @@ _NO_BRANCH_TO_LIST = re.compile(r"(?s)prepare-commit hook aborted.*listing actio
 # `main^2` of a commit with one parent, or `name@` of what is no branch.
 _MEANS_NOTHING = re.compile(r"^ref: (ref: )?invalid value")
 _NOT_A_PERMISSION = re.compile(r"read-only|default branch")
+
+_SAID = re.compile(r"(?s)<(Code|Message)>(.*?)</\1>")
 
 TEXT_MAX_CHARACTERS = 2000  # a hook's whole refusal fits; the page of a proxy need not
 # A caller concludes something from these, so only lakeFS itself may say them: a proxy's own 404
@@ -105,8 +108,18 @@ def read_refusal(status: int, body: str) -> Refused | Lost:
     return Lost(text)
 
 
+def store_refusal(status: int, page: str) -> Refused:
+    """Read the page of a block store, which knows no lakeFS: its status says all that counts.
+
+    S3, Google and Azure answer a wrong signature with XML that quotes it beside these elements.
+    """
+    said = ": ".join(match[2] for match in _SAID.finditer(page)) or page
+    return Refused(status, f"the block store says {shortened(said) or status}")
+
+
 def shortened(text: str) -> str:
-    """Text that fits into a message; a web page does not."""
+    """Text that fits into a message, where a web page does not, and shows no signature."""
+    text = without_query(text)
     return text if len(text) <= TEXT_MAX_CHARACTERS else f"{text[:TEXT_MAX_CHARACTERS]}..."
 
 

@@ -62,6 +62,7 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
     """The ports of one lakeFS; nothing is asked of it yet."""
     client = LakeFSClient(configuration)
+    objects = LakeFSObjects(client)
 
     async def close() -> None:
         client.close()
@@ -70,8 +71,9 @@ def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
         branches=LakeFSBranches(client),
         commits=LakeFSCommits(client),
         tags=LakeFSTags(client),
-        objects=LakeFSObjects(client),
+        objects=objects,
         repositories=LakeFSRepositories(client),
+        transport=lambda _concurrency: objects,
         close=close,
     )
 

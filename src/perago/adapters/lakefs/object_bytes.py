@@ -37,7 +37,12 @@ from perago.adapters.lakefs.object_files import (
     OtherChecksumError,
     write_whole,
 )
-from perago.ports.errors import BranchMissingError, ObjectMissingError, RequestRefusedError
+from perago.ports.errors import (
+    AccessDeniedError,
+    BranchMissingError,
+    ObjectMissingError,
+    RequestRefusedError,
+)
 from perago.ports.objects import Fetched, FetchOrder, Moved, ObjectEntry, ObjectUpload
 
 LOGGER = logging.getLogger("perago.transfer")
@@ -77,9 +82,8 @@ class ObjectBytes:
     def __init__(self, client: LakeFSClient) -> None:
         self._client = client
         self._configuration = client.configuration
-        self._store: BlockStore | None = None
+        self._store: asyncio.Task[BlockStore | str] | None = None
         self._store_avoided_until = 0.0
-        self._is_asked = False
 
     async def fetch_all(
         self, at: RepositoryRef, orders: Sequence[FetchOrder], moved: Moved
@@ -97,17 +101,33 @@ class ObjectBytes:
         upload = partial(self._upload, at, moved)
         return await side_by_side(uploads, upload, self._configuration.requests_concurrent_max)
 
-    async def signing_store(self) -> BlockStore | None:
-        """The block store if the server signs addresses of it; asked once."""
-        if not self._is_asked:
-            operation = Operation("ask for", "the server's configuration")
-            request = ApiRequest("GET", ("config",))
+    async def signing_store(self) -> BlockStore | str:
+        """The block store if the server signs addresses of it, else why not.
+
+        All objects that need it share one question; a failure is asked again by the next ones.
+        """
+        asked, loop = self._store, asyncio.get_running_loop()
+        is_of_parent = asked is not None and asked.get_loop() is not loop
+        if asked is None or is_of_parent or (asked.done() and asked.exception() is not None):
+            asked = self._store = loop.create_task(self._ask_for_store())
+        # Who is cancelled while it waits does not cancel the question of the others.
+        return await asyncio.shield(asked)
+
+    async def _ask_for_store(self) -> BlockStore | str:
+        operation = Operation("ask for", "the server's configuration")
+        request = ApiRequest("GET", ("config",))
+        try:
             terms = await self._client.insist(operation, request, storage_terms)
-            only = self._configuration.route is RouteChoice.PRESIGNED
-            if terms.get("pre_sign_support"):
-                self._store = BlockStore(self._client, terms, is_only_way=only)
-            self._is_asked = True
-        return self._store
+        except AccessDeniedError as error:
+            why = (
+                "the keys may not ask whether the block store of this lakeFS signs (fs:ReadConfig)"
+            )
+            LOGGER.warning("%s, so objects go through lakeFS: %s", why, error)
+            return why
+        if not terms.get("pre_sign_support"):
+            return "the block store of this lakeFS does not sign"
+        only = self._configuration.route is RouteChoice.PRESIGNED
+        return BlockStore(self._client, terms, is_only_way=only)
 
     async def _store_for(self, size: int) -> BlockStore | None:
         """The block store if it is the way for an object of this size, else None."""
@@ -116,11 +136,11 @@ class ObjectBytes:
         if self._configuration.route is RouteChoice.API or (is_small and not must_sign):
             return None
         store = await self.signing_store()
-        if must_sign and store is None:
-            raise RequestRefusedError(
-                "presigned transfer was asked for, and this lakeFS's block store does not sign;"
-                " set PERAGO_TRANSFER_ROUTE=auto or api"
-            )
+        if isinstance(store, str):
+            if must_sign:
+                text = f"presigned transfer was asked for, and {store}"
+                raise RequestRefusedError(f"{text}; set PERAGO_TRANSFER_ROUTE=auto or api")
+            return None
         avoided = asyncio.get_running_loop().time() < self._store_avoided_until
         return None if avoided else store
 

@@ -10,7 +10,6 @@ from typing import Any, final
 
 from perago.adapters.lakefs.answers import object_entry, page_of, stored_object
 from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.errors import Operation, Refused, port_error
 from perago.adapters.lakefs.object_bytes import ObjectBytes
 from perago.domain.logical_execution import BranchName, RepositoryId
@@ -30,8 +29,8 @@ from perago.ports.objects import (
 
 
 @final
-class LakeFSObjects(Objects):
-    """Objects of one lakeFS installation."""
+class LakeFSObjects(Objects, ObjectTransport):
+    """Objects of one lakeFS installation, one by one and many at once."""
 
     def __init__(self, client: LakeFSClient) -> None:
         self._client = client
@@ -64,15 +63,12 @@ class LakeFSObjects(Objects):
             ApiRequest("GET", at_ref(repository, ref, "objects", "stat"), {"path": path}),
             stored_object,
         )
-        orders = [FetchOrder(entry, target)]
-        work = self._bytes.fetch_all(at_ref(repository, ref), orders, nobody_counts)
-        await self._client.run(work)
+        await self.fetch(repository, ref, [FetchOrder(entry, target)])
 
     async def upload(
         self, repository: RepositoryId, branch: BranchName, upload: ObjectUpload
     ) -> ObjectEntry:
-        url_path = at_branch(repository, branch)
-        (entry,) = await self._client.run(self._bytes.store_all(url_path, [upload], nobody_counts))
+        (entry,) = await self.store(repository, branch, [upload])
         return entry
 
     async def delete_many(
@@ -103,15 +99,6 @@ class LakeFSObjects(Objects):
             stored_object,
         )
 
-
-@final
-class LakeFSTransport(ObjectTransport):
-    """Many objects of one installation at once; one instance per process."""
-
-    def __init__(self, configuration: LakeFSConfiguration) -> None:
-        self._client = LakeFSClient(configuration)
-        self._bytes = ObjectBytes(self._client)
-
     async def fetch(
         self,
         repository: RepositoryId,
@@ -134,15 +121,11 @@ class LakeFSTransport(ObjectTransport):
 
     async def ask_for_route(self) -> tuple[str, str]:
         """The route that `auto` means for this server, and why; asks the server."""
-        if await self._client.run(self._bytes.signing_store()):
-            mebibytes = self._client.configuration.presigned_bytes_min // (1024 * 1024)
-            text = f"presigned from {mebibytes} MiB, else api"
-            return text, "the block store of this lakeFS signs"
-        return "api", "the block store of this lakeFS does not sign"
-
-    def close(self) -> None:
-        """Close the connections and let the threads go; what is under way is lost."""
-        self._client.close()
+        store = await self._client.run(self._bytes.signing_store())
+        if isinstance(store, str):
+            return "api", store
+        mebibytes = self._client.configuration.presigned_bytes_min // (1024 * 1024)
+        return f"presigned from {mebibytes} MiB, else api", "the block store of this lakeFS signs"
 
 
 def _refusals(body: bytes) -> list[Refused]:

@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from perago.app.connections import (
+    CacheTerms,
     ConductorConnection,
     Connections,
     LakeFSConnection,
     PipelineTerms,
     Proxies,
-    TransferTerms,
 )
 from perago.app.settings import parsing
 from perago.app.settings.inherited_settings import (
@@ -198,12 +198,7 @@ def connections_of(settings: Settings) -> Connections:
         workspace_root=settings.workspace_root,
         lakefs=lakefs_connection(settings),
         conductor=conductor_connection(settings),
-        transfer=TransferTerms(
-            route=settings.transfer_route,
-            requests_max=settings.transfer_concurrency,
-            cache_directory=settings.cache_dir,
-            cache_bytes_max=settings.cache_size,
-        ),
+        cache=CacheTerms(directory=settings.cache_dir, bytes_max=settings.cache_size),
         pipeline=PipelineTerms(
             kind=settings.pipeline,
             local_objects_max=settings.pipeline_objects,
@@ -246,6 +241,11 @@ def conductor_connection(settings: Settings) -> ConductorConnection | None:
 
 
 def proxies_of(settings: Settings) -> Proxies:
+    """The proxies of the settings, which have read the usual variables."""
+    words = (word.strip() for word in (settings.no_proxy or "").split(","))
+    return Proxies(settings.http_proxy, settings.https_proxy, tuple(filter(None, words)))
+
+
 def _proxies_to(url: str, settings: Settings) -> Proxies:
     """The proxies, refused before anything is sent when the one to this address speaks no HTTP.
 
@@ -265,11 +265,6 @@ def _proxies_to(url: str, settings: Settings) -> Proxies:
             code="PRG-C002",
         )
     return proxies
-
-
-    """The proxies of the settings, which have read the usual variables."""
-    words = (word.strip() for word in (settings.no_proxy or "").split(","))
-    return Proxies(settings.http_proxy, settings.https_proxy, tuple(filter(None, words)))
 
 
 def _certificates(settings: Settings) -> Path | None:

@@ -113,7 +113,8 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_TRANSFER_CONCURRENCY",
             parsing.parse_count,
-            "Most parallel requests for objects, for all attempts together. 0: 48",
+            "Most parallel requests for objects, for all attempts together. 0: 48. Other requests"
+            " to lakeFS have 48 of their own",
         ),
     ] = 0
     disk_free_min: Annotated[
