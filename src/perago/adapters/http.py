@@ -162,6 +162,15 @@ def without_query(text: str) -> str:
     return _QUERY.sub("?...", text)
 
 
+def _address(url: str) -> URL:
+    """Read an address as it is, because a signed one must arrive letter by letter."""
+    address = URL(url, encoded=True)
+    if address.scheme not in {"http", "https"} or not address.host:
+        # aiohttp would refuse it too, with the whole of it and its signature in the text.
+        raise NotSentError(f"{without_query(url)!r} is no http(s) address")
+    return address
+
+
 def _cause(error: Exception) -> Exception | None:
     """What a log shows as the cause of a failure: aiohttp writes whole addresses into its texts."""
     is_ours, text = isinstance(error, RequestFailedError), str(error)
@@ -226,10 +235,6 @@ class HttpClient:
         sent, loop = sent or _SentOnce(), asyncio.get_running_loop()
         outgoing: object = body
         try:
-            address = URL(url, encoded=True)  # a signed one must arrive letter by letter
-            if address.scheme not in {"http", "https"} or not address.host:
-                # aiohttp would refuse it too, with the whole of it and its signature in the text.
-                raise NotSentError(f"{without_query(url)!r} is no http(s) address")
             # aiohttp limits waiting for an answer, but not sending. A server that stops reading an
             # upload would hold it for ever, so this limit starts again with every piece.
             async with asyncio.timeout(None) as silence:
@@ -240,12 +245,12 @@ class HttpClient:
                 session = self._sessions.get(loop) or self._open_session(loop)
                 response = await session.request(
                     method,
-                    address,
+                    _address(url),
                     headers=headers,
                     data=outgoing,
                     proxy=proxy,
                     proxy_headers=tunnel_headers,
-                    ssl=self._tls if address.scheme == "https" else True,
+                    ssl=self._tls if url.startswith("https:") else True,
                     allow_redirects=False,  # a redirected POST would become a GET
                     timeout=aiohttp.ClientTimeout(
                         connect=self._terms.connect_seconds,
