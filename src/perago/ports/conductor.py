@@ -7,7 +7,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from perago.domain.attempt import (
     NO_DATA,
@@ -57,6 +57,30 @@ class TerminalUpdate:
             raise ValueError(f"an attempt does not end as {self.status}; use one of {SENDABLE}")
 
 
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """A row that goes back to its queue; `output` and `reason` stay in it until its end.
+
+    The next poll gets it after `after_seconds`. The server compares nothing, so callers read the
+    row first: sent for an attempt that is stale, it takes the row from whoever has it now.
+    """
+
+    attempt: AttemptSnapshot
+    worker_id: str | None
+    reason: str | None = None
+    output: Mapping[str, object] = field(default_factory=lambda: NO_DATA)
+    after_seconds: int = 0
+
+    @property
+    def status(self) -> AttemptStatus:
+        """What the row is afterwards."""
+        return AttemptStatus.SCHEDULED
+
+
+AttemptEnd: TypeAlias = TerminalUpdate | HandBack
+"""What a worker sends last for an attempt."""
+
+
 class TaskQueue(Protocol):
     """The task queue of one Conductor installation.
 
@@ -103,9 +127,17 @@ class TaskQueue(Protocol):
     Q26 ended_workflow_tells_when: a terminal workflow says when it ended; brought back and ended
        again it says the later time.
     Q27 lost_answer_is_unknown: law L0. A heartbeat, an update, a log line or a poll whose answer is
-       lost raises OutcomeUnknownError: a poll hands rows out, and nobody works on them then.
+       lost raises OutcomeUnknownError: a poll hands rows out, and nobody works on them then. So
+       does a hand back.
     Q28 rerun_hands_failed_attempts_out: a rerun hands out every earlier task's failed attempt
        again, `retried` as before; the workflow waits for its end and ignores its output.
+    Q29 hand_back_spends_no_retry: a row that is handed back is SCHEDULED under the same id, retry
+       count, scheduled and start time; the next poll counts up and has its output and reason.
+    Q30 hand_back_waits: no poll gets a row before its seconds are over.
+    Q31 end_replaces_what_was_handed_back: output and reason of a hand back are gone after a
+       completion, and a retry begins without that output.
+    Q32 hand_back_of_an_ended_attempt_is_ignored: succeeds and changes nothing; an unknown id raises
+       MissingError.
     """
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
@@ -126,6 +158,10 @@ class TaskQueue(Protocol):
 
     async def complete(self, update: TerminalUpdate, *, timeout_seconds: float) -> None:
         """Send a terminal update; success never proves acceptance, only a read does."""
+        ...
+
+    async def hand_back(self, given: HandBack, *, timeout_seconds: float) -> None:
+        """Put a row back in its queue; success never proves acceptance, only a read does."""
         ...
 
     async def log(self, task_id: str, line: str) -> None:
@@ -196,6 +232,8 @@ class Workflows(Protocol):
         answer is lost.
     W24 ended_loop_stays_ended: after a rerun inside a loop that completed its body runs again, and
         what is behind the loop never does.
+    W25 handed_back_branch_keeps_the_fork: a branch that is handed back fails nothing; the join
+        waits for its redelivery.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:

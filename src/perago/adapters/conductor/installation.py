@@ -21,6 +21,7 @@ from perago.adapters.conductor.requests import (
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
 from perago.ports.conductor import (
     NO_DOMAINS,
+    HandBack,
     PollRequest,
     TaskDefinitions,
     TaskQueue,
@@ -104,6 +105,11 @@ class ConductorTaskQueue(_OverApi, TaskQueue):
     async def complete(self, update: TerminalUpdate, *, timeout_seconds: float) -> None:
         purpose = f"send {update.status} for task {update.attempt.task_id}"
         body, seconds = mapping.terminal_body(update), timeout_seconds
+        await self._call(ApiRequest(purpose, "POST", "/tasks", body=body, timeout_seconds=seconds))
+
+    async def hand_back(self, given: HandBack, *, timeout_seconds: float) -> None:
+        purpose = f"hand back task {given.attempt.task_id}"
+        body, seconds = mapping.hand_back_body(given), timeout_seconds
         await self._call(ApiRequest(purpose, "POST", "/tasks", body=body, timeout_seconds=seconds))
 
     async def log(self, task_id: str, line: str) -> None:
@@ -240,7 +246,7 @@ class ConductorWorkflows(_OverApi, Workflows):
 
     async def release_without_result(self, attempt: AttemptRecord) -> None:
         purpose = f"release task {attempt.snapshot.task_id}"
-        body = mapping.release_body(attempt.snapshot)
+        body = mapping.hand_back_body(HandBack(attempt.snapshot, attempt.snapshot.worker_id))
         await self._call(ApiRequest(purpose, "POST", "/tasks", body=body))
 
     async def decide(self, workflow_id: str) -> None:

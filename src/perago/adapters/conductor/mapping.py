@@ -17,7 +17,7 @@ from perago.domain.attempt import (
     WorkflowSnapshot,
     WorkflowStatus,
 )
-from perago.ports.conductor import TerminalUpdate, WorkflowRecord
+from perago.ports.conductor import HandBack, TerminalUpdate, WorkflowRecord
 from perago.ports.errors import RequestRefusedError, UnavailableError
 
 Status = TypeVar("Status", bound=StrEnum)
@@ -95,10 +95,14 @@ def heartbeat_body(attempt: AttemptSnapshot, worker_id: str) -> dict[str, object
     return {**_update(attempt, worker_id, AttemptStatus.IN_PROGRESS), "extendLease": True}
 
 
-def release_body(attempt: AttemptSnapshot) -> dict[str, object]:
-    """The JSON that puts a running row back on the queue at once."""
-    running = AttemptStatus.IN_PROGRESS
-    return {**_update(attempt, attempt.worker_id, running), "callbackAfterSeconds": 0}
+def hand_back_body(given: HandBack) -> dict[str, object]:
+    """The JSON that puts a running row back on the queue with what it is to remember."""
+    return {
+        **_update(given.attempt, given.worker_id, AttemptStatus.IN_PROGRESS),
+        "outputData": plain_json(given.output, "output"),
+        "reasonForIncompletion": plain_json(given.reason, "reason"),
+        "callbackAfterSeconds": given.after_seconds,
+    }
 
 
 def _update(

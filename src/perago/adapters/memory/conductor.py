@@ -14,6 +14,7 @@ from perago.adapters.memory.worker_handle import Turn, WorkerHandle
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
 from perago.ports.conductor import (
     NO_DOMAINS,
+    HandBack,
     PollRequest,
     TaskDefinitions,
     TaskQueue,
@@ -64,6 +65,10 @@ class MemoryTaskQueue(TaskQueue):
             "queue.complete", lambda: self._conductor.begin_complete(update)
         )
         await self._land(opened)
+
+    async def hand_back(self, given: HandBack, *, timeout_seconds: float) -> None:
+        del timeout_seconds  # no answer is late here; losing one is a planned fault
+        await self._worker.perform("queue.hand_back", lambda: self._conductor.hand_back(given))
 
     async def log(self, task_id: str, line: str) -> None:
         await self._worker.perform("queue.log", lambda: self._conductor.log(task_id, line))
@@ -159,7 +164,9 @@ class MemoryWorkflows(Workflows):
     async def release_without_result(self, attempt: AttemptRecord) -> None:
         await self._operator.perform(
             "workflows.release_without_result",
-            lambda: self._conductor.release(attempt.snapshot),
+            lambda: self._conductor.hand_back(
+                HandBack(attempt.snapshot, attempt.snapshot.worker_id)
+            ),
         )
 
     async def decide(self, workflow_id: str) -> None:

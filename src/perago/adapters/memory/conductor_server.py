@@ -12,7 +12,13 @@ from enum import Enum
 from typing import cast, final
 
 from perago.adapters.memory import workflow_verbs
-from perago.adapters.memory.conductor_rows import TaskRow, WorkflowRun, complete_definition, copy_of
+from perago.adapters.memory.conductor_rows import (
+    MILLISECONDS_PER_SECOND,
+    TaskRow,
+    WorkflowRun,
+    complete_definition,
+    copy_of,
+)
 from perago.adapters.memory.conductor_state import ConductorState
 from perago.adapters.memory.system import VirtualClock, json_copy
 from perago.adapters.memory.workflow_decider import create_run, decide
@@ -26,7 +32,7 @@ from perago.domain.attempt import (
     AttemptStatus,
     WorkflowStatus,
 )
-from perago.ports.conductor import PollRequest, TerminalUpdate
+from perago.ports.conductor import HandBack, PollRequest, TerminalUpdate
 from perago.ports.errors import RequestRefusedError
 from perago.ports.system import Clock
 
@@ -70,18 +76,18 @@ def heartbeat_copy(state: ConductorState, task_id: str) -> TaskRow | None:
     return written
 
 
-def released_copy(
-    state: ConductorState, workflow_id: str, task_id: str, worker_id: str | None
-) -> TaskRow | None:
+def handed_back_copy(state: ConductorState, given: HandBack) -> TaskRow | None:
     """The row back on its queue: progress without a lease extension; None when it has ended."""
-    run = state.run(workflow_id)
-    row = state.row(task_id)
+    run = state.run(given.attempt.workflow_id)
+    row = state.row(given.attempt.task_id)
     if run.status.is_terminal or row.status.is_terminal:
         return None
+    output, _ = _as_json(given.output)
     written = copy_of(row)
     written.status = AttemptStatus.SCHEDULED
-    written.worker_id = worker_id
-    written.reason = None
+    written.worker_id = given.worker_id
+    written.output_data = output
+    written.reason = given.reason
     return written
 
 
@@ -170,12 +176,12 @@ class MemoryConductor:
         """Read for a heartbeat; landing it decides nothing."""
         return self._open(heartbeat_copy(self.state, attempt.task_id), None)
 
-    def release(self, attempt: AttemptSnapshot) -> None:
+    def hand_back(self, given: HandBack) -> None:
         """Put a running row back on its queue."""
-        row = released_copy(self.state, attempt.workflow_id, attempt.task_id, attempt.worker_id)
+        row = handed_back_copy(self.state, given)
         if row is not None:
             self.state.store(row)
-            self.state.enqueue(row)
+            self.state.enqueue(row, given.after_seconds * MILLISECONDS_PER_SECOND)
             self._written(row.workflow_id)
 
     def log(self, task_id: str, line: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, WorkflowStatus
-from perago.ports.conductor import PollRequest, TaskQueue, TerminalUpdate
+from perago.ports.conductor import HandBack, PollRequest, TaskQueue, TerminalUpdate
 from perago.ports.errors import MissingError, OutcomeUnknownError, RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
     LOOKS_MAX,
@@ -298,19 +298,6 @@ async def test_Q19_restart_forgets_the_rows(conductor_under_test: ConductorUnder
     assert (again.retry_count, again.retried_task_id, again.seq) == (0, None, 1)
 
 
-async def test_Q20_redelivery_reuses_the_row(conductor_under_test: ConductorUnderTest) -> None:
-    workflow_id, task_type = await start_one_task(conductor_under_test)
-    taken = await poll_one(conductor_under_test, task_type, workflow_id)
-    await conductor_under_test.workflows.release_without_result(taken)
-    row = (await row_of(conductor_under_test, taken)).snapshot
-    assert row.status is AttemptStatus.SCHEDULED
-    again = (await poll_one(conductor_under_test, task_type, workflow_id, "another")).snapshot
-    assert (again.task_id, again.retry_count) == (taken.snapshot.task_id, 0)
-    assert (again.poll_count, again.worker_id) == (2, "another")
-    assert again.scheduled_time == taken.snapshot.scheduled_time
-    assert again.start_time == taken.snapshot.start_time
-
-
 async def test_Q21_manual_retry_is_a_new_attempt(conductor_under_test: ConductorUnderTest) -> None:
     workflow_id, task_type = await start_one_task(conductor_under_test, retryCount=0)
     first = await poll_one(conductor_under_test, task_type, workflow_id)
@@ -380,6 +367,9 @@ async def test_Q27_lost_answer_is_unknown(conductor_under_test: ConductorUnderTe
             await losing.queue.extend_lease(row, "worker")
         with pytest.raises(OutcomeUnknownError):
             await losing.queue.log(row.task_id, "one line")
+        given = HandBack(row, "worker", "worker draining")
+        with pytest.raises(OutcomeUnknownError):
+            await losing.queue.hand_back(given, timeout_seconds=TIMEOUT_SECONDS)
         update = TerminalUpdate(row, "worker", AttemptStatus.COMPLETED, {"rows": 3})
         with pytest.raises(OutcomeUnknownError):
             await losing.queue.complete(update, timeout_seconds=TIMEOUT_SECONDS)

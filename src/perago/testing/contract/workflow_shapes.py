@@ -3,8 +3,10 @@
 import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.ports.conductor import HandBack
 from perago.ports.errors import RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
+    TIMEOUT_SECONDS,
     ConductorUnderTest,
     define_task,
     define_workflow,
@@ -84,6 +86,31 @@ async def test_W12_failed_branch_ends_the_workflow(
         assert again.snapshot.retry_count == 1
         await finish(conductor_under_test, again)
     await finish(conductor_under_test, await poll_one(conductor_under_test, left, workflow_id))
+    assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.COMPLETED)
+
+
+async def test_W25_handed_back_branch_keeps_the_fork(
+    conductor_under_test: ConductorUnderTest,
+) -> None:
+    left = await define_task(conductor_under_test, retryCount=0)
+    right = await define_task(conductor_under_test, retryCount=0)
+    branches = [[simple(left, "left")], [simple(right, "right")]]
+    name = await define_workflow(
+        conductor_under_test,
+        system("FORK_JOIN", "fork", forkTasks=branches),
+        system("JOIN", "join", joinOn=["left", "right"]),
+    )
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    one = await poll_one(conductor_under_test, left, workflow_id)
+    await finish(conductor_under_test, await poll_one(conductor_under_test, right, workflow_id))
+    for _ in range(3):
+        given = HandBack(one.snapshot, "worker", "worker draining")
+        await conductor_under_test.queue.hand_back(given, timeout_seconds=TIMEOUT_SECONDS)
+        await conductor_under_test.nudge(workflow_id)
+        workflow = await workflow_of(conductor_under_test, workflow_id)
+        assert workflow.status is WorkflowStatus.RUNNING
+        one = await poll_one(conductor_under_test, left, workflow_id)
+    await finish(conductor_under_test, one)
     assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.COMPLETED)
 
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from perago.adapters.conductor.mapping import (
     attempt_record,
     attempt_snapshot,
+    hand_back_body,
     heartbeat_body,
     plain_json,
-    release_body,
     terminal_body,
     workflow_snapshot,
 )
@@ -26,7 +26,7 @@ from perago.domain.attempt import (
     WorkflowSnapshot,
     WorkflowStatus,
 )
-from perago.ports.conductor import TerminalUpdate
+from perago.ports.conductor import HandBack, TerminalUpdate
 from perago.ports.errors import RequestRefusedError, UnavailableError
 
 ROW: dict[str, object] = {
@@ -180,9 +180,11 @@ def test_a_heartbeat_extends_the_lease_and_keeps_the_worker() -> None:
     }
 
 
-def test_a_release_extends_nothing() -> None:
-    body = release_body(SNAPSHOT)
-    assert (body["status"], body["callbackAfterSeconds"]) == ("IN_PROGRESS", 0)
+def test_a_hand_back_extends_nothing() -> None:
+    given = HandBack(SNAPSHOT, "worker", "worker draining", {"rows": 3}, after_seconds=10)
+    body = hand_back_body(given)
+    assert (body["status"], body["callbackAfterSeconds"]) == ("IN_PROGRESS", 10)
+    assert (body["outputData"], body["reasonForIncompletion"]) == ({"rows": 3}, "worker draining")
     assert "extendLease" not in body
 
 
