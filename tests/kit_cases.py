@@ -111,7 +111,7 @@ CASES = (
     Case(
         "lakeFS is unavailable for a moment",
         (unavailable("head"),),
-        Outcome("COMPLETED", PUBLISHED, (FAILED, DONE), 1),
+        Outcome("COMPLETED", PUBLISHED, ("HANDED_BACK recorded", DONE), 1),
         Outcome("COMPLETED", PUBLISHED, (FAILED, DONE), 1),
     ),
     Case(

@@ -63,9 +63,9 @@ async def test_a_slow_download_does_not_keep_a_worker_alive(
     first = record.attempts[0]
     if signals == 1:
         assert code == 0
-        assert first.snapshot.status is AttemptStatus.FAILED
+        assert first.snapshot.status is AttemptStatus.SCHEDULED
         assert "worker draining" in str(first.reason)
-        assert [row.snapshot.status for row in record.attempts[1:]] == [AttemptStatus.SCHEDULED]
+        assert len(record.attempts) == 1
     else:
         assert code == 128 + signal.SIGTERM
     await scene.conductor.workflows.terminate(workflow, "over")

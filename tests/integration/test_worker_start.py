@@ -101,7 +101,7 @@ async def test_sigterm_with_four_bodies_publishes_all_four(scene: WorkerScene) -
     assert left.names == ()
 
 
-async def test_a_body_that_never_ends_is_abandoned_and_another_worker_has_the_retry(
+async def test_a_body_that_never_ends_is_abandoned_and_another_worker_has_its_row(
     scene: WorkerScene,
 ) -> None:
     module = await scene.declare("time.sleep(params.seconds)", workspace=True)
@@ -117,9 +117,12 @@ async def test_a_body_that_never_ends_is_abandoned_and_another_worker_has_the_re
             assert second_id != first_id
             record = await scene.conductor.workflows.read(workflow)
             assert record is not None
-            abandoned = record.attempts[0]
-            assert abandoned.snapshot.status is AttemptStatus.FAILED
-            assert "worker draining" in str(abandoned.reason)
+            (row,) = record.attempts
+            assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 2)
+            assert "worker draining" in str(row.reason)
+            (line,) = await scene.conductor.queue.read_log(row.snapshot.task_id)
+            assert "status=HANDED_BACK" in line
+            assert "worker draining" in line
             await scene.conductor.workflows.terminate(workflow, "over")
             del second
 

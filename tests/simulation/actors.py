@@ -143,7 +143,7 @@ class Heard(Progress):
                 self._seen.add("resumed a no-op" if facts["noop"] else "resumed a decision")
             case Phase.DECIDED:
                 self._seen.add("decided" if facts["mine"] else "took over the decision of another")
-            case Phase.COMPLETED:
+            case Phase.COMPLETED | Phase.HANDED_BACK:
                 self._seen.add(f"{facts['status']} was {facts['recorded']}")
             case Phase.CLEANED:
                 self._seen.add("kept staging" if facts["staging_kept"] else "cleaned staging")

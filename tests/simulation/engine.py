@@ -30,7 +30,7 @@ LATE_BEATS = 20 * MICROSECONDS
 
 LOUD = frozenset(
     {"branches.merge", "branches.relocate", "branches.delete", "queue.complete"}
-    | {"tags.create", "tags.delete"}
+    | {"queue.hand_back", "tags.create", "tags.delete"}
 )
 READ_FATES: Weighted = (("crash before", 1.0), ("refused", 2.0))
 WRITE_FATES: Weighted = (
@@ -45,6 +45,7 @@ BODY_FATES: Weighted = (
     ("writes nothing", 6.0),
     ("raises", 2.0),
     ("raises terminally", 0.5),
+    ("drained", 1.0),
     ("crash before", 1.0),
 )
 
@@ -353,8 +354,8 @@ class Engine:
             self.current = None
         report = actor.report
         if report is not None:
-            status = report.update.status if report.update else "not sent"
-            self.tell(actor.name, "ended", f"{status} {report.recorded} {report.error or ''}")
+            said = f"{report.status} {report.recorded} {report.error or ''}"
+            self.tell(actor.name, "ended", said)
             self.monitor.attempt_ended(actor, report)
         else:
             self.tell(actor.name, "ended", "; ".join(actor.judged)[:120])
@@ -400,6 +401,7 @@ def body_end(run: str, fate: str | None) -> BodyEnd:
         writes=fate is None,
         raises=fate in {"raises", "raises terminally"},
         terminal=fate == "raises terminally",
+        drained=fate == "drained",
     )
 
 

@@ -58,6 +58,7 @@ INVARIANTS: Mapping[int, Invariant] = {
     18: Invariant("gc never removes the staging branch of an attempt that counts", LOST),
     19: Invariant("no decision and no mark is removed while its workflow runs", ONCE),
     20: Invariant("a mark goes only after the decisions of its task", VISIBLE),
+    21: Invariant("a hand back spends no retry", AGAIN),
 }
 
 

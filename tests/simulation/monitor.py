@@ -3,7 +3,7 @@
 Sees what the servers hold and who did what; it never acts, and asks nothing through a port.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tests.simulation import old_version
@@ -68,6 +68,8 @@ class Monitor:
         default_factory=set[tuple[int, CommitId, object]]
     )
     _was_open: bool = False
+    _retries_before: Mapping[str, int] = field(default_factory=dict[str, int])
+    _back_in_the_queue: set[str] = field(default_factory=set[str])
     _unclosable: set[Dispatched] = field(default_factory=set[Dispatched])
     _gave_up: bool = False
 
@@ -94,6 +96,8 @@ class Monitor:
         if actor.decided_before and not actor.old:
             self._broken(15, f"{actor.name} runs it, execution {execution} is decided")
         self._gave_up = self._gave_up or end.terminal
+        if end.drained:
+            self.seen.add("a function was drained")
         self.facts.runs[end.run] = Run(execution, knob_of(given), input_ref(given), end.writes)
 
     def before(self, actor: Actor, call: PortCall) -> None:
@@ -102,6 +106,8 @@ class Monitor:
             self.removals.before()
         elif call.operation == "queue.complete":
             self._was_open = self._open_row(actor) is not None
+        elif call.operation == "queue.hand_back":
+            self._retries_before = self._retries_of(actor)
 
     def after(self, actor: Actor, call: PortCall, result: object, step: int) -> None:
         """A request took effect, also a late one."""
@@ -114,8 +120,9 @@ class Monitor:
                 self.seen.add("a branch was relocated")
                 self._moved(actor, call)
                 self._check_history()
-            case "queue.complete":
+            case "queue.complete" | "queue.hand_back":
                 self._row_may_have_ended(actor, call)
+                self._row_may_be_back(actor, call)
                 self.rows_may_have_changed(step)
             case "branches.delete":
                 self.removals.after(actor, late=call.late)
@@ -128,6 +135,23 @@ class Monitor:
                 self._forget_decisions()
             case _:
                 pass
+
+    def _row_may_be_back(self, actor: Actor, call: PortCall) -> None:
+        """A row that was handed back has its retry count, and no retry of it was made."""
+        if call.operation != "queue.hand_back":
+            return
+        assert actor.record is not None, "only attempts hand rows back"
+        self._back_in_the_queue.add(actor.record.snapshot.task_id)
+        # A racy Conductor lets an end that was under way land within this step.
+        if self._retries_of(actor) != self._retries_before and not self.scene.mix.racy:
+            self._broken(21, f"{actor.name} handed a row back, its retries are now others")
+
+    def _retries_of(self, actor: Actor) -> Mapping[str, int]:
+        """The row of an attempt and its retries, each with its retry count."""
+        assert actor.record is not None, "only attempts have rows"
+        mine = actor.record.snapshot.task_id
+        rows = [row for row in self.facts.rows() if mine in {row.task_id, row.retried_task_id}]
+        return {row.task_id: row.retry_count for row in rows}
 
     def _forget_decisions(self) -> None:
         """One may be gone: nothing is known of them any more."""
@@ -260,6 +284,8 @@ class Monitor:
         accepted = Accepted(execution, row.reference_name, ref, run, by_another)
         self.accepted[dispatched] = accepted
         self.seen.add("an output was accepted")
+        if row.task_id in self._back_in_the_queue and row.task_type != "look":
+            self.seen.add("a row was handed back and its redelivery published")
         self._check_history()
         if row.task_type != "look":
             self._check_tree(accepted)
@@ -306,7 +332,12 @@ class Monitor:
         assert actor.record is not None, "only attempts end rows"
         sent = actor.record.snapshot
         row = self.scene.conductor.state.find_row(sent.task_id)
-        if not self._was_open or row is None or not row.status.is_terminal:
+        if (
+            call.operation != "queue.complete"
+            or not self._was_open
+            or row is None
+            or not row.status.is_terminal
+        ):
             return
         if (row.poll_count, row.scheduled_time) == (sent.poll_count, sent.scheduled_time):
             return

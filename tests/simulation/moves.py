@@ -391,7 +391,7 @@ def _next_attempt(engine: "Engine") -> bool:
         return True
     state = engine.scene.conductor.state
     due = state.next_due_ms()
-    if due is not None and due > state.now_ms and any(_open_rows(engine)):
+    if due is not None and due > state.now_ms and any(_unfinished_rows(engine)):
         engine.let_time_pass((due - state.now_ms) / 1000)
         return True
     # A late beat can bring a row back to life in a workflow that has ended: nothing ends it there.
@@ -411,6 +411,11 @@ def _held_by_nothing(engine: "Engine", task_id: str) -> bool:
 def _open_rows(engine: "Engine") -> list[str]:
     """The ids of rows that workers hold."""
     return [row.task_id for row in _rows(engine) if row.status is AttemptStatus.IN_PROGRESS]
+
+
+def _unfinished_rows(engine: "Engine") -> list[str]:
+    """The same, and of rows that wait in the queue: one that was handed back waits a while."""
+    return [row.task_id for row in _rows(engine) if not row.status.is_terminal]
 
 
 def _rows(engine: "Engine") -> list["TaskRow"]:

@@ -19,9 +19,17 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import ExecutionId
+from perago.domain.hand_back import Cause
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
 from perago.ports.errors import DamagedObjectError
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, TaskBody
+from perago.ports.task_body import (
+    BodyCall,
+    BodyOutcome,
+    BodyRaised,
+    BodyReturned,
+    BodyStopped,
+    TaskBody,
+)
 from perago.ports.workspace import (
     AttemptDirectories,
     AttemptMarker,
@@ -181,6 +189,7 @@ class BodyEnd:
     writes: bool = True
     raises: bool = False
     terminal: bool = False
+    drained: bool = False
 
 
 @final
@@ -194,6 +203,8 @@ class SimulatedBody(TaskBody):
         """One run: `out.txt` and a file of its own say which run wrote them."""
         end = await Stopped(BodyRun(BODY_SECONDS))
         assert isinstance(end, BodyEnd), end
+        if end.drained:
+            return BodyStopped("worker draining", Cause.DRAIN)
         if end.raises:
             return BodyRaised("ValueError: simulated", terminal=end.terminal)
         if end.writes and call.workspace is not None:

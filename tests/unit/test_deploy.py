@@ -103,6 +103,18 @@ def test_the_deployment_asks_the_probes_and_waits_long_enough() -> None:
     assert pod["terminationGracePeriodSeconds"] > GRACE_SECONDS
 
 
+def test_a_drain_has_one_grace_in_the_code_the_manifests_and_the_docs() -> None:
+    manifest = next(pods())["terminationGracePeriodSeconds"]
+    assert manifest == int(unit()["TimeoutStopSec"])
+    page = (DEPLOY.parent / "docs" / "operations.md").read_text(encoding="utf-8")
+    deploys = " ".join(page.partition("## Deploys\n")[2].partition("\n## ")[0].split())
+    grace, period = shutdown_grace_seconds(None), int(GRACE_SECONDS) + 1
+    assert f"within the **grace**: {grace:g} s" in deploys
+    assert f"`grace_seconds` (without a budget {grace:g})" in deploys
+    assert f"`termination_grace_period_seconds` (without a budget {period}:" in deploys
+    assert f"The files in `deploy/` give a worker {manifest} s" in deploys
+
+
 def test_the_unit_waits_for_readiness_and_long_enough_for_a_drain() -> None:
     service = unit()
     assert service["Type"] == "notify"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from perago.domain.attempt import Stale
+from perago.domain.hand_back import Cause, all_reasons
 
 
 class PeragoError(Exception):
@@ -100,9 +101,21 @@ class BodyFailedError(PeragoError, RuntimeError):
 
     code = "PRG-B004"
 
-    def __init__(self, reason: str, *, terminal: bool = False) -> None:
+    def __init__(self, reason: str, *, terminal: bool = False, cause: Cause = Cause.FAILED) -> None:
         super().__init__(reason)
         self.terminal = terminal
+        self.cause = cause
+
+
+class HandedBackTooOftenError(PeragoError, RuntimeError):
+    """The row came back too often in a row; the text has every reason."""
+
+    code = "PRG-U002"
+
+    def __init__(self, reasons: Sequence[str], *, characters_max: int) -> None:
+        begin = f"handed back {len(reasons) - 1} times in a row without an end: "
+        room = characters_max - len(begin) - len(f" [{type(self).__name__} {self.code}]")
+        super().__init__(begin + all_reasons(reasons, characters_max=room))
 
 
 class ResultTooLargeError(PeragoError, ValueError):

@@ -124,6 +124,7 @@ class WorkspaceLostError(ServiceError):
     code = "PRG-W003"
 
 
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DISK_REMEDIES = {
     errno.ENOSPC: "free space or move PERAGO_WORKSPACE_ROOT to a larger disk",
     errno.EDQUOT: "raise the quota or move PERAGO_WORKSPACE_ROOT to another disk",
@@ -138,6 +139,8 @@ class LocalDiskError(ServiceError):
     """The local disk refused: full, read-only, or not permitted."""
 
     code = "PRG-W004"
+    is_full = False
+    """Whether space was missing: that passes, or another machine has more."""
 
     @classmethod
     def of(cls, path: str | Path, error: OSError) -> Self:
@@ -145,7 +148,9 @@ class LocalDiskError(ServiceError):
         where = error.filename if error.filename is not None else path
         reason = (error.strerror or type(error).__name__).lower()
         remedy = _DISK_REMEDIES.get(error.errno or 0)
-        return cls(f"{where}: {reason}" + (f"; {remedy}" if remedy else ""))
+        refused = cls(f"{where}: {reason}" + (f"; {remedy}" if remedy else ""))
+        refused.is_full = error.errno in DISK_FULL
+        return refused
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
+from perago.domain.hand_back import Cause
 from perago.ports.workspace import SparkRoots
 
 
@@ -64,9 +65,14 @@ class BodyRaised:
 
 @dataclass(frozen=True, slots=True)
 class BodyStopped:
-    """The body was ended from outside: a limit, a drain, a lost attempt, a crashed process."""
+    """The body was ended from outside: a limit, a drain, a lost attempt, a crashed process.
+
+    `cause` says whether that is the task's own failure. A crash counts as one, because as a rule it
+    was the task function that took all memory or ended the process.
+    """
 
     reason: str
+    cause: Cause = Cause.FAILED
 
 
 BodyOutcome = BodyReturned | BodyRaised | BodyStopped

@@ -287,6 +287,7 @@ class Phase(StrEnum):
     DECIDED = "decided"
     PUBLISHED = "published"
     COMPLETED = "completed"
+    HANDED_BACK = "handed-back"
     CLEANED = "cleaned"
     ENDED = "ended"
     WARNED = "warned"

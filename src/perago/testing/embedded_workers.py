@@ -27,7 +27,7 @@ from perago.app.telemetry.listeners import AttemptEvents, AttemptListener
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.policy import PolicySetting
-from perago.ports.conductor import PollRequest
+from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import Lease
@@ -113,7 +113,7 @@ class EmbeddedWorker:
         except ProcessDied:
             self.story.status = DIED  # a dead process emits nothing
             return
-        if report.update is not None:
+        if isinstance(report.update, TerminalUpdate):
             self.story.output = dict(report.update.output)
 
 

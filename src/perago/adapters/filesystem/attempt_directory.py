@@ -22,7 +22,7 @@ from perago.adapters.filesystem.tree_removal import OwnerRecords, remove_tree
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.retention import Owner
-from perago.ports.errors import ExistsError, LocalDiskError, WorkspaceLostError
+from perago.ports.errors import DISK_FULL, ExistsError, LocalDiskError, WorkspaceLostError
 from perago.ports.system import Clock, Concurrency
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover
 
@@ -340,4 +340,6 @@ def _lost(directory: Path) -> WorkspaceLostError:
 
 def _refused(directory: Path, error: OSError) -> LocalDiskError:
     reason = errno.errorcode.get(error.errno or 0, type(error).__name__)
-    return LocalDiskError(f"{directory}: {error.strerror or error} ({reason})")
+    refused = LocalDiskError(f"{directory}: {error.strerror or error} ({reason})")
+    refused.is_full = error.errno in DISK_FULL
+    return refused

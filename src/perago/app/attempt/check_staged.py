@@ -81,8 +81,9 @@ def _judge(attempt: Attempt, staged: StagedReference, outcome: BodyOutcome) -> N
             error = CheckFailedError(text, terminal=terminal)
             error.add_note(traceback)
             raise error
-        case BodyStopped(reason):
-            raise BodyFailedError(f"{reason}; the checks of the staged commit were running")
+        case BodyStopped(reason, cause):
+            where = "the checks of the staged commit were running"
+            raise BodyFailedError(f"{reason}; {where}", cause=cause)
 
 
 async def _changes(ports: AttemptPorts, target: Target, shown: Shown) -> StagedChanges:

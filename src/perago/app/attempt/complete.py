@@ -21,7 +21,7 @@ from perago.domain.errors import CompletionRefusedError, StaleAttemptError
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import is_private_branch
 from perago.ports.asking import until_answered
-from perago.ports.conductor import TerminalUpdate
+from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
 from perago.ports.errors import (
     BranchExistsError,
     MissingError,
@@ -154,16 +154,17 @@ class Recorded(StrEnum):
 async def complete(
     ports: AttemptPorts,
     attempt: Attempt,
-    update: TerminalUpdate,
+    update: AttemptEnd,
     lease: Lease,
     *,
     began: float | None = None,
 ) -> Recorded:
     """Join the heartbeats, send until answered or the deadline, read back.
 
-    A heartbeat beside a terminal update can undo it, hence the join. Sending again is harmless:
-    the first accepted update wins and later ones are ignored. Without `began`, the attempt begins
-    now.
+    A heartbeat beside a terminal update can undo it, hence the join. Sending a terminal update
+    again is harmless: the first accepted one wins and later ones are ignored. A hand back that is
+    sent again would take the row from whoever polled it since, so none is sent without a read.
+    Without `began`, the attempt begins now.
 
     Raises StaleAttemptError, and has sent nothing then, when the row is not this attempt's; and
     CompletionRefusedError when the server has understood a success and does not take it, which
@@ -175,7 +176,8 @@ async def complete(
     pause, sent, recorded = FIRST_PAUSE_SECONDS, False, Recorded.UNKNOWN
     while True:
         left = max(deadline - ports.clock.monotonic(), 1.0)
-        is_short = ports.clock.monotonic() - began < _unread_seconds(attempt)
+        age = ports.clock.monotonic() - began
+        is_short = age < _unread_seconds(attempt) and isinstance(update, TerminalUpdate)
         if is_short or await _may_end(ports, attempt, sent=sent):
             try:
                 recorded, sent = await _send(ports, update, left), True
@@ -192,9 +194,18 @@ async def complete(
             break
         await ports.clock.sleep(min(pause, left))
         pause = min(pause * 2, PAUSE_SECONDS_MAX)
-    facts = {"recorded": recorded, "status": update.status, "reason": update.reason}
-    ports.progress.phase(Phase.COMPLETED, facts)
+    _report_end(ports, update, recorded)
     return recorded
+
+
+def _report_end(ports: AttemptPorts, update: AttemptEnd, recorded: Recorded) -> None:
+    """Tell the listeners what was sent and whether it counts."""
+    facts = {"recorded": recorded, "status": update.status, "reason": update.reason}
+    if isinstance(update, HandBack):
+        waits = {"after_seconds": update.after_seconds}
+        ports.progress.phase(Phase.HANDED_BACK, {**facts, **waits})
+    else:
+        ports.progress.phase(Phase.COMPLETED, facts)
 
 
 def _unread_seconds(attempt: Attempt) -> float:
@@ -235,10 +246,13 @@ def completion_deadline(attempt: Attempt, *, now: float, beat: float | None) -> 
     return beat + lease if attempt.budget is None else min(limit, beat + lease)
 
 
-async def _send(ports: AttemptPorts, update: TerminalUpdate, seconds: float) -> Recorded:
+async def _send(ports: AttemptPorts, update: AttemptEnd, seconds: float) -> Recorded:
     """One update; without an answer it may have landed all the same, and only a read can tell."""
     try:
-        await ports.queue.complete(update, timeout_seconds=seconds)
+        if isinstance(update, HandBack):
+            await ports.queue.hand_back(update, timeout_seconds=seconds)
+        else:
+            await ports.queue.complete(update, timeout_seconds=seconds)
     except MissingError:
         return Recorded.SUPERSEDED
     except ServiceError as error:
@@ -250,13 +264,34 @@ async def _send(ports: AttemptPorts, update: TerminalUpdate, seconds: float) -> 
     return Recorded.ACKNOWLEDGED
 
 
-async def _look(ports: AttemptPorts, update: TerminalUpdate) -> Recorded:
+async def _look(ports: AttemptPorts, update: AttemptEnd) -> Recorded:
     """Read the row back; a read that fails has seen nothing."""
     try:
         fresh = await ports.queue.read_attempt(update.attempt.workflow_id, update.attempt.task_id)
     except ServiceError:
         return Recorded.UNKNOWN
-    return Recorded.SUPERSEDED if fresh is None else judge_read_back(update, fresh)
+    if fresh is None:
+        return Recorded.SUPERSEDED
+    if isinstance(update, HandBack):
+        return judge_hand_back(update, fresh)
+    return judge_read_back(update, fresh)
+
+
+def judge_hand_back(given: HandBack, fresh: AttemptRecord) -> Recorded:
+    """Whether this hand back is what put the row in the queue, as far as the row tells.
+
+    row now       as it was polled   polled again since
+    scheduled     recorded           recorded if the output is mine
+    in progress   unknown            recorded if the output is mine
+    ended         superseded         superseded
+    """
+    polled, row = given.attempt, fresh.snapshot
+    again = (row.poll_count, row.scheduled_time) != (polled.poll_count, polled.scheduled_time)
+    if row.status is AttemptStatus.IN_PROGRESS and not again:
+        return Recorded.UNKNOWN
+    if row.status.is_terminal or fresh.output_data != given.output:
+        return Recorded.SUPERSEDED
+    return Recorded.RECORDED
 
 
 def judge_read_back(update: TerminalUpdate, fresh: AttemptRecord) -> Recorded:

@@ -18,6 +18,7 @@ from perago.domain.attempt import (
 )
 from perago.domain.commit_metadata import PublicationIdentity
 from perago.domain.errors import InputNotCommitError, PublicationRefusedError
+from perago.domain.hand_back import Moment
 from perago.domain.logical_execution import (
     BranchName,
     CommitId,
@@ -175,6 +176,8 @@ class Leftovers:
     """The decided commit; or the one this attempt proposed and got no answer for."""
     decided: bool = False
     outcome_unknown: bool = False
+    moment: Moment = Moment.BEFORE_FUNCTION
+    """What the task function has done so far decides whether the row may be handed back."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.stage import stage_changes, stage_nothing
 from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.errors import BodyFailedError, PeragoError
+from perago.domain.hand_back import Moment
 from perago.domain.logical_execution import StagedReference, WorkspaceReference
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import ServiceError
@@ -34,7 +35,7 @@ async def materialise(
         ports.lakefs.pipeline.materialise(source, directory)
     )
     if isinstance(materialised, BodyStopped):
-        raise BodyFailedError(materialised.reason)
+        raise BodyFailedError(materialised.reason, cause=materialised.cause)
     attempt.leftovers.materialised = materialised
     counts = materialised.counts
     facts = {
@@ -80,16 +81,18 @@ async def call_body(
     )
     began = ports.clock.monotonic()
     outcome = await ports.body.run(call)
+    attempt.leftovers.moment = Moment.IN_FUNCTION
     ports.progress.phase(Phase.BODY_ENDED, {"outcome": type(outcome).__name__})
     match outcome:
         case BodyReturned(result):
+            attempt.leftovers.moment = Moment.AFTER_FUNCTION
             return Returned(result, ports.clock.monotonic() - began)
         case BodyRaised(reason, terminal, traceback):
             error = BodyFailedError(reason, terminal=terminal)
             error.add_note(traceback)
             raise error
-        case BodyStopped(reason):
-            raise BodyFailedError(reason)
+        case BodyStopped(reason, cause):
+            raise BodyFailedError(reason, cause=cause)
 
 
 async def warn_of_dropped_writes(ports: AttemptPorts, materialised: Materialised) -> None:

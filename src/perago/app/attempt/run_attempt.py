@@ -12,6 +12,7 @@ from perago.app.attempt.agree import SettledDecision, agree
 from perago.app.attempt.choose_target import choose_target
 from perago.app.attempt.complete import Recorded, check_attempt, clean_up, complete
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.ending import HANDED_BACK, end_of_failure, what_failed
 from perago.app.attempt.facts import read_first_walk
 from perago.app.attempt.local_workspace import call_body, open_local_workspace
 from perago.app.attempt.publish import Finished, finish_decision, publish
@@ -19,7 +20,7 @@ from perago.app.attempt.resume import find_decision_on_other_input, resume
 from perago.app.attempt.spark_workspace import open_spark_workspace
 from perago.app.attempt.workspace import Opened, Ran
 from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
-from perago.app.authoring.failure import error_code, result_for_exception
+from perago.app.authoring.failure import error_code
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
@@ -29,7 +30,7 @@ from perago.domain.logical_execution import (
     RepositoryId,
     WorkspaceReference,
 )
-from perago.ports.conductor import TerminalUpdate
+from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
 
@@ -38,9 +39,20 @@ from perago.ports.workspace import Phase
 class AttemptReport:
     """How an attempt ended, and whether Conductor counted it; no update when none was sent."""
 
-    update: TerminalUpdate | None
+    update: AttemptEnd | None
     recorded: Recorded
     error: Exception | None = None
+
+    @property
+    def status(self) -> str:
+        """The end in one word, for logs, metrics and people."""
+        match self.update:
+            case None:
+                return "not sent"
+            case HandBack():
+                return HANDED_BACK
+            case TerminalUpdate(status=status):
+                return str(status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +94,7 @@ async def run_attempt(
     began = ports.clock.monotonic() if polled_at is None else polled_at
     ports.progress.phase(Phase.STARTED, {"task_id": attempt.row.task_id})
     error: Exception | None = None
-    update: TerminalUpdate | None
+    update: AttemptEnd | None
     try:
         output = await _produce_output(ports, attempt)
         update = TerminalUpdate(
@@ -92,9 +104,9 @@ async def run_attempt(
             output=output,
         )
     except Exception as caught:  # noqa: BLE001 - every failure becomes the attempt's status
-        error = caught
         failed(caught)
-        update = failed_update(attempt, caught)
+        error = what_failed(attempt, caught)
+        update = end_of_failure(attempt, error)
     report = await _end(
         ports, attempt, AttemptReport(update, Recorded.SUPERSEDED, error), lease, began
     )
@@ -113,10 +125,7 @@ def _end_facts(attempt: Attempt, report: AttemptReport) -> dict[str, object]:
     large, and a log must not show it.
     """
     update, error = report.update, report.error
-    facts: dict[str, object] = {
-        "status": update.status if update else "not sent",
-        "recorded": report.recorded,
-    }
+    facts: dict[str, object] = {"status": report.status, "recorded": report.recorded}
     if error is not None:
         masked = attempt.settings.secrets.masked
         facts["reason"] = (update.reason or "") if update else masked(str(error))
@@ -137,7 +146,7 @@ async def _end(
     except StaleAttemptError as stale:  # the failure that came first is the one to tell
         return AttemptReport(None, Recorded.SUPERSEDED, report.error or stale)
     except CompletionRefusedError as refused:  # the row waits for an end that can be taken
-        failure = failed_update(attempt, refused)
+        failure = end_of_failure(attempt, refused)
         failed = AttemptReport(failure, Recorded.UNKNOWN, refused)
         return await _end(ports, attempt, failed, lease, began)
     return AttemptReport(report.update, recorded, report.error)
@@ -242,26 +251,3 @@ def workspace_output(given: GivenInput, finished: Finished) -> Mapping[str, obje
 def free_output(result: Mapping[str, object]) -> Mapping[str, object]:
     """The result alone."""
     return {"result": dict(result)}
-
-
-def failed_update(attempt: Attempt, error: Exception) -> TerminalUpdate | None:
-    """The terminal update of a failure; None for a stale attempt, which ends nothing.
-
-    An update names the task id alone. What it would end is the row of a rerun or a redelivery,
-    or a row that a late heartbeat brought back beside its own retry.
-    """
-    if isinstance(error, StaleAttemptError):
-        return None
-    settings, row = attempt.settings, attempt.row
-    result = result_for_exception(
-        error,
-        max_length=settings.failure_reason_max_length,
-        secrets=settings.secrets,
-        task=(row.workflow_id, row.reference_name),
-    )
-    return TerminalUpdate(
-        attempt=row,
-        worker_id=settings.worker_id,
-        status=AttemptStatus(result.status),
-        reason=result.reason_for_incompletion or "",
-    )

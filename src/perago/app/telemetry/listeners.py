@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Protocol, cast, final
 
 from perago.app.attempt.context import Attempt
+from perago.app.attempt.ending import HANDED_BACK
 from perago.domain.logical_execution import RepositoryId
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall
@@ -76,9 +77,10 @@ class AttemptEvents(Progress):
         """The line for the task's log in Conductor.
 
         Tasks without a workspace leave none: it would be one more request of an attempt that sends
-        a few in all.
+        a few in all. A hand back leaves one, because the row forgets its reason with the next end.
         """
-        if not self._attempt.task.has_workspace:
+        is_back = facts["status"] == HANDED_BACK
+        if not (self._attempt.task.has_workspace or is_back):
             return
         parts = {
             "execution": self._attempt.execution_id,
@@ -90,6 +92,7 @@ class AttemptEvents(Progress):
             "worker": self._attempt.settings.worker_id,
             "seconds": f"{seconds:.3f}",
             "requests": self._requests.sent,
+            "reason": facts.get("reason") if is_back else None,  # the last, because it has blanks
         }
         line = " ".join(f"{name}={value}" for name, value in parts.items() if value is not None)
         self.task_log_line = f"perago {line}"

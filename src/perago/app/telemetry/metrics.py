@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Protocol, TypeAlias, final
 
 from perago.app.attempt.context import Attempt
+from perago.app.attempt.ending import HANDED_BACK, cause_of
 from perago.app.telemetry.listeners import AttemptListener, BodyObserver
 from perago.domain.errors import OutcomeUnknownAtDeadlineError, StaleAttemptError
 from perago.ports.task_body import BodyCall
@@ -235,6 +236,7 @@ PUBLICATIONS = "runtime.publications_total"
 UNKNOWN_OUTCOMES = "runtime.unknown_outcomes_total"
 CACHE_HITS = "runtime.cache_hits_total"
 LOST_LEASES = "runtime.lost_leases_total"
+HAND_BACKS = "runtime.hand_backs_total"
 EXECUTOR_EVENTS = "runtime.executor_events_total"
 # The values of the label `operation` in 0.6.1, whose dashboards go on working.
 OPERATIONS = {Phase.MATERIALISED: "download", Phase.STAGED: "upload", Phase.PUBLISHED: "publish"}
@@ -288,6 +290,8 @@ class AttemptMetrics(AttemptListener):
         outcome = {key: str(facts.get(key, "")) for key in ("status", "recorded", "code")}
         metrics.count(ATTEMPTS, task | outcome)
         error = facts.get("error")
+        if isinstance(error, Exception) and outcome["status"] == HANDED_BACK:
+            metrics.count(HAND_BACKS, task | {"cause": str(cause_of(error))})
         if isinstance(error, StaleAttemptError):
             metrics.count(FENCES, task | {"verdict": "stale"})
         if isinstance(error, OutcomeUnknownAtDeadlineError):

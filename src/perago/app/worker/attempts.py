@@ -22,6 +22,7 @@ from perago.app.worker.slot_budget import SlotBudget, first_of
 from perago.domain.attempt import AttemptRecord, ExecutionId, FenceVerdict, Stale, heartbeat_seconds
 from perago.domain.commit_metadata import traceparent_of
 from perago.domain.errors import BodyFailedError, GuardrailViolation
+from perago.domain.hand_back import Cause
 from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease
@@ -112,16 +113,16 @@ class HeartbeatLease(Lease):
 
 
 Answer = TypeVar("Answer")
-Order: TypeAlias = "asyncio.Future[str]"
+Order: TypeAlias = "asyncio.Future[BodyStopped]"
 
 
 @final
 class StopOrders:
-    """One future per execution that is under way; its result is the reason of the order."""
+    """One future per execution that is under way; its result says why it was stopped."""
 
     def __init__(self) -> None:
         self._open: dict[ExecutionId, Order] = {}
-        self._for_all: str | None = None
+        self._for_all: BodyStopped | None = None
 
     @contextmanager
     def for_execution(self, execution_id: ExecutionId) -> Generator[Order]:
@@ -138,17 +139,17 @@ class StopOrders:
         finally:
             del self._open[execution_id]
 
-    def stop(self, execution_id: ExecutionId, reason: str) -> None:
+    def stop(self, execution_id: ExecutionId, reason: str, *, cause: Cause = Cause.FAILED) -> None:
         """End one; an execution that is not under way is left alone."""
         order = self._open.get(execution_id)
         if order is not None and not order.done():
-            order.set_result(reason)
+            order.set_result(BodyStopped(reason, cause))
 
-    def stop_all(self, reason: str) -> None:
+    def stop_all(self, reason: str, *, cause: Cause = Cause.FAILED) -> None:
         """End all, and whatever would start from now on."""
-        self._for_all = reason
+        self._for_all = BodyStopped(reason, cause)
         for execution_id in list(self._open):
-            self.stop(execution_id, reason)
+            self.stop(execution_id, reason, cause=cause)
 
 
 @final
@@ -168,7 +169,7 @@ class WaitingOrder(StopOrder):
                 answer.cancel()
                 await asyncio.wait([answer])
         if answer.cancelled():
-            return BodyStopped(self._order.result())
+            return self._order.result()
         return answer.result()
 
 

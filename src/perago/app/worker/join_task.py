@@ -84,7 +84,7 @@ class JoiningBody(TaskBody):
             if not answer.cancelled():
                 return answer.result()
             if order.done():
-                return BodyStopped(order.result())
+                return order.result()
             return BodyStopped(f"the join took longer than {call.seconds_max:g} seconds")
 
     async def _answer(self, call: BodyCall) -> BodyOutcome:

@@ -193,7 +193,7 @@ class ProcessBody(TaskBody):
         with self.orders.for_execution(call.execution_id) as order:
             slot = await self._idle_slot(order)
             if slot is None:
-                return BodyStopped(order.result())
+                return order.result()
             slot.body = RunningBody(call)  # no await since it was found idle: it still is
             executor = slot.executor
             assert executor is not None, "an idle slot has one"
@@ -253,7 +253,7 @@ class ProcessBody(TaskBody):
         # the drain's grace is over, so its result must not be published.
         if order.done():
             await self._end(executor)
-            return BodyStopped(order.result())
+            return order.result()
         if isinstance(outcome, BodyStopped):
             # A signal from outside ended the body, and its executor leaves after it. Until it has,
             # the slot must look busy, or the next body is sent to a process that no longer reads.

@@ -179,7 +179,7 @@ class ThreadBody(TaskBody):
         around = BodySurroundings(self._observer, self._worker_id, cancel)
         with self.orders.for_execution(call.execution_id) as order:
             if order.done():
-                return BodyStopped(order.result())
+                return order.result()
             self._running.append(call)
             task = self._tasks[call.task_name]
             work = _in_thread(lambda: _run(task, call, around), f"perago-{call.execution_id}")
@@ -190,7 +190,7 @@ class ThreadBody(TaskBody):
                 return work.result()
             cancel.set()
             if order.done():
-                return BodyStopped(order.result())
+                return order.result()
             return BodyStopped(f"the task function ran longer than {call.seconds_max:g} seconds")
 
 

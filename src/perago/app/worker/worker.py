@@ -29,6 +29,7 @@ from perago.domain.attempt import (
     merge_timeout_seconds,
     shutdown_grace_seconds,
 )
+from perago.domain.hand_back import Cause
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 
 # Room for a host name (63 characters, the longest DNS label), pid, chance and a prefix. Only the
@@ -120,10 +121,20 @@ class WorkerParts:
 
 LOGGER = logging.getLogger("perago.worker")
 DRAINING = "worker draining"
+ABORTED = "worker aborted: it was told to stop a second time"
 # A loop that stands still for 15 s sends no heartbeats either. Fewer, and a busy machine or one
 # that was suspended for a moment has a healthy worker killed, with all its attempts.
 BEAT_SECONDS = 1.0
 BEATS_MISSED_MAX = 15
+
+
+def drain_reason(grace_seconds: float) -> str:
+    """What the row of a task function says that did not end within the grace."""
+    return (
+        f"{DRAINING}: the worker was told to stop, as a deploy does, and the grace of"
+        f" {grace_seconds:g} s is over; raise PERAGO_SHUTDOWN_FORCE_KILL_AFTER for task functions"
+        " that take longer"
+    )
 
 
 class WorkerPhase(StrEnum):
@@ -276,7 +287,7 @@ class Worker:
         if not ending.done():
             # Only task functions are ended. Heartbeats go on, and an attempt that is past its
             # function publishes: cut off there, its outcome would be unknown.
-            parts.bodies.orders.stop_all(DRAINING)
+            parts.bodies.orders.stop_all(drain_reason(parts.grace_seconds), cause=Cause.DRAIN)
             await first_of(ending, aborting, seconds_max=parts.settle_seconds)
         for task in (ending, aborting):
             task.cancel()
@@ -342,7 +353,7 @@ class Worker:
         self._last_signal = number
         if self._draining.is_set():
             self._aborting.set()
-            self._parts.bodies.orders.stop_all("worker aborted")
+            self._parts.bodies.orders.stop_all(ABORTED, cause=Cause.DRAIN)
         self.drain()
 
     def _dump(self) -> None:
@@ -372,5 +383,6 @@ class Worker:
             "worker_id": parts.settings.worker_id,
             "tasks": [each.name for each in parts.types],
             "slots": parts.bodies.ready,
+            "grace_seconds": parts.grace_seconds,
             "termination_grace_period_seconds": parts.termination_seconds,
         }

@@ -75,6 +75,7 @@ STYLES = {
     "COMPLETED": "green",
     "FAILED": "red",
     "TIMED_OUT": "red",
+    "HANDED_BACK": "yellow",
     "DIED": "red",
     "RUNNING": "cyan",
     "IN_PROGRESS": "cyan",

@@ -29,6 +29,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.error_codes import Retried, error_codes
 from perago.domain.errors import PeragoError
 from perago.domain.fence import FENCE_FILE
+from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.outcome import MergeConflict, MergeRefused, NoChanges
 from perago.domain.paths import ACTIONS_PREFIX, FENCE_PATH
 from perago.domain.policy import PolicySetting
@@ -283,6 +284,16 @@ async def hooks_are_switched_off_between_canary_and_merge(root: Path) -> str:
 async def the_network_swallows_the_merge(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
     return await told(world, [LoseRequest(MERGE)])
+
+
+@mistake("PRG-U002")
+async def lakefs_is_away_whenever_the_row_is_polled(root: Path) -> str:
+    world = await started(FaultWorld(root, SETTLED))
+    away = [Refuse("repositories.read", UnavailableError("connection refused"))]
+    for _ in range(HAND_BACKS_MAX):
+        await world.attempt(world.worker(away))
+        world.clock.advance(1000)
+    return await told(world, away)
 
 
 @mistake("PRG-L002")

@@ -23,6 +23,7 @@ from perago.ports.errors import RequestRefusedError, UnavailableError
 FAILED = AttemptStatus.FAILED
 TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
 COMPLETED = AttemptStatus.COMPLETED
+HANDED_BACK = AttemptStatus.SCHEDULED
 NOT_SENT = None
 PLAIN, SETTLED = PolicySetting.HEAD_PARENT, PolicySetting.SETTLED
 MANY = range(1, 200)
@@ -73,7 +74,8 @@ ROWS = [
     Row("params", FAILED, params={"text": ["not a text"]}, runs=0),
     Row("place", FAILED, [Refuse("repositories.read", DOWN)], runs=0),
     Row("policy", TERMINAL, policy=SETTLED, runs=0),
-    Row("resume", FAILED, [Refuse("tags.read", DOWN)], SETTLED, runs=0),
+    Row("place, settled", HANDED_BACK, [Refuse("repositories.read", DOWN)], SETTLED, runs=0),
+    Row("resume", HANDED_BACK, [Refuse("tags.read", DOWN)], SETTLED, runs=0),
     Row("download", FAILED, [Refuse("objects.download", DOWN)], runs=0),
     Row("pre guardrails", TERMINAL, spec=_guarded(pre=[require_file("absent")]), runs=0),
     Row("body", FAILED, body=_raise(ValueError("any error"))),

@@ -10,7 +10,8 @@ from pydantic import BaseModel, field_serializer
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
 from perago.app.attempt.context import Attempt, AttemptSettings
-from perago.app.attempt.run_attempt import failed_update, read_input
+from perago.app.attempt.ending import failed_update
+from perago.app.attempt.run_attempt import read_input
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec

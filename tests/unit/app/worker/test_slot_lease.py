@@ -6,6 +6,7 @@ import pytest
 
 from perago.app.worker.attempts import Order, SlotLease
 from perago.app.worker.slot_budget import SlotBudget
+from perago.ports.task_body import BodyStopped
 from perago.testing.embedded_workers import NoLease
 
 
@@ -53,7 +54,7 @@ async def test_an_attempt_that_is_told_to_stop_waits_for_no_slot() -> None:
     order = order_to_stop()
     waiting = asyncio.create_task(slot.take_back(order))
     await asyncio.sleep(0)
-    order.set_result("the attempt is lost")
+    order.set_result(BodyStopped("the attempt is lost"))
     await asyncio.wait_for(waiting, 5)
     await slot.end()
     assert (budget.taken, budget.waiting) == (2, 0)

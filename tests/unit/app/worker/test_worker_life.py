@@ -77,7 +77,7 @@ async def test_what_was_decided_comes_to_its_end_after_the_grace(tmp_path: Path,
     assert world.repository.branch_names() == {"main"}
 
 
-async def test_a_body_that_goes_on_is_abandoned_and_its_retry_is_scheduled_at_once(
+async def test_a_body_that_goes_on_is_abandoned_and_its_row_is_handed_back_at_once(
     tmp_path: Path,
 ) -> None:
     begun, let_go = threading.Event(), threading.Event()
@@ -96,16 +96,21 @@ async def test_a_body_that_goes_on_is_abandoned_and_its_retry_is_scheduled_at_on
     finally:
         let_go.set()
         await abandoned_bodies_ended()
-    first, retry = (await world.read()).attempts
-    assert (first.snapshot.status, retry.snapshot.status) == (
-        AttemptStatus.FAILED,
-        AttemptStatus.SCHEDULED,
-    )
-    assert "worker draining" in str(first.reason)
+    await assert_handed_back(world)
     assert world.publications() == []
 
 
-async def test_a_download_is_abandoned_after_the_grace_and_its_retry_is_scheduled_at_once(
+async def assert_handed_back(world: FaultWorld) -> None:
+    """The one row waits in the queue, and its reason names the deploy and the setting."""
+    (row,) = (await world.read()).attempts
+    assert row.snapshot.status is AttemptStatus.SCHEDULED
+    assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 1)
+    for part in ("worker draining", "deploy", "PERAGO_SHUTDOWN_FORCE_KILL_AFTER"):
+        assert part in str(row.reason)
+    assert await world.worker().poll(TASK) is not None
+
+
+async def test_a_download_is_abandoned_after_the_grace_and_its_row_is_handed_back_at_once(
     tmp_path: Path,
 ) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
@@ -114,12 +119,7 @@ async def test_a_download_is_abandoned_after_the_grace_and_its_retry_is_schedule
     await until_paused(world)
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
-    first, retry = (await world.read()).attempts
-    assert (first.snapshot.status, retry.snapshot.status) == (
-        AttemptStatus.FAILED,
-        AttemptStatus.SCHEDULED,
-    )
-    assert "worker draining" in str(first.reason)
+    await assert_handed_back(world)
     assert world.runs == 0
     assert not list((tmp_path / "1" / ".perago-attempts").iterdir())
 

@@ -1,0 +1,105 @@
+"""What is sent for an attempt that raised: a failure, a row that goes back, or nothing.
+
+`cause_of` puts an exception into the words of the domain's table; `end_of_failure` makes the update
+that the table asks for. Sends nothing.
+"""
+
+from perago.app.attempt.context import Attempt
+from perago.app.authoring.failure import error_is_terminal, result_for_exception
+from perago.domain.attempt import AttemptStatus
+from perago.domain.errors import BodyFailedError, HandedBackTooOftenError, StaleAttemptError
+from perago.domain.hand_back import (
+    HAND_BACKS_MAX,
+    Cause,
+    Ending,
+    RowLimits,
+    ending_for,
+    hand_backs_of,
+    pause_seconds,
+)
+from perago.domain.policy import PolicySetting
+from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
+from perago.ports.errors import LocalDiskError, OutcomeUnknownError, UnavailableError
+
+HANDED_BACK = "HANDED_BACK"
+"""The status in logs and metrics; in Conductor such a row is SCHEDULED."""
+
+DOCUMENTS_POLICIES = frozenset({PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE})
+
+
+def cause_of(error: Exception) -> Cause:
+    """What ended the attempt, as the table of endings calls it."""
+    match error:
+        case StaleAttemptError():
+            return Cause.STALE
+        case _ if error_is_terminal(error):
+            return Cause.REFUSED_FOR_GOOD
+        case BodyFailedError():
+            return error.cause
+        case UnavailableError() | OutcomeUnknownError():
+            return Cause.SERVICE_AWAY
+        case LocalDiskError() if error.is_full:
+            return Cause.DISK_FULL
+        case _:
+            return Cause.FAILED
+
+
+def end_of_failure(attempt: Attempt, error: Exception) -> AttemptEnd | None:
+    """What ends the attempt; None for a stale attempt, which ends nothing.
+
+    An update names the task id alone. What it would end is the row of a rerun or a redelivery,
+    or a row that a late heartbeat brought back beside its own retry.
+    """
+    ending, failed = _ending_of(attempt, error), failed_update(attempt, error)
+    if ending is Ending.NOTHING:
+        return None
+    if ending is not Ending.HAND_BACK:
+        return failed
+    earlier = hand_backs_of(attempt.record)
+    remembered = earlier.and_then(attempt.execution_id, failed.reason or "")
+    return HandBack(
+        attempt=attempt.row,
+        worker_id=attempt.settings.worker_id,
+        reason=f"handed back ({len(remembered)} of {HAND_BACKS_MAX}): {failed.reason}",
+        output=remembered.as_output(),
+        after_seconds=pause_seconds(cause_of(error), len(earlier)),
+    )
+
+
+def what_failed(attempt: Attempt, error: Exception) -> Exception:
+    """The error itself, or that the row came back too often, which has all reasons."""
+    if _ending_of(attempt, error) is not Ending.GIVE_UP:
+        return error
+    reasons = (*hand_backs_of(attempt.record).reasons, failed_update(attempt, error).reason or "")
+    characters_max = attempt.settings.failure_reason_max_length
+    too_often = HandedBackTooOftenError(reasons, characters_max=characters_max)
+    too_often.__cause__ = error  # for the traceback in the log
+    return too_often
+
+
+def _ending_of(attempt: Attempt, error: Exception) -> Ending:
+    limits = attempt.task.controls.timeout
+    return ending_for(
+        cause_of(error),
+        attempt.leftovers.moment,
+        documents_policy=attempt.publication in DOCUMENTS_POLICIES,
+        limits=RowLimits(limits.poll_seconds, limits.seconds),
+        hand_backs=len(hand_backs_of(attempt.record)),
+    )
+
+
+def failed_update(attempt: Attempt, error: Exception) -> TerminalUpdate:
+    """The failure as Conductor is told of it, with secrets masked and cut to the longest reason."""
+    settings, row = attempt.settings, attempt.row
+    result = result_for_exception(
+        error,
+        max_length=settings.failure_reason_max_length,
+        secrets=settings.secrets,
+        task=(row.workflow_id, row.reference_name),
+    )
+    return TerminalUpdate(
+        attempt=row,
+        worker_id=settings.worker_id,
+        status=AttemptStatus(result.status),
+        reason=result.reason_for_incompletion or "",
+    )

@@ -1,0 +1,175 @@
+"""Attempts that end for something that is not the task's own failure give their row back."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
+
+from perago.adapters.memory.worker_handle import (
+    CrashAfter,
+    Fault,
+    LoseAnswer,
+    LoseRequest,
+    Pause,
+    Refuse,
+    When,
+)
+from perago.app.attempt.complete import Recorded
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.hand_back import HAND_BACKS_MAX, HANDED_BACK
+from perago.domain.policy import PolicySetting
+from perago.ports.conductor import HandBack
+from perago.ports.errors import LocalDiskError, UnavailableError
+
+HAND_BACK = "queue.hand_back"
+AWAY = UnavailableError("lakeFS: connection refused")
+DOWNLOAD_FAILS = [Refuse("objects.download", AWAY, nth) for nth in range(1, 50)]
+
+
+async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> FaultWorld:
+    world = FaultWorld(tmp_path, policy)
+    await world.start()
+    return world
+
+
+async def one(world: FaultWorld, faults: Sequence[Fault]) -> AttemptReport:
+    report = await world.attempt(world.worker(faults))
+    assert report is not None
+    return report
+
+
+async def test_the_redelivery_of_a_row_that_was_handed_back_publishes(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    first = await one(world, DOWNLOAD_FAILS)
+    assert isinstance(first.update, HandBack)
+    assert (first.status, first.recorded) == ("HANDED_BACK", Recorded.RECORDED)
+    (row,) = (await world.read()).attempts
+    assert row.snapshot.status is AttemptStatus.SCHEDULED
+    assert "handed back (1 of 5): lakeFS: connection refused" in str(row.reason)
+
+    await world.finish()
+
+    (row,) = (await world.read()).attempts
+    assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 2)
+    assert (row.snapshot.status, row.reason) == (AttemptStatus.COMPLETED, None)
+    assert HANDED_BACK not in row.output_data
+    assert (world.runs, len(world.publications())) == (1, 1)
+
+
+async def test_a_row_waits_before_it_is_handed_out_again(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    await one(world, DOWNLOAD_FAILS)
+    assert await world.worker().poll(TASK) is None
+    world.clock.advance(10)
+    assert await world.worker().poll(TASK) is not None
+
+
+async def test_five_hand_backs_in_a_row_and_then_it_fails_with_all_reasons(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    ends: list[str] = []
+    for number in range(HAND_BACKS_MAX + 1):
+        away = UnavailableError(f"outage {number}")
+        report = await one(world, [Refuse("objects.download", away, nth) for nth in range(1, 50)])
+        ends.append(report.status)
+        world.clock.advance(1000)
+    assert ends == ["HANDED_BACK"] * HAND_BACKS_MAX + ["FAILED"]
+    failed, retry = (await world.read()).attempts
+    assert failed.output_data == {}
+    assert all(f"outage {number}" in str(failed.reason) for number in range(6)), failed.reason
+    assert "PRG-U002" in str(failed.reason)
+    assert (retry.snapshot.retry_count, retry.output_data) == (1, {})
+    await world.finish()
+    assert len(world.publications()) == 1
+
+
+@pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str)
+async def test_the_documents_policies_fail_where_lakefs_is_away(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    world = await started(tmp_path, policy)
+    report = await one(world, DOWNLOAD_FAILS)
+    assert report.status == "FAILED"
+
+
+async def test_a_full_disk_before_the_task_function_hands_the_row_back(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
+    report = await one(world, [Refuse("objects.download", full, nth) for nth in range(1, 50)])
+    assert report.status == "HANDED_BACK"
+    forbidden = LocalDiskError.of("/disk", OSError(13, "Permission denied"))
+    world.clock.advance(100)
+    report = await one(world, [Refuse("objects.download", forbidden, nth) for nth in range(1, 50)])
+    assert report.status == "FAILED"
+
+
+async def test_a_service_that_goes_away_after_the_task_function_fails_the_attempt(
+    tmp_path: Path,
+) -> None:
+    world = await started(tmp_path)
+    report = await one(world, [Refuse("objects.upload", AWAY, nth) for nth in range(1, 50)])
+    assert (report.status, world.runs) == ("FAILED", 1)
+
+
+async def test_a_decision_is_resumed_by_the_redelivery_and_the_function_runs_once(
+    tmp_path: Path,
+) -> None:
+    """The retry of a dead worker finds the decision and loses lakeFS: its row goes back too."""
+    world = await started(tmp_path)
+    decides = CrashAfter("tags.create")
+    assert await world.attempt(world.worker([decides])) is None
+    world.clock.advance(RESPONSE_SECONDS + 1)
+    await world.operator.workflows.decide(world.workflow)
+    report = await one(world, [Refuse("commits.first_parents", AWAY, nth) for nth in range(1, 50)])
+    assert (report.status, world.runs) == ("HANDED_BACK", 1)
+    world.clock.advance(10)
+    await world.finish()
+    rows = (await world.read()).attempts
+    assert [row.snapshot.poll_count for row in rows] == [1, 2]
+    assert (world.runs, len(world.publications())) == (1, 1)
+
+
+@pytest.mark.parametrize("fault", [LoseAnswer(HAND_BACK), LoseRequest(HAND_BACK)], ids=str)
+async def test_a_hand_back_without_an_answer_is_looked_for(tmp_path: Path, fault: Fault) -> None:
+    world = await started(tmp_path)
+    report = await one(world, [*DOWNLOAD_FAILS, fault])
+    assert report.recorded is Recorded.RECORDED
+    expected = 1 if isinstance(fault, LoseAnswer) else 2
+    assert world.workers[0].calls[HAND_BACK] == expected
+    (row,) = (await world.read()).attempts
+    assert row.snapshot.status is AttemptStatus.SCHEDULED
+
+
+async def test_a_row_that_somebody_else_has_gets_nothing(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    worker = world.worker([*DOWNLOAD_FAILS, Pause("objects.list_page", When.BEFORE_EFFECT)])
+    handle = world.workers[0]
+    record = await worker.poll(TASK)
+    assert record is not None
+    running = asyncio.ensure_future(worker.run(record))
+    while not (handle.paused or running.done()):  # noqa: ASYNC110 - driven by hand
+        await asyncio.sleep(0)
+    await world.operator.workflows.release_without_result(record)
+    other = await world.worker().poll(TASK)
+    assert other is not None
+    handle.resume()
+
+    report = await world.drive(running)
+
+    assert report.recorded is Recorded.SUPERSEDED
+    assert handle.calls[HAND_BACK] == 0
+    (row,) = (await world.read()).attempts
+    assert row.snapshot == other.snapshot
+
+
+async def test_a_workflow_that_ended_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    worker = world.worker(DOWNLOAD_FAILS)
+    record = await worker.poll(TASK)
+    assert record is not None
+    await world.operator.workflows.terminate(world.workflow, "by hand")
+    report = await world.drive(worker.run(record))
+    assert report.recorded is Recorded.SUPERSEDED
+    assert (await world.read()).status is WorkflowStatus.TERMINATED
