@@ -19,7 +19,6 @@ from tempfile import TemporaryDirectory
 from typing import final
 
 from tests.integration.racing_attempts import Race
-from tests.integration.strike_plan import StrikePlan
 from tools.servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiproxy_server
 from tools.servers.http import ask
 from tools.servers.python_wheel import private_environment
@@ -35,7 +34,7 @@ from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
 from perago.ports.workspace import Phase, Progress
-from perago.testing.fault_injector import faulty_installation
+from perago.testing.fault_injector import FaultInjector, faulty_installation
 
 FILES = 10
 ROUNDS = 5
@@ -118,19 +117,19 @@ async def _ours(
     repository, head = await _seed(lakefs, server, name, fenced=fenced)
     seconds: list[float] = []
     requests, calls = 0, list[str]()
-    plan = StrikePlan()
+    injector = FaultInjector()  # without a fault it counts what it lets through
     # Bytes move as a worker moves them: the port's own download asks for the entry once more.
     transport = lakefs.transport(AsyncioConcurrency())
-    race = Race(faulty_installation(lakefs, plan), place, policy, transport)
+    race = Race(faulty_installation(lakefs, injector), place, policy, transport)
     for _ in range(ROUNDS + 1):  # the first runs the canary and warms connections
         records = await race.attempts(repository, head, workflows=1, racers=1)
         timed = Timed()
-        plan.calls.clear()
+        injector.calls.clear()
         before = _server_requests(server)
         (report,) = await race.run(records, files=["file-0.txt"], progress=timed)
         assert report.error is None, report.error
         requests = _server_requests(server) - before
-        calls = list(plan.calls.elements())
+        calls = list(injector.calls.elements())
         seconds.append(timed.seconds)
         head = (await lakefs.branches.head(repository, MAIN)).commit
     return seconds[1:], requests, calls

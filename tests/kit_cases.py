@@ -18,16 +18,22 @@ from perago import (
     task,
 )
 from perago.domain.logical_execution import CommitId
+from perago.domain.outcome import TooManyTries
+from perago.ports.errors import AccessDeniedError
 from perago.testing import (
     Fault,
     PeragoEnvironment,
     Repository,
     WorkflowRun,
+    answer,
+    arrive_late,
     crash,
     expire_lease,
     foreign_commit,
     lose_answer,
     lose_request,
+    meanwhile,
+    refuse,
     unavailable,
     zombie,
 )
@@ -82,6 +88,10 @@ class Case:
     head_parent: Outcome
 
 
+def look() -> None:
+    """Somebody who changes nothing."""
+
+
 CASES = (
     Case("nothing goes wrong", (), ONE, ONE),
     Case("crash before the download", (crash(before="download"),), RESUMED, RESUMED),
@@ -106,6 +116,22 @@ CASES = (
     ),
     Case("the staging's answer is lost", (lose_answer("stage"),), TRIED_AGAIN, TRIED_AGAIN),
     Case("the staging is lost", (lose_request("stage"),), TRIED_AGAIN, TRIED_AGAIN),
+    Case("the merge arrives when its second one has published", (arrive_late("merge"),), ONE, ONE),
+    Case(
+        "the merge arrives late, and its sender died",
+        (arrive_late("merge", until="idle"), crash(before="merge", nth=2)),
+        RESUMED,
+        ANEW,
+    ),
+    Case("the staging arrives late", (arrive_late("stage"),), TRIED_AGAIN, TRIED_AGAIN),
+    Case("lakeFS is too busy to merge", (answer("merge", TooManyTries("busy")),), ONE, ONE),
+    Case(
+        "lakeFS refuses the staging branch",
+        (refuse("branch", AccessDeniedError("no right to create branches")),),
+        TRIED_AGAIN,
+        TRIED_AGAIN,
+    ),
+    Case("somebody looks before the merge", (meanwhile(look, before="merge"),), ONE, ONE),
     Case("the completion's answer is lost", (lose_answer("complete"),), ONE, ONE),
     Case("the completion is lost", (lose_request("complete"),), ONE, ONE),
     Case(

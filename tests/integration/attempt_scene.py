@@ -1,12 +1,12 @@
 """One task in a repository of its own on real lakeFS and real Conductor, attempt by attempt.
 
-A process may die at a phase of its attempt; what is checked afterwards is the test's choice.
+Faults strike a process at its calls; what is checked afterwards is the test's choice.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast, final
+from typing import cast
 
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
@@ -26,8 +26,8 @@ from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.ports.workspace import Phase, Progress
-from perago.testing.fault_injector import ProcessDied
+from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_installation
+from perago.testing.faults import Fault
 
 FILES: Mapping[str, bytes | None] = {
     FENCE_PATH: FENCE_FILE,
@@ -49,20 +49,6 @@ class Result(BaseModel):
     """The number of the run."""
 
     run: int
-
-
-@final
-@dataclass
-class DiesAt(Progress):
-    """The process ends when its attempt reaches a phase."""
-
-    phase_of_death: Phase
-
-    def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
-        """Die, or listen."""
-        del facts
-        if phase is self.phase_of_death:
-            raise ProcessDied
 
 
 def edit_workspace(workspace: Path, run: int) -> None:
@@ -119,11 +105,9 @@ class AttemptScene:
         place = {"repository": self.repository, "branch": MAIN, "refType": "commit"}
         return {**place, "ref": self.input, **changes}
 
-    async def attempt(self, dies_at: Phase | None = None) -> AttemptReport | None:
+    async def attempt(self, *faults: Fault) -> AttemptReport | None:
         """One attempt in a process of its own; a death is reported as whoever watches would."""
-        worker = self._worker()
-        if dies_at is not None:
-            worker = replace(worker, world=replace(worker.world, progress=DiesAt(dies_at)))
+        worker = self._worker(FaultInjector(list(faults)))
         request = PollRequest(self.task.name, worker.settings.worker_id)
         (record,) = await self.conductor.queue.poll(request)
         try:
@@ -171,7 +155,9 @@ class AttemptScene:
         """The ports of lakeFS as a worker has them."""
         return self.lakefs.installation()
 
-    def _worker(self) -> AttemptWorker:
+    def _worker(self, injector: FaultInjector) -> AttemptWorker:
         around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
         settings = AttemptSettings(self.lakefs.unique_name("worker"), publication=self.policy)
-        return attempt_worker(self.ports(), self.conductor, around, [self.task], settings)
+        lakefs = faulty_installation(self.ports(), injector)
+        conductor = faulty_installation(self.conductor, injector)
+        return attempt_worker(lakefs, conductor, around, [self.task], settings)

@@ -12,7 +12,7 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.logical_execution import BranchName
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
-from perago.ports.workspace import Phase
+from perago.testing.faults import crash
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
@@ -75,7 +75,7 @@ async def test_a_decision_tag_of_another_input_is_refused_and_kept(
     scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED)
     await scene.create()
     await scene.start()
-    assert await scene.attempt(dies_at=Phase.DECIDED) is None
+    assert await scene.attempt(crash(after="decide")) is None
     (tag,) = (await lakefs.tags.list_page(scene.repository, "perago-settled-")).tags
     await lakefs.tags.delete(scene.repository, tag.name)
     await lakefs.tags.create(scene.repository, tag.name, scene.input)

@@ -1,6 +1,7 @@
 """Every remote call of an attempt on real lakeFS and real Conductor, struck in every way."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,6 @@ from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
-from tests.integration.strike_plan import Strike, StrikePlan
 
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
 from perago.app.attempt.context import AttemptSettings
@@ -24,11 +24,17 @@ from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation
-from perago.testing.fault_injector import ProcessDied, faulty_installation
+from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_installation
+from perago.testing.faults import ANY_CALL, Fault, crash, lose_answer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(900)]
 
 POLICIES = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT]
+STRIKES: Mapping[str, Callable[[int], Fault]] = {
+    "crash before": lambda nth: crash(before=ANY_CALL, nth=nth),
+    "crash after": lambda nth: crash(after=ANY_CALL, nth=nth),
+    "lose answer": lambda nth: lose_answer(ANY_CALL, nth=nth),
+}
 ATTEMPTS_MAX = 6
 SIDE_BY_SIDE = 4
 
@@ -86,23 +92,23 @@ class Case:
             name, {"workspace": {**place, "ref": self.input}}
         )
 
-    def worker(self, plan: StrikePlan) -> AttemptWorker:
+    def worker(self, injector: FaultInjector) -> AttemptWorker:
         """A process of its own."""
         ports = self.lakefs.installation()
         around = Surroundings(SystemClock(), SystemIdentities(), AsyncioConcurrency(), self.root)
         name = self.lakefs.unique_name("worker")
         settings = AttemptSettings(name, publication=self.policy)
         return attempt_worker(
-            faulty_installation(ports, plan),
-            faulty_installation(self.conductor, plan),
+            faulty_installation(ports, injector),
+            faulty_installation(self.conductor, injector),
             around,
             [self.task],
             settings,
         )
 
-    async def attempt(self, plan: StrikePlan) -> None:
+    async def attempt(self, injector: FaultInjector) -> None:
         """One attempt; when its process dies, whoever watches it reports the failure."""
-        worker = self.worker(plan)
+        worker = self.worker(injector)
         request = PollRequest(self.task.name, worker.settings.worker_id)
         polled = await self.conductor.queue.poll(request)
         if not polled:
@@ -129,7 +135,7 @@ class Case:
             assert workflow is not None
             if workflow.status is not WorkflowStatus.RUNNING:
                 break
-            await self.attempt(StrikePlan())
+            await self.attempt(FaultInjector())
         workflow = await self.conductor.workflows.read(self.workflow)
         assert workflow is not None
         assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
@@ -154,19 +160,19 @@ class Case:
         return bool(page.tags)
 
 
-@pytest.mark.parametrize("strike", list(Strike), ids=[str(strike) for strike in Strike])
+@pytest.mark.parametrize("strike", STRIKES)
 @pytest.mark.parametrize("policy", POLICIES, ids=[str(policy) for policy in POLICIES])
 async def test_an_attempt_struck_at_any_call_ends_in_one_publication(
     lakefs: RealLakeFS,
     conductor: ConductorInstallation,
     tmp_path: Path,
     policy: PolicySetting,
-    strike: Strike,
+    strike: str,
 ) -> None:
     healthy = Case(lakefs, conductor, tmp_path, policy)
     await healthy.start()
-    plan = StrikePlan()
-    await healthy.attempt(plan)
+    injector = FaultInjector()
+    await healthy.attempt(injector)
     await healthy.finish()
     turns = asyncio.Semaphore(SIDE_BY_SIDE)
 
@@ -174,7 +180,7 @@ async def test_an_attempt_struck_at_any_call_ends_in_one_publication(
         async with turns:
             case = Case(lakefs, conductor, tmp_path, policy)
             await case.start()
-            await case.attempt(StrikePlan(strike, nth))
+            await case.attempt(FaultInjector([STRIKES[strike](nth)]))
             decided = await case.decided()
             try:
                 await case.finish()
@@ -183,6 +189,6 @@ async def test_an_attempt_struck_at_any_call_ends_in_one_publication(
                 error.add_note(f"{strike} at call {nth}")
                 raise
 
-    calls = plan.calls.total()
+    calls = injector.calls.total()
     assert calls > 10
     await asyncio.gather(*(struck_at(nth) for nth in range(1, calls + 1)))

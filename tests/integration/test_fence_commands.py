@@ -18,7 +18,7 @@ from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
-from perago.ports.workspace import Phase
+from perago.testing.faults import crash
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
@@ -117,7 +117,7 @@ async def test_a_task_is_reset_once_its_workflow_has_ended(
     scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED)
     await scene.create()
     await scene.start()
-    assert await scene.attempt(dies_at=Phase.DECIDED) is None
+    assert await scene.attempt(crash(after="decide")) is None
     words = ("reset-task", scene.workflow, scene.task.name)
 
     code, _, said = await operator.run("forget", *words[1:])  # the old name of the command

@@ -10,7 +10,7 @@ from tests.integration.attempt_scene import AttemptScene
 from perago.domain.commit_metadata import SUPERSEDES
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
-from perago.ports.workspace import Phase
+from perago.testing.faults import crash
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
@@ -42,7 +42,7 @@ async def test_a_retry_under_settled_adopts_what_its_predecessor_published(
     lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path
 ) -> None:
     scene = await _protected(AttemptScene(lakefs, conductor, tmp_path, SETTLED))
-    assert await scene.attempt(dies_at=Phase.PUBLISHED) is None
+    assert await scene.attempt(crash(after="merge")) is None
     published = await scene.head()
 
     assert await scene.completed() == published == await scene.head()
@@ -53,7 +53,7 @@ async def test_a_retry_under_lineage_publishes_on_top_of_its_predecessor(
     lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path
 ) -> None:
     scene = await _protected(AttemptScene(lakefs, conductor, tmp_path, LINEAGE))
-    assert await scene.attempt(dies_at=Phase.PUBLISHED) is None
+    assert await scene.attempt(crash(after="merge")) is None
     abandoned = await scene.head()
 
     published = await scene.completed()
@@ -68,7 +68,7 @@ async def test_a_replacement_under_head_parent_names_the_protection_and_the_reme
     lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path
 ) -> None:
     scene = await _protected(AttemptScene(lakefs, conductor, tmp_path, PLAIN))
-    assert await scene.attempt(dies_at=Phase.PUBLISHED) is None
+    assert await scene.attempt(crash(after="merge")) is None
     abandoned = await scene.head()
 
     reason = await scene.failed()

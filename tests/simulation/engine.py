@@ -20,11 +20,11 @@ from tests.simulation.transcript import Line
 from tests.simulation.workspace import BodyEnd
 
 from perago.adapters.memory.conductor_server import OpenWrite
-from perago.adapters.memory.worker_handle import WorkerDied
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import Merged, TooManyTries
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
+from perago.testing.fault_injector import ProcessDied
 
 LATE_BEATS = 20 * MICROSECONDS
 
@@ -165,8 +165,8 @@ class Engine:
         coroutine, actor.coroutine = actor.coroutine, None
         if coroutine is not None:
             try:
-                coroutine.throw(WorkerDied())
-            except (WorkerDied, StopIteration):
+                coroutine.throw(ProcessDied())
+            except (ProcessDied, StopIteration):
                 pass
             else:
                 coroutine.close()

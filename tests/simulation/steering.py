@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar, cast, final
 
-from perago.adapters.memory.worker_handle import Turn, WorkerDied, WorkerHandle
+from perago.adapters.memory.worker_handle import Turn, WorkerHandle
 from perago.domain.attempt import ExecutionId
+from perago.domain.outcome import NoAnswer
+from perago.ports.errors import OutcomeUnknownError
 from perago.ports.system import Clock, Concurrency, Identities
+from perago.testing.fault_injector import UNANSWERED_IS_A_VALUE, ProcessDied
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -72,6 +75,13 @@ class Stopped:
 class SteeredHandle(WorkerHandle):
     """The hold of one process on the in-memory servers: every call is a stop."""
 
+    def __init__(self) -> None:
+        self.dead = False
+
+    def kill(self) -> None:
+        """End the process wherever it stands."""
+        self.dead = True
+
     async def ask(self, operation: str, question: Callable[[], Result]) -> Result:
         """Stop at a read."""
         return cast("Result", await self.stop(PortCall(operation, question, reads=True)))
@@ -89,8 +99,13 @@ class SteeredHandle(WorkerHandle):
         """Wait until the engine says what becomes of a call."""
         # A killed process tidies nothing up: what its `finally` blocks ask for never leaves.
         if self.dead:
-            raise WorkerDied
-        return await Stopped(call)
+            raise ProcessDied
+        try:
+            return await Stopped(call)
+        except OutcomeUnknownError as lost:
+            if call.operation in UNANSWERED_IS_A_VALUE:
+                return NoAnswer(str(lost))
+            raise
 
 
 @final
@@ -237,7 +252,7 @@ class _SideBySide:
                 self._advance(position, answer, refusal)
         finally:
             for each in self._running:
-                with suppress(WorkerDied, RuntimeError):
+                with suppress(ProcessDied, RuntimeError):
                     each.close()
         if self._errors:
             raise self._errors[0]

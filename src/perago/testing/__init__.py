@@ -12,21 +12,30 @@ if TYPE_CHECKING:
     from perago.testing.definitions import sequence
     from perago.testing.environment import PeragoEnvironment, TaskEnvironment
     from perago.testing.faults import (
+        ANY_CALL,
         POINTS,
+        Answer,
+        ArriveLate,
         Crash,
         ExpireLease,
         Fault,
         ForeignCommit,
         LoseAnswer,
         LoseRequest,
+        Meanwhile,
         Moment,
+        Refuse,
         Unavailable,
         Zombie,
+        answer,
+        arrive_late,
         crash,
         expire_lease,
         foreign_commit,
         lose_answer,
         lose_request,
+        meanwhile,
+        refuse,
         unavailable,
         zombie,
     )
@@ -37,7 +46,10 @@ if TYPE_CHECKING:
     from perago.testing.trial.trial_run import GuardrailVerdict, TaskRun
 
 __all__ = [
+    "ANY_CALL",
     "POINTS",
+    "Answer",
+    "ArriveLate",
     "AttemptStory",
     "Crash",
     "ExpireLease",
@@ -46,10 +58,12 @@ __all__ = [
     "GuardrailVerdict",
     "LoseAnswer",
     "LoseRequest",
+    "Meanwhile",
     "MemoryServers",
     "Moment",
     "PeragoEnvironment",
     "RealServers",
+    "Refuse",
     "RemoteServers",
     "Repository",
     "Story",
@@ -58,11 +72,15 @@ __all__ = [
     "Unavailable",
     "WorkflowRun",
     "Zombie",
+    "answer",
+    "arrive_late",
     "crash",
     "expire_lease",
     "foreign_commit",
     "lose_answer",
     "lose_request",
+    "meanwhile",
+    "refuse",
     "sequence",
     "unavailable",
     "zombie",
@@ -74,9 +92,9 @@ _HOMES = {
     "perago.testing.definitions": "sequence",
     "perago.testing.environment": "PeragoEnvironment TaskEnvironment",
     "perago.testing.faults": (
-        "Crash ExpireLease Fault ForeignCommit LoseAnswer LoseRequest Moment Unavailable "
-        "Zombie crash expire_lease foreign_commit lose_answer lose_request unavailable "
-        "zombie POINTS"
+        "ANY_CALL POINTS Answer ArriveLate Crash ExpireLease Fault ForeignCommit LoseAnswer "
+        "LoseRequest Meanwhile Moment Refuse Unavailable Zombie answer arrive_late crash "
+        "expire_lease foreign_commit lose_answer lose_request meanwhile refuse unavailable zombie"
     ),
     "perago.testing.memory_servers": "MemoryServers",
     "perago.testing.remote_servers": "RemoteServers RealServers",

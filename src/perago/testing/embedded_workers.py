@@ -203,6 +203,7 @@ class EmbeddedWorkers(Surrounding):
         self._repositories = repositories
         self._started_at = servers.clock.monotonic()
         self._workers: list[EmbeddedWorker] = []
+        self._begun: list[EmbeddedWorker] = []  # a late request outlives its sender
         self._hired = 0
         self._attempts: Counter[tuple[str, str]] = Counter()
         self._trust = fence_trust(
@@ -235,11 +236,11 @@ class EmbeddedWorkers(Surrounding):
         for _ in range(ROUNDS_MAX):
             polled = await self._poll_all()
             await self._settle()
-            if self._release_due() or polled:
+            if await self._release_due() or polled:
                 continue
             ended = await self._everything_ended(workflow_ids)
             nothing_is_due = ended or not await self._servers.rest(workflow_ids)
-            if nothing_is_due and not self._release_idle():
+            if nothing_is_due and not await self._release_idle():
                 return
         raise AssertionError(f"the environment is not idle after {ROUNDS_MAX} rounds")
 
@@ -282,6 +283,7 @@ class EmbeddedWorkers(Surrounding):
         worker = embedded_worker(self._servers, number, record, parts)
         self.stories.append(story)
         self._workers.append(worker)
+        self._begun.append(worker)
         worker.start()
 
     async def _settle(self) -> None:
@@ -293,23 +295,31 @@ class EmbeddedWorkers(Surrounding):
             await self._servers.give_way()
         raise AssertionError("an attempt does not end and does not wait for anything")
 
-    def _release_due(self) -> bool:
-        """Let those go on who waited for what has happened now."""
-        due = [worker for worker in self._workers if self._has_happened(worker)]
-        for worker in due:
-            worker.injector.release()
-        return bool(due)
+    async def _release_due(self) -> bool:
+        """Let workers go on, and late requests arrive, that waited for what has happened now."""
+        due = [
+            worker
+            for worker in self._workers
+            if self._has_happened(worker, worker.injector.waits_for)
+        ]
+        senders = [
+            worker
+            for worker in self._senders()
+            if self._has_happened(worker, worker.injector.late[0].until)
+        ]
+        return await _let_go(due, senders)
 
-    def _release_idle(self) -> bool:
-        """When nothing else can happen, let every stalled worker go on, whatever it waited for."""
+    async def _release_idle(self) -> bool:
+        """When nothing else can happen, nobody waits any more, whatever for."""
         standing = [worker for worker in self._workers if worker.injector.waits_for is not None]
-        for worker in standing:
-            worker.injector.release()
-        return bool(standing)
+        return await _let_go(standing, self._senders())
 
-    def _has_happened(self, worker: EmbeddedWorker) -> bool:
+    def _senders(self) -> list[EmbeddedWorker]:
+        return [worker for worker in self._begun if worker.injector.late]
+
+    def _has_happened(self, worker: EmbeddedWorker, until: Until | None) -> bool:
         mine = worker.story
-        if worker.injector.waits_for is None:
+        if until is None:
             return False
         later = [
             story
@@ -317,7 +327,7 @@ class EmbeddedWorkers(Surrounding):
             if (story.workflow_id, story.reference) == (mine.workflow_id, mine.reference)
             and story.number > mine.number
         ]
-        match worker.injector.waits_for:
+        match until:
             case Until.RETRIED:
                 return bool(later)
             case Until.PUBLISHED:
@@ -335,6 +345,14 @@ class EmbeddedWorkers(Surrounding):
             if workflow is not None and not workflow.status.is_terminal:
                 return False
         return True
+
+
+async def _let_go(standing: Sequence[EmbeddedWorker], senders: Sequence[EmbeddedWorker]) -> bool:
+    for worker in standing:
+        worker.injector.release()
+    for worker in senders:
+        await worker.injector.arrive_late()
+    return bool(standing or senders)
 
 
 def _ended(worker: EmbeddedWorker) -> bool:

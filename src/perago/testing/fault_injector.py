@@ -7,15 +7,24 @@ name: every coroutine method of a port is one call.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from inspect import isawaitable
+from pathlib import Path
+from shutil import copyfile, rmtree
+from tempfile import mkdtemp
 from typing import Any, Protocol, TypeVar, cast, final
+from weakref import finalize
 
 from perago.domain.attempt import AttemptRecord
 from perago.domain.outcome import NoAnswer
-from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
+from perago.ports.objects import ObjectUpload
 from perago.testing.attempt_story import EventKind, StoryListener
 from perago.testing.faults import (
+    ANY_CALL,
+    Answer,
+    ArriveLate,
     Call,
     Crash,
     ExpireLease,
@@ -23,10 +32,13 @@ from perago.testing.faults import (
     ForeignCommit,
     LoseAnswer,
     LoseRequest,
+    Meanwhile,
+    Refuse,
     Side,
     Unavailable,
     Until,
     Zombie,
+    lose_answer,
 )
 
 Port = TypeVar("Port")
@@ -40,6 +52,11 @@ class CallGate(Protocol):
     async def passes(self, call: Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
         """Let one call through, or not."""
         ...
+
+
+# `close` is no request, and `transport` has no calls: whoever moves objects behind a gate uses the
+# calls of `objects`.
+NOT_PORTS = frozenset({"close", "transport"})
 
 
 class FaultyPort:
@@ -56,7 +73,7 @@ class FaultyPort:
 
         async def call(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - any port's
             return await self._gate.passes(
-                Call(operation, arguments, options), lambda: method(*arguments, **options)
+                Call(operation, arguments, options), partial(method, *arguments, **options)
             )
 
         return call
@@ -73,16 +90,16 @@ def faulty_installation(installation: Installation, gate: CallGate) -> Installat
     ports = {
         field.name: FaultyPort(getattr(value, field.name), field.name, gate)
         for field in fields(value)
-        if field.name != "close"
+        if field.name not in NOT_PORTS
     }
     return cast("Installation", replace(value, **ports))
 
 
 class RealMeans(Protocol):
-    """Stands outside the worker and strikes around one call."""
+    """Stands outside the worker and breaks one call for real."""
 
     def can(self, fault: Fault, call: Call) -> bool:
-        """Whether the fault is brought about by these means; else it strikes at the port."""
+        """Whether the fault is brought about by these means; else it happens at the port."""
         ...
 
     async def carry(self, fault: Fault, send: Send) -> Any:  # noqa: ANN401 - a port's answer
@@ -90,16 +107,12 @@ class RealMeans(Protocol):
         ...
 
 
-# Calls that change something and raise when their answer is lost. `merge` and `relocate` answer
-# NoAnswer instead, as their ports promise.
-EFFECTS = frozenset(
-    {"create", "delete", "commit", "upload", "delete_many", "copy", "complete", "extend_lease"}
-)
-ANSWERED_EFFECTS = frozenset({"merge", "relocate"})
+# Both answer NoAnswer where others raise, as their port promises: the steps decide by the value.
+UNANSWERED_IS_A_VALUE = frozenset({"branches.merge", "branches.relocate"})
 
 
 class ProcessDied(BaseException):
-    """Nothing of the struck process runs any more."""
+    """The process is gone: nothing of it runs any more, its `finally` blocks included."""
 
 
 class Surrounding(Protocol):
@@ -107,7 +120,7 @@ class Surrounding(Protocol):
 
     @property
     def means(self) -> RealMeans | None:
-        """What strikes for real, where there is such a thing."""
+        """What breaks calls for real, where there is such a thing."""
         ...
 
     async def commit_by_somebody_else(self, record: AttemptRecord, fault: ForeignCommit) -> str:
@@ -119,43 +132,71 @@ class Surrounding(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LateRequest:
+    """A request that left and has not arrived."""
+
+    operation: str
+    send: Send
+    until: Until
+
+    async def arrive(self) -> object:
+        """Let it take effect; a refusal is returned, because nobody listens any more."""
+        try:
+            return await self.send()
+        except ServiceError as refusal:
+            return refusal
+
+
 @final
 class FaultInjector(CallGate):
-    """The faults of one worker, which runs one attempt."""
+    """The faults of one worker, and how often it called what.
+
+    The workers of an environment share `pending`, because a fault happens once, and each runs one
+    attempt. Without an environment a worker has its own faults, from its first call.
+    """
 
     def __init__(
         self,
-        pending: list[Fault],
-        around: Surrounding,
-        record: AttemptRecord,
-        reader: StoryListener,
+        pending: list[Fault] | None = None,
+        around: Surrounding | None = None,
+        record: AttemptRecord | None = None,
+        reader: StoryListener | None = None,
     ) -> None:
-        self._pending = pending  # shared by all workers: a fault strikes once
+        self._pending = [] if pending is None else pending
         self._around = around
         self._record = record
         self._reader = reader
+        self._number = 1 if reader is None else reader.story.number
         self._counts: Counter[int] = Counter()
         self._released = asyncio.Event()
+        self.calls: Counter[str] = Counter()
+        self.late: list[LateRequest] = []
         self.dead = False
         self.waits_for: Until | None = None
+
+    def plan(self, *faults: Fault) -> None:
+        """Add faults; `nth` counts from now."""
+        self._pending.extend(faults)
 
     def release(self) -> None:
         """Let a standing worker go on."""
         if self.waits_for is not None:
-            self._reader.note(EventKind.INJECTED, "goes on, not knowing that time has passed")
+            self._tell("goes on, not knowing that time has passed")
         self.waits_for = None
         self._released.set()
 
     async def passes(self, call: Call, send: Send) -> Any:  # noqa: ANN401 - a port's answer
-        """Strike before, send, strike after."""
+        """Let faults happen before, send, let faults happen after."""
         self._live()
+        self.calls[call.operation] += 1
         due, send = self._by_real_means(self._due(call), call, send)
         await self._inject_all(due, Side.BEFORE)
         self._live()
-        lost = any(isinstance(fault, LoseRequest | LoseAnswer) for fault in due)
+        self._keep_late(due, call, send)
+        lost = any(isinstance(fault, LoseRequest | LoseAnswer | ArriveLate) for fault in due)
         try:
-            arrives = not any(isinstance(fault, LoseRequest) for fault in due)
-            answer = await send() if arrives else None
+            answer = await self._answer(due, send)
         except Exception:
             # A refusal is an answer as well: it can be lost, and its reader can die.
             self._live()
@@ -168,11 +209,48 @@ class FaultInjector(CallGate):
             await self._inject_all(due, Side.AFTER)
         return lost_answer(call) if lost else answer
 
+    async def arrive_late(self) -> object:
+        """Let the oldest request that is still on its way arrive, also after its sender's death."""
+        late = self.late.pop(0)
+        self._tell(f"a late request arrives: {late.operation}")
+        return await late.arrive()
+
+    def _keep_late(self, due: Sequence[Fault], call: Call, send: Send) -> None:
+        late = next((fault for fault in due if isinstance(fault, ArriveLate)), None)
+        # A read that arrives changes nothing, and nobody takes its answer.
+        if late is not None and not call.is_read:
+            self.late.append(LateRequest(call.operation, self._sent(send), late.until))
+
+    def _sent(self, send: Send) -> Send:
+        """The same request with the bytes that left: their file may be gone when it arrives."""
+        if not isinstance(send, partial):
+            return send
+        request = cast("partial[Awaitable[Any]]", send)
+        kept: list[object] = []
+        for value in request.args:
+            if isinstance(value, ObjectUpload):
+                directory = Path(mkdtemp(prefix="perago-late-"))
+                finalize(self, rmtree, directory, ignore_errors=True)
+                copy = copyfile(value.source, directory / "object")
+                kept.append(replace(value, source=copy))
+            else:
+                kept.append(value)
+        return partial(request.func, *kept, **request.keywords)
+
+    async def _answer(self, due: Sequence[Fault], send: Send) -> object:
+        """What the server answers; None where the request does not reach it."""
+        for fault in due:
+            if isinstance(fault, LoseRequest | ArriveLate):
+                return None
+            if isinstance(fault, Answer):
+                return fault.value
+        return await send()
+
     def _by_real_means(
         self, due: Sequence[Fault], call: Call, send: Send
     ) -> tuple[Sequence[Fault], Send]:
-        """Leave to real means what they bring about; the rest strikes at the port."""
-        means = self._around.means
+        """Leave to real means what they bring about; the rest happens at the port."""
+        means = None if self._around is None else self._around.means
         if means is None:
             return due, send
         rest: list[Fault] = []
@@ -184,11 +262,17 @@ class FaultInjector(CallGate):
         return rest, send
 
     async def _carry(self, means: RealMeans, fault: Fault, send: Send) -> Any:  # noqa: ANN401
+        record, around = self._environment()
         self._tell(f"by real means: {_described(fault)}")
         answer = await means.carry(fault, send)
         if isinstance(fault, ExpireLease):
-            await self._around.let_lease_expire(self._record)
+            await around.let_lease_expire(record)
         return answer
+
+    def _environment(self) -> tuple[AttemptRecord, Surrounding]:
+        assert self._record is not None, "this fault happens to attempts only"
+        assert self._around is not None, "this fault needs an environment"
+        return self._record, self._around
 
     async def _inject_all(self, due: Sequence[Fault], side: Side) -> None:
         for fault in due:
@@ -197,10 +281,12 @@ class FaultInjector(CallGate):
 
     def _due(self, call: Call) -> Sequence[Fault]:
         """The faults whose moment this call is; they are used up."""
+        if not self._pending:
+            return ()
         due: list[Fault] = []
         for fault in list(self._pending):
             moment = fault.moment
-            if moment.attempt != self._reader.story.number or not self._is_of_task(moment.task):
+            if moment.attempt != self._number or not self._is_of_task(moment.task):
                 continue
             if not moment.is_reached_by(call):
                 continue
@@ -211,6 +297,8 @@ class FaultInjector(CallGate):
         return due
 
     def _is_of_task(self, task: str | None) -> bool:
+        if self._record is None:
+            return task is None
         snapshot = self._record.snapshot
         return task in (None, snapshot.task_type, snapshot.reference_name)
 
@@ -223,14 +311,26 @@ class FaultInjector(CallGate):
                 raise ProcessDied
             case Unavailable(moment=moment):
                 raise UnavailableError(f"{moment.point}: the server answered 503; nothing was done")
+            case Refuse(error=error):
+                raise error
             case Zombie(until=until):
                 await self._stand_still(until)
-            case ExpireLease():
-                await self._around.let_lease_expire(self._record)
-            case ForeignCommit():
-                self._tell(await self._around.commit_by_somebody_else(self._record, fault))
-            case LoseRequest() | LoseAnswer():
-                pass  # its call is not sent, or its answer is dropped, by `passes`
+            case ExpireLease() | ForeignCommit() | Meanwhile():
+                await self._let_others_act(fault)
+            case LoseRequest() | LoseAnswer() | ArriveLate() | Answer():
+                pass  # `passes` sends the call, or does not, and drops its answer
+
+    async def _let_others_act(self, fault: ExpireLease | ForeignCommit | Meanwhile) -> None:
+        if isinstance(fault, Meanwhile):
+            done = fault.action()
+            if isawaitable(done):
+                await done
+            return
+        record, around = self._environment()
+        if isinstance(fault, ExpireLease):
+            await around.let_lease_expire(record)
+        else:
+            self._tell(await around.commit_by_somebody_else(record, fault))
 
     async def _stand_still(self, until: Until) -> None:
         self._released.clear()
@@ -239,7 +339,8 @@ class FaultInjector(CallGate):
         self._live()
 
     def _tell(self, text: str) -> None:
-        self._reader.note(EventKind.INJECTED, text)
+        if self._reader is not None:
+            self._reader.note(EventKind.INJECTED, text)
 
     def _live(self) -> None:
         if self.dead:
@@ -253,21 +354,33 @@ def _described(fault: Fault) -> str:
         Crash: f"the process dies {moment}",
         LoseRequest: f"the request is lost: {moment.point}",
         LoseAnswer: f"the answer is lost: {moment.point}",
+        ArriveLate: f"the request is late: {moment.point}",
         Unavailable: f"the server is unavailable: {moment.point}",
+        Refuse: f"the server refuses: {moment.point}",
+        Answer: f"the server does nothing and answers: {moment.point}",
         Zombie: f"the process stops {moment}",
         ExpireLease: f"the lease runs out {moment}",
         ForeignCommit: f"another writer commits {moment}",
+        Meanwhile: f"somebody acts {moment}",
     }
-    until = f", until {fault.until}" if isinstance(fault, Zombie) else ""
+    until = f", until {fault.until}" if isinstance(fault, Zombie | ArriveLate) else ""
     return happenings[type(fault)] + until
 
 
 def lost_answer(call: Call) -> object:
     """What a caller sees of a call without an answer: a value or an error, by what it asked."""
-    verb = call.operation.rpartition(".")[2]
     text = f"{call.operation}: the request left and no answer came"
-    if verb in ANSWERED_EFFECTS:
+    if call.operation in UNANSWERED_IS_A_VALUE:
         return NoAnswer(text)
-    if verb in EFFECTS:
-        raise OutcomeUnknownError(text)
-    raise UnavailableError(text)
+    if call.is_read:
+        raise UnavailableError(text)
+    raise OutcomeUnknownError(text)
+
+
+LOST_CALLS_MAX = 100  # more than a law makes; a fault happens once, so each call needs its own
+
+
+def losing_answers(installation: Installation) -> Installation:
+    """The same installation for a worker that never sees an answer; its requests take effect."""
+    lost: list[Fault] = [lose_answer(ANY_CALL, nth=nth) for nth in range(1, LOST_CALLS_MAX + 1)]
+    return faulty_installation(installation, FaultInjector(lost))

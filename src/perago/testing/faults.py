@@ -1,8 +1,9 @@
-"""Faults of tests, and the moments of an attempt at which they strike.
+"""Faults of tests, and the moments of an attempt at which they happen.
 
 `crash`, `lose_answer`, `zombie` and the others make a fault; `find_point` reads its moment. A
-moment is a word of the specification (`merge`) or a call of a port (`branches.merge`). What a fault
-does is in `fault_injector`.
+moment is a word of the specification (`merge`), a call of a port (`branches.merge`), or `ANY_CALL`.
+What a fault does is in `fault_injector`. There are no other faults: the kit, the tests of the steps
+and the contract suites plan these, on servers in memory and on real ones.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,9 +12,9 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TypeAlias
 
-from perago.domain.commit_metadata import PHASE, TRY
-from perago.domain.logical_execution import DECISION_TAG_PREFIX
-from perago.ports.conductor import TaskQueue
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, TRY
+from perago.domain.logical_execution import DECISION_TAG_PREFIX, STAGING_BRANCH_PREFIX
+from perago.ports.conductor import TaskDefinitions, TaskQueue, Workflows
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest, Repositories, Tags
 from perago.ports.objects import Objects
 from perago.ports.task_body import TaskBody
@@ -29,6 +30,8 @@ PORTS: Mapping[str, type] = MappingProxyType(
         "objects": Objects,
         "repositories": Repositories,
         "queue": TaskQueue,
+        "definitions": TaskDefinitions,
+        "workflows": Workflows,
         "pipeline": WorkspacePipeline,
         "body": TaskBody,
         "directories": AttemptDirectories,
@@ -40,6 +43,15 @@ OPERATIONS = frozenset(
     for verb in vars(port)
     if not verb.startswith("_")
 )
+ANY_CALL = "any call"  # every request that travels; with `nth=` a test reaches each in turn
+
+
+# Calls that only look. Every other call changes something, also a poll: it hands rows out, and
+# nobody works on those of a lost answer until their leases end.
+READS = frozenset(
+    {"head", "list_page", "is_protected", "diff_page", "first_parents", "read", "uncommitted_page"}
+    | {"download", "check", "read_attempt", "read_log", "read_workflow"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,11 @@ class Call:
     operation: str
     arguments: tuple[object, ...]
     options: Mapping[str, object]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the call only looks."""
+        return self.operation.rpartition(".")[2] in READS
 
     def given(self, kind: type) -> object | None:
         """The first argument of a kind."""
@@ -65,9 +82,15 @@ def _is_try(call: Call) -> bool:
     return isinstance(request, CommitRequest) and request.metadata.get(PHASE) == TRY
 
 
+def _is_staging_branch(call: Call) -> bool:
+    # A process that meets a fence for the first time makes two branches of its canary before.
+    return any(str(value).startswith(STAGING_BRANCH_PREFIX) for value in call.arguments)
+
+
 def _is_publication(call: Call) -> bool:
+    # The canary merges as well, and an attempt does to bring its commit onto a newer head.
     request = call.given(MergeRequest)
-    return not isinstance(request, MergeRequest) or bool(request.metadata)
+    return not isinstance(request, MergeRequest) or LOGICAL_TASK_KEY in request.metadata
 
 
 def _is_decision(call: Call) -> bool:
@@ -101,7 +124,7 @@ POINTS: Mapping[str, Point] = MappingProxyType(
         "body": _point("body.run"),
         "compare": _point("pipeline.plan"),
         "fence": _point("queue.read_workflow"),
-        "branch": _point("branches.create"),
+        "branch": _point("branches.create", counts=_is_staging_branch),
         "upload": _point("pipeline.transfer"),
         "stage": _point("commits.commit", counts=_is_try),
         "decide": _point("tags.create", counts=_is_decision),
@@ -111,8 +134,13 @@ POINTS: Mapping[str, Point] = MappingProxyType(
         "publish": _point("branches.merge", "branches.relocate", counts=_is_publication),
         "complete": _point("queue.complete"),
         "read-back": _point("queue.read_attempt"),
-        "clean-up": _point("branches.delete"),
+        "clean-up": _point("branches.delete", counts=_is_staging_branch),
     }
+)
+
+
+REQUESTS = Point(
+    frozenset(name for name in OPERATIONS if name.partition(".")[0] not in LOCAL_PORTS)
 )
 
 
@@ -122,6 +150,8 @@ def find_point(name: str) -> Point:
         return POINTS[name]
     if name in OPERATIONS:
         return Point(frozenset({name}))
+    if name == ANY_CALL:
+        return REQUESTS
     raise ValueError(
         f"no moment of an attempt is called {name!r}; expected one of {', '.join(POINTS)}, "
         "or a call of a port such as branches.merge"
@@ -198,10 +228,34 @@ class LoseAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ArriveLate:
+    """No answer comes, and the request takes effect when others have acted."""
+
+    moment: Moment
+    until: Until
+
+
+@dataclass(frozen=True, slots=True)
 class Unavailable:
     """The server answers that it cannot answer; nothing happens."""
 
     moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The port raises this error of `perago.ports.errors`; nothing happens."""
+
+    moment: Moment
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The port answers with this value; nothing happens."""
+
+    moment: Moment
+    value: object
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +281,26 @@ class ForeignCommit:
     files: Mapping[str, bytes | None] = field(default_factory=lambda: FOREIGN_FILES)
 
 
+@dataclass(frozen=True, slots=True)
+class Meanwhile:
+    """Somebody acts on the same servers while the call is on its way."""
+
+    moment: Moment
+    action: Callable[[], object]
+
+
 Fault: TypeAlias = (
-    Crash | LoseRequest | LoseAnswer | Unavailable | Zombie | ExpireLease | ForeignCommit
+    Crash
+    | LoseRequest
+    | LoseAnswer
+    | ArriveLate
+    | Unavailable
+    | Refuse
+    | Answer
+    | Zombie
+    | ExpireLease
+    | ForeignCommit
+    | Meanwhile
 )
 
 
@@ -258,6 +330,36 @@ def lose_request(
     return LoseRequest(_remote(point, Side.BEFORE, nth=nth, attempt=attempt, task=task))
 
 
+def arrive_late(
+    point: str,
+    *,
+    until: str = "accepted",
+    nth: int = 1,
+    attempt: int = 1,
+    task: str | None = None,
+) -> ArriveLate:
+    """The request stays on its way and takes effect when others have acted; no answer comes.
+
+    `until` has the words of `zombie`. The sender may have died before its request arrives.
+    """
+    moment = _remote(point, Side.BEFORE, nth=nth, attempt=attempt, task=task)
+    return ArriveLate(moment, Until(until))
+
+
+def refuse(
+    point: str, error: Exception, *, nth: int = 1, attempt: int = 1, task: str | None = None
+) -> Refuse:
+    """The server refuses with an error of the port, such as AccessDeniedError."""
+    return Refuse(_remote(point, Side.BEFORE, nth=nth, attempt=attempt, task=task), error)
+
+
+def answer(
+    point: str, value: object, *, nth: int = 1, attempt: int = 1, task: str | None = None
+) -> Answer:
+    """The server answers with a value that the port can return, such as MergeConflict."""
+    return Answer(_remote(point, Side.BEFORE, nth=nth, attempt=attempt, task=task), value)
+
+
 def unavailable(
     point: str, *, nth: int = 1, attempt: int = 1, task: str | None = None
 ) -> Unavailable:
@@ -271,6 +373,7 @@ def zombie(
     until: str = "accepted",
     before: str | None = None,
     after: str | None = None,
+    nth: int = 1,
     task: str | None = None,
 ) -> Zombie:
     """The attempt stops, by default right before it publishes, `until` others have acted.
@@ -280,7 +383,7 @@ def zombie(
     """
     if before is None and after is None:
         before = "publish"
-    return Zombie(_moment(before, after, nth=1, attempt=attempt, task=task), Until(until))
+    return Zombie(_moment(before, after, nth=nth, attempt=attempt, task=task), Until(until))
 
 
 def expire_lease(
@@ -307,6 +410,19 @@ def foreign_commit(
     """Another writer commits `files` (None deletes one) to the target, such as `after="stage"`."""
     moment = _moment(before, after, nth=1, attempt=attempt, task=task)
     return ForeignCommit(moment, FOREIGN_FILES if files is None else dict(files))
+
+
+def meanwhile(
+    action: Callable[[], object],
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    nth: int = 1,
+    attempt: int = 1,
+    task: str | None = None,
+) -> Meanwhile:
+    """Call `action` before or after a moment, and await what it returns if that can be awaited."""
+    return Meanwhile(_moment(before, after, nth=nth, attempt=attempt, task=task), action)
 
 
 def _moment(

@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Protocol, final
 
 from tests.simulation.actors import Stage
-from tests.simulation.bridge.held import Hold, at_once, held
+from tests.simulation.bridge.held import Hold, at_once
 from tests.simulation.mixes import Foreign, Mix, Verb
 from tests.simulation.moves import FIRST_TASK, commit_by_others, operate
 from tests.simulation.scene import Scene, open_scene
@@ -16,6 +16,7 @@ from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.attempt import AttemptStatus
 from perago.domain.logical_execution import CommitId
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.testing.fault_injector import faulty_installation
 
 
 class HeldStage(Stage, Protocol):
@@ -67,11 +68,11 @@ class MemoryStage(Scene):
 
     def lakefs_for(self, handle: SteeredHandle) -> LakeFSInstallation:
         """The ports of lakeFS of one process."""
-        return held(self.lakefs_ports, Hold(handle, lambda send: at_once(send())))
+        return faulty_installation(self.lakefs_ports, Hold(handle, lambda send: at_once(send())))
 
     def conductor_for(self, handle: SteeredHandle) -> ConductorInstallation:
         """The ports of Conductor of one process."""
-        return held(self.conductor_ports, Hold(handle, lambda send: at_once(send())))
+        return faulty_installation(self.conductor_ports, Hold(handle, lambda send: at_once(send())))
 
     @property
     def lakefs_ports(self) -> LakeFSInstallation:

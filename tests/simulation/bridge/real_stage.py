@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast, final
 
 from tests.contract.real_lakefs import RealLakeFS
-from tests.simulation.bridge.held import Hold, held
+from tests.simulation.bridge.held import Hold
 from tests.simulation.bridge.memory_stage import HeldStage
 from tests.simulation.bridge.real_people import RealPeople
 from tests.simulation.bridge.real_pipeline import RealPipeline
@@ -36,7 +36,7 @@ from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import MissingError, RequestRefusedError, ServiceError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
-from perago.testing.fault_injector import Send
+from perago.testing.fault_injector import Send, faulty_installation
 
 LEASE_SECONDS = 8
 BEAT_SECONDS = 2.0
@@ -107,12 +107,12 @@ class RealStage(HeldStage):
     @property
     def lakefs_ports(self) -> LakeFSInstallation:
         """The lakeFS, for looking at it."""
-        return held(self._lakefs, _Translating(self._times))
+        return faulty_installation(self._lakefs, _Translating(self._times))
 
     @property
     def conductor_ports(self) -> ConductorInstallation:
         """The Conductor, for looking at it."""
-        return held(self._conductor, _Translating(self._times))
+        return faulty_installation(self._conductor, _Translating(self._times))
 
     def words(self) -> Words:
         """Words that know what only this stage is called."""
@@ -120,11 +120,11 @@ class RealStage(HeldStage):
 
     def lakefs_for(self, handle: SteeredHandle) -> LakeFSInstallation:
         """The ports of lakeFS of one process."""
-        return held(self._lakefs, Hold(handle, self._send))
+        return faulty_installation(self._lakefs, Hold(handle, self._send))
 
     def conductor_for(self, handle: SteeredHandle) -> ConductorInstallation:
         """The ports of Conductor of one process."""
-        return held(self._conductor, Hold(handle, self._send))
+        return faulty_installation(self._conductor, Hold(handle, self._send))
 
     def pipeline_for(self, handle: SteeredHandle, disk: Disk) -> RealPipeline:
         """The transfers of one process."""

@@ -29,10 +29,10 @@ from tests.simulation.mixes import Foreign, Verb
 from tests.simulation.moves import COMMITS, FIRST_TASK, OPERATOR, REQUEUES
 from tests.simulation.steering import BodyRun, PortCall, Sleep
 
-from perago.adapters.memory.worker_handle import WorkerDied
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import TooManyTries
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
+from perago.testing.fault_injector import ProcessDied
 
 STORY_LINES = 12
 CONTEXT = 60
@@ -218,8 +218,8 @@ class Replay:
         coroutine, actor.coroutine = actor.coroutine, None
         assert coroutine is not None, "only living processes are killed"
         try:
-            coroutine.throw(WorkerDied())
-        except (WorkerDied, StopIteration):
+            coroutine.throw(ProcessDied())
+        except (ProcessDied, StopIteration):
             return
         coroutine.close()
 

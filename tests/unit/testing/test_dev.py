@@ -11,6 +11,7 @@ from tests.kit_cases import CASES, Case, counting_task
 
 from perago.testing import (
     Fault,
+    arrive_late,
     crash,
     expire_lease,
     foreign_commit,
@@ -52,6 +53,7 @@ async def _scene(*faults: Fault, policy: str = "settled") -> dict[str, object]:
         ("crash:before=merge", crash(before="merge")),
         ("crash:after=body,task=clean,attempt=2", crash(after="body", task="clean", attempt=2)),
         ("lose-answer:point=merge,nth=2", lose_answer("merge", nth=2)),
+        ("arrive-late:point=merge,until=idle", arrive_late("merge", until="idle")),
         ("zombie", zombie()),
         ("zombie:until=retried", zombie(until="retried")),
         ("expire-lease:", expire_lease()),

@@ -7,11 +7,13 @@ from perago.testing import (
     POINTS,
     Fault,
     PeragoEnvironment,
+    arrive_late,
     crash,
     expire_lease,
     foreign_commit,
     lose_answer,
     lose_request,
+    meanwhile,
     unavailable,
     zombie,
 )
@@ -83,6 +85,42 @@ async def test_a_lost_request_at_any_moment(
     perago_env: PeragoEnvironment, policy: str, point: str
 ) -> None:
     await _survives(perago_env, policy, lose_request(point))
+
+
+@pytest.mark.simulation
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("point", REMOTE)
+async def test_a_request_that_arrives_late_at_any_moment(
+    perago_env: PeragoEnvironment, policy: str, point: str
+) -> None:
+    await _survives(perago_env, policy, arrive_late(point, until="idle"))
+
+
+async def test_a_late_merge_arrives_after_the_death_of_its_sender(
+    perago_env: PeragoEnvironment,
+) -> None:
+    await _survives(perago_env, "settled", arrive_late("merge", until="published"))
+    perago_env.plan(arrive_late("merge", until="idle"), crash(before="merge", nth=2))
+    clean, runs = counting_task("again")
+    run = await perago_env.run(clean, await perago_env.repository("other"))
+    await perago_env.assert_completed(run)
+    assert perago_env.attempts[-2].status == "DIED"
+    assert runs == [1]
+    assert "a late request arrives: branches.merge" in await perago_env.story_text()
+    await perago_env.assert_sound()
+
+
+async def test_somebody_acts_while_a_call_is_on_its_way(perago_env: PeragoEnvironment) -> None:
+    repository = await perago_env.repository("repo", {"data/in.txt": "in"})
+
+    async def commit_beside() -> None:
+        await repository.commit({"data/in.txt": b"theirs"}, "main", message="beside")
+
+    perago_env.plan(meanwhile(commit_beside, after="stage"))
+    clean, _ = counting_task()
+    run = await perago_env.run(clean, repository)
+    assert await run.status() == "FAILED"
+    assert await repository.files() == {"data/in.txt": b"theirs"}
 
 
 @pytest.mark.parametrize("until", ["retried", "published", "accepted", "idle"])

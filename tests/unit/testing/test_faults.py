@@ -1,25 +1,39 @@
 """Faults are values that say when they strike, and refuse moments that never come."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
+from perago.domain.commit_metadata import EXPECTED_HEAD, LOGICAL_TASK_KEY
+from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.ports.errors import UnavailableError
+from perago.ports.lakefs import MergeRequest
 from perago.testing import (
+    ANY_CALL,
     POINTS,
+    Answer,
+    ArriveLate,
     Crash,
     ExpireLease,
     Fault,
     ForeignCommit,
     LoseAnswer,
     LoseRequest,
+    Meanwhile,
     Moment,
+    Refuse,
     Unavailable,
     Zombie,
+    answer,
+    arrive_late,
     crash,
     expire_lease,
     foreign_commit,
     lose_answer,
     lose_request,
+    meanwhile,
+    refuse,
     unavailable,
     zombie,
 )
@@ -33,6 +47,7 @@ from perago.testing.faults import (
     find_point,
 )
 
+ACCEPTED, BUSY = Until.ACCEPTED, UnavailableError("busy")
 BEFORE_MERGE = Moment("merge", Side.BEFORE)
 
 
@@ -44,6 +59,10 @@ BEFORE_MERGE = Moment("merge", Side.BEFORE)
         (crash(before="merge", nth=3), Crash(Moment("merge", Side.BEFORE, nth=3))),
         (lose_answer("merge", nth=2), LoseAnswer(Moment("merge", Side.AFTER, nth=2))),
         (lose_request("merge"), LoseRequest(BEFORE_MERGE)),
+        (arrive_late("merge", nth=2), ArriveLate(Moment("merge", Side.BEFORE, nth=2), ACCEPTED)),
+        (refuse("head", BUSY), Refuse(Moment("head", Side.BEFORE), BUSY)),
+        (answer("merge", None), Answer(BEFORE_MERGE, None)),
+        (meanwhile(print, after="merge"), Meanwhile(Moment("merge", Side.AFTER), print)),
         (unavailable("head"), Unavailable(Moment("head", Side.BEFORE))),
         (zombie(), Zombie(Moment("publish", Side.BEFORE), Until.ACCEPTED)),
         (
@@ -97,7 +116,7 @@ def test_a_fault_needs_one_side_of_one_moment(make: Callable[[], Fault]) -> None
 
 
 @pytest.mark.parametrize("point", ["body", "download", "compare", "upload"])
-@pytest.mark.parametrize("make", [lose_answer, lose_request, unavailable])
+@pytest.mark.parametrize("make", [lose_answer, lose_request, arrive_late, unavailable])
 def test_what_sends_nothing_has_no_answer_to_lose(make: Callable[[str], Fault], point: str) -> None:
     with pytest.raises(ValueError, match="sends no request"):
         make(point)
@@ -119,6 +138,24 @@ def test_a_zombie_waits_for_something_that_can_happen() -> None:
 def test_a_moment_reads_as_a_sentence() -> None:
     assert str(BEFORE_MERGE) == "before merge"
     assert str(Moment("merge", Side.AFTER, nth=2)) == "after merge (call 2)"
+
+
+def test_any_call_is_every_request_and_no_step_of_the_worker() -> None:
+    any_call = find_point(ANY_CALL)
+    assert any_call.is_remote
+    for name in OPERATIONS:
+        assert any_call.is_reached_by(Call(name, (), {})) is find_point(name).is_remote
+
+
+def test_the_canary_of_the_fence_is_no_moment_of_the_attempt() -> None:
+    merge = MergeRequest(RepositoryId("r"), "canary", BranchName("x"), "m", {EXPECTED_HEAD: "c"})
+    published = replace(merge, metadata={**merge.metadata, LOGICAL_TASK_KEY: "w/edit/0"})
+    assert not find_point("merge").is_reached_by(Call("branches.merge", (merge,), {}))
+    assert find_point("merge").is_reached_by(Call("branches.merge", (published,), {}))
+    for point, operation in (("branch", "branches.create"), ("clean-up", "branches.delete")):
+        of_canary, of_attempt = ("r", "perago-canary-1"), ("r", "perago-staging-1")
+        assert not find_point(point).is_reached_by(Call(operation, of_canary, {}))
+        assert find_point(point).is_reached_by(Call(operation, of_attempt, {}))
 
 
 def test_a_call_is_the_moment_of_its_own_operation_only() -> None:

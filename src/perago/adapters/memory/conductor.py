@@ -26,7 +26,7 @@ from perago.ports.conductor import (
 
 @final
 class MemoryTaskQueue(TaskQueue):
-    """Operations are named `queue.<method>` for the planned faults."""
+    """Operations are named `queue.<method>`."""
 
     def __init__(self, conductor: MemoryConductor, worker: WorkerHandle | None = None) -> None:
         self._conductor = conductor
@@ -90,7 +90,7 @@ class MemoryTaskQueue(TaskQueue):
 
 @final
 class MemoryWorkflows(Workflows):
-    """Operations are named `workflows.<method>` for the planned faults."""
+    """Operations are named `workflows.<method>`."""
 
     def __init__(self, conductor: MemoryConductor, operator: WorkerHandle | None = None) -> None:
         self._conductor = conductor
@@ -177,7 +177,7 @@ class MemoryWorkflows(Workflows):
 
 @final
 class MemoryTaskDefinitions(TaskDefinitions):
-    """Operations are named `definitions.<method>` for the planned faults."""
+    """Operations are named `definitions.<method>`."""
 
     def __init__(self, conductor: MemoryConductor, worker: WorkerHandle | None = None) -> None:
         self._conductor = conductor

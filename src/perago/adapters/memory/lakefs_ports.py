@@ -1,7 +1,6 @@
 """The ports of lakeFS on the server in memory, as one worker reaches them.
 
-Each call goes through the worker's handle, which counts it and lets planned faults happen. A lost
-answer of an effect on a branch is the value `NoAnswer`, as the port promises.
+Each call goes through the worker's handle.
 """
 
 import shutil
@@ -37,8 +36,7 @@ from perago.domain.logical_execution import (
     RepositoryId,
     TagName,
 )
-from perago.domain.outcome import MergeAnswer, NoAnswer, RelocationAnswer
-from perago.ports.errors import OutcomeUnknownError
+from perago.domain.outcome import MergeAnswer, RelocationAnswer
 from perago.ports.lakefs import (
     Branches,
     BranchPage,
@@ -99,12 +97,9 @@ class MemoryBranches(Branches):
         return await self._handle.ask("branches.list_page", page)
 
     async def merge(self, request: MergeRequest) -> MergeAnswer:
-        try:
-            return await self._handle.perform(
-                "branches.merge", lambda: merge_into_branch(self._lakefs, request)
-            )
-        except OutcomeUnknownError as lost:
-            return NoAnswer(str(lost))
+        return await self._handle.perform(
+            "branches.merge", lambda: merge_into_branch(self._lakefs, request)
+        )
 
     async def relocate(
         self,
@@ -114,12 +109,9 @@ class MemoryBranches(Branches):
         *,
         timeout_seconds: float = 60.0,  # noqa: ARG002  nothing takes time in memory
     ) -> RelocationAnswer:
-        try:
-            return await self._handle.perform(
-                "branches.relocate", lambda: relocate_branch(self._lakefs, repository, branch, to)
-            )
-        except OutcomeUnknownError as lost:
-            return NoAnswer(str(lost))
+        return await self._handle.perform(
+            "branches.relocate", lambda: relocate_branch(self._lakefs, repository, branch, to)
+        )
 
     async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
         return await self._handle.ask(

@@ -13,6 +13,7 @@ from perago.adapters.memory.conductor import MemoryTaskDefinitions, MemoryTaskQu
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import VirtualClock
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowSnapshot, WorkflowStatus
 from perago.ports.conductor import (
     PollRequest,
@@ -23,7 +24,7 @@ from perago.ports.conductor import (
     Workflows,
 )
 from perago.ports.installations import ConductorInstallation
-from perago.testing.contract.lakefs_under_test import losing_handle
+from perago.testing.fault_injector import losing_answers
 
 
 class ConductorUnderTest(Protocol):
@@ -109,8 +110,8 @@ class MemoryConductorUnderTest(ConductorUnderTest):
 
     @asynccontextmanager
     async def losing_answers(self) -> AsyncGenerator[ConductorInstallation]:
-        """Ports through the handle of a worker for whom every loss is planned."""
-        yield conductor_installation(self._conductor, losing_handle())
+        """Ports of a worker for whom every loss is planned."""
+        yield losing_answers(conductor_installation(self._conductor, WorkerHandle()))
 
     async def nudge(self, workflow_id: str) -> None:
         """Step the clock by a millisecond and decide."""

@@ -3,10 +3,9 @@
 Says nothing of which lakeFS answers; whoever tests an adapter implements it.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import count
 from typing import Protocol, final
 
@@ -14,7 +13,7 @@ import pytest
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.worker_handle import ANY, LoseAnswer, WorkerHandle
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
@@ -26,6 +25,7 @@ from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import Branches, Commits, MergeRequest, Repositories, Tags
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, Objects
+from perago.testing.fault_injector import losing_answers
 
 MAIN = BranchName("main")
 WALK_PAGE = 50
@@ -129,12 +129,9 @@ class LakeFSUnderTest(Protocol):
 class MemoryLakeFSUnderTest(LakeFSUnderTest):
     """Ports over one memory, and set-up in the same memory."""
 
-    def __init__(
-        self, lakefs: MemoryLakeFS, open_ports: Callable[[WorkerHandle], LakeFSInstallation]
-    ) -> None:
+    def __init__(self, lakefs: MemoryLakeFS, ports: LakeFSInstallation) -> None:
         self._lakefs = lakefs
-        self._open_ports = open_ports
-        self._ports = open_ports(WorkerHandle())
+        self._ports = ports
         self._builders: dict[RepositoryId, RepositoryBuilder] = {}
         self._numbers = count(1)
 
@@ -215,8 +212,8 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
 
     @asynccontextmanager
     async def losing_answers(self) -> AsyncGenerator[LakeFSInstallation]:
-        """Ports through the handle of a worker for whom every loss is planned."""
-        yield self._open_ports(losing_handle())
+        """The same ports, for a worker for whom every loss is planned."""
+        yield losing_answers(self._ports)
 
     def unique_name(self, prefix: str) -> str:
         """The prefix and a number."""
@@ -226,16 +223,7 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
 def memory_lakefs_under_test() -> MemoryLakeFSUnderTest:
     """The in-memory adapters over an installation of their own."""
     lakefs = MemoryLakeFS()
-    return MemoryLakeFSUnderTest(lakefs, partial(lakefs_installation, lakefs))
-
-
-LOST_CALLS_MAX = 100
-"""More than a law makes."""
-
-
-def losing_handle() -> WorkerHandle:
-    """The handle of a worker whose requests take effect, and who never sees an answer."""
-    return WorkerHandle(LoseAnswer(ANY, nth) for nth in range(1, LOST_CALLS_MAX + 1))
+    return MemoryLakeFSUnderTest(lakefs, lakefs_installation(lakefs, WorkerHandle()))
 
 
 STAGING = BranchName("staging")

@@ -35,6 +35,7 @@ from perago.testing.dev.page_server import Shown, serve_until_interrupted
 from perago.testing.dev.scenes import DevRequest, run_scenes
 from perago.testing.faults import (
     Fault,
+    arrive_late,
     crash,
     expire_lease,
     foreign_commit,
@@ -49,6 +50,7 @@ from perago.testing.trial.command import read_json_option
 MAKERS: Mapping[str, Callable[..., Fault]] = MappingProxyType(
     {
         "crash": crash,
+        "arrive-late": arrive_late,
         "expire-lease": expire_lease,
         "foreign-commit": foreign_commit,
         "lose-answer": lose_answer,

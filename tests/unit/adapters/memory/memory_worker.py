@@ -3,17 +3,12 @@
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from perago.adapters.memory.installations import MAIN, RepositoryBuilder
+from perago.adapters.memory.installations import MAIN, RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.lakefs_ports import (
-    MemoryBranches,
-    MemoryCommits,
-    MemoryObjects,
-    MemoryTags,
-)
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.logical_execution import BranchName, CommitId
 from perago.ports.lakefs import MergeRequest
+from perago.testing.fault_injector import FaultInjector, faulty_installation
 
 Result = TypeVar("Result")
 STAGING = BranchName("staging")
@@ -28,11 +23,10 @@ class MemoryWorker:
         self.input_ref = self.repository.commit({"kept": b"kept", **(files or {})})
         self.repository.branch(STAGING)
         self.staged = self.repository.commit({"added": b"added"}, STAGING)
-        self.handle = WorkerHandle()
-        self.branches = MemoryBranches(self.lakefs, self.handle)
-        self.commits = MemoryCommits(self.lakefs, self.handle)
-        self.tags = MemoryTags(self.lakefs, self.handle)
-        self.objects = MemoryObjects(self.lakefs, self.handle)
+        self.injector = FaultInjector()
+        ports = faulty_installation(lakefs_installation(self.lakefs, WorkerHandle()), self.injector)
+        self.branches, self.commits = ports.branches, ports.commits
+        self.tags, self.objects = ports.tags, ports.objects
 
     def request(self, source: str | None = None, **metadata: str) -> MergeRequest:
         """A merge of the staged commit into main."""

@@ -9,21 +9,16 @@ from tests.unit.adapters.memory.conductor_model import TASK, WORKFLOW, OneTask, 
 from perago.adapters.memory.conductor import MemoryTaskQueue
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import (
-    CrashAfter,
-    Hold,
-    LoseAnswer,
-    WorkerDied,
-    WorkerHandle,
-)
 from perago.adapters.memory.workflow_step_kinds import ENDS
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.ports.conductor import NO_DOMAINS, PollRequest, TerminalUpdate
+from perago.ports.conductor import NO_DOMAINS, PollRequest, TaskQueue, TerminalUpdate
 from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
     RequestRefusedError,
 )
+from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_port
+from perago.testing.faults import arrive_late, crash, lose_answer
 
 MEGABYTE = 1024 * 1024
 
@@ -245,9 +240,13 @@ def test_the_same_seed_makes_the_same_ids() -> None:
     assert ids() == ids()
 
 
+def struck(task: OneTask, injector: FaultInjector) -> TaskQueue:
+    return faulty_port(MemoryTaskQueue(task.conductor), "queue", injector)
+
+
 async def test_a_lost_poll_leaves_the_attempt_with_nobody() -> None:
     task = start_one_task(responseTimeoutSeconds=10)
-    queue = MemoryTaskQueue(task.conductor, WorkerHandle([LoseAnswer("queue.poll")]))
+    queue = struck(task, FaultInjector([lose_answer("queue.poll")]))
     with pytest.raises(OutcomeUnknownError):
         await queue.poll(PollRequest(TASK, "worker"))
     assert task.workflow.tasks[0].status is AttemptStatus.IN_PROGRESS
@@ -258,7 +257,7 @@ async def test_a_lost_poll_leaves_the_attempt_with_nobody() -> None:
 
 async def test_a_completion_whose_answer_is_lost_took_effect() -> None:
     task = start_one_task()
-    queue = MemoryTaskQueue(task.conductor, WorkerHandle([LoseAnswer("queue.complete")]))
+    queue = struck(task, FaultInjector([lose_answer("queue.complete")]))
     attempt = task.polled()
     update = TerminalUpdate(attempt, "worker", AttemptStatus.COMPLETED, {"n": 1})
     with pytest.raises(OutcomeUnknownError):
@@ -268,23 +267,23 @@ async def test_a_completion_whose_answer_is_lost_took_effect() -> None:
 
 async def test_a_completion_on_the_wire_lands_when_it_is_released() -> None:
     task = start_one_task()
-    handle = WorkerHandle([Hold("queue.complete")])
+    injector = FaultInjector([arrive_late("queue.complete")])
     attempt = task.polled()
     update = TerminalUpdate(attempt, "worker", AttemptStatus.COMPLETED, {"n": 1})
     with pytest.raises(OutcomeUnknownError):
-        await MemoryTaskQueue(task.conductor, handle).complete(update, timeout_seconds=1)
+        await struck(task, injector).complete(update, timeout_seconds=1)
     assert task.row(attempt).snapshot == attempt
-    handle.release()
+    await injector.arrive_late()
     assert task.row(attempt).output_data == {"n": 1}
 
 
 async def test_a_dead_worker_sends_no_heartbeat() -> None:
     task = start_one_task(responseTimeoutSeconds=10)
-    queue = MemoryTaskQueue(task.conductor, WorkerHandle([CrashAfter("queue.poll")]))
-    with pytest.raises(WorkerDied):
+    queue = struck(task, FaultInjector([crash(after="queue.poll")]))
+    with pytest.raises(ProcessDied):
         await queue.poll(PollRequest(TASK, "worker"))
     (row,) = task.workflow.tasks
-    with pytest.raises(WorkerDied):
+    with pytest.raises(ProcessDied):
         await queue.extend_lease(row, "worker")
     task.clock.advance(10)
     assert task.polled("another").retried_task_id == row.task_id

@@ -6,10 +6,11 @@ import pytest
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
 
 from perago.adapters.memory.installations import lakefs_installation
-from perago.adapters.memory.worker_handle import CrashAfter, Fault, WorkerHandle
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.spark.publication_report import Target, publication_row, was_adopted
 from perago.domain.logical_execution import CommitId
 from perago.domain.policy import PolicySetting
+from perago.testing.faults import Fault, crash
 
 HEAD_PARENT, LINEAGE, SETTLED = (
     PolicySetting.HEAD_PARENT,
@@ -54,19 +55,14 @@ async def test_a_retry_after_a_lost_publication_shows_as_what_its_policy_made_of
     tmp_path: Path, policy: PolicySetting, found: list[tuple[object, bool, bool]]
 ) -> None:
     """Relocated, superseded, or finished without a second commit."""
-    # The canary of the fence merges before the attempt does.
-    healthy = FaultWorld(tmp_path / "healthy", policy)
-    await kinds(healthy)
-    merges = healthy.workers[0].calls["branches.merge"]
-    struck = CrashAfter("branches.merge", nth=merges)
-    assert await kinds(FaultWorld(tmp_path / "struck", policy), struck) == found
+    assert await kinds(FaultWorld(tmp_path, policy), crash(after="merge")) == found
 
 
 async def test_a_decision_that_a_retry_published_is_an_adoption(tmp_path: Path) -> None:
     healthy = FaultWorld(tmp_path / "healthy", SETTLED)
     await kinds(healthy)
     world = FaultWorld(tmp_path / "struck", SETTLED)
-    assert await kinds(world, CrashAfter("tags.create")) == [("settled", True, False)]
+    assert await kinds(world, crash(after="tags.create")) == [("settled", True, False)]
     for played, adopted in ((healthy, False), (world, True)):
         rows = [publication_row(record) for record in played.repository.history()]
         (row,) = [row for row in rows if row is not None]

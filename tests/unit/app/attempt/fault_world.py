@@ -20,7 +20,7 @@ from perago.adapters.memory.installations import (
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.system import SeededIdentities, SequentialConcurrency, VirtualClock
-from perago.adapters.memory.worker_handle import Fault, WorkerDied, WorkerHandle
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.attempt.context import AttemptSettings
 from perago.app.attempt.reset_task import Reset, ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport
@@ -38,6 +38,8 @@ from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.installations import ConductorInstallation
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
+from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_installation
+from perago.testing.faults import Fault
 
 TASK = "edit"
 RESPONSE_SECONDS = 60
@@ -90,7 +92,7 @@ class FaultWorld:
     result_text: str = ""
     reference: str = TASK
     runs: int = 0
-    workers: list[WorkerHandle] = field(default_factory=list[WorkerHandle])
+    workers: list[FaultInjector] = field(default_factory=list[FaultInjector])
     reports: list[AttemptReport] = field(default_factory=list[AttemptReport])
 
     def __post_init__(self) -> None:
@@ -156,10 +158,10 @@ class FaultWorld:
     def worker(
         self, faults: Iterable[Fault] = (), *, policy: PolicySetting | None = None
     ) -> AttemptWorker:
-        """A new process with its own handle; `faults` strike its calls."""
+        """A new process with these faults, each at one of its calls."""
         number = len(self.workers) + 1
-        handle = WorkerHandle(faults)
-        self.workers.append(handle)
+        injector = FaultInjector(list(faults))
+        self.workers.append(injector)
         around = Surroundings(
             self.clock,
             SeededIdentities(seed=number, now_ms=lambda: self.clock.epoch_ms),
@@ -172,8 +174,8 @@ class FaultWorld:
             require_ownership=self.require_ownership,
         )
         worker = attempt_worker(
-            lakefs_installation(self.lakefs, handle),
-            conductor_installation(self.conductor, handle),
+            faulty_installation(lakefs_installation(self.lakefs, WorkerHandle()), injector),
+            faulty_installation(conductor_installation(self.conductor, WorkerHandle()), injector),
             around,
             [self.task],
             settings,
@@ -199,7 +201,7 @@ class FaultWorld:
         try:
             record = await worker.poll(TASK)
             return None if record is None else await self.drive(worker.run(record))
-        except (WorkerDied, UnavailableError, OutcomeUnknownError):
+        except (ProcessDied, UnavailableError, OutcomeUnknownError):
             return None
 
     async def finish(self, attempts_max: int = ATTEMPTS_MAX) -> WorkflowRecord:
@@ -219,9 +221,13 @@ class FaultWorld:
         assert workflow is not None
         return workflow
 
-    async def reset_task(self, reference: str = TASK, handle: WorkerHandle | None = None) -> Reset:
+    async def reset_task(
+        self, reference: str = TASK, injector: FaultInjector | None = None
+    ) -> Reset:
         """An operator's `perago reset-task`."""
-        lakefs = lakefs_installation(self.lakefs, handle or WorkerHandle())
+        lakefs = lakefs_installation(self.lakefs, WorkerHandle())
+        if injector is not None:
+            lakefs = faulty_installation(lakefs, injector)
         tools = ResetTools(
             lakefs.branches, lakefs.commits, lakefs.tags, self.operator.workflows, self.clock
         )

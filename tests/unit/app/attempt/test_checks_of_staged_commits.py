@@ -12,7 +12,6 @@ from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter, staging_branches
 
 from perago import StagedView, TaskFailed, TaskTerminalError, WorkspaceSpec, current_attempt
-from perago.adapters.memory.worker_handle import Meanwhile, When
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import BodyFailedError, CheckFailedError
@@ -20,6 +19,7 @@ from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.errors import WorkspaceLostError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, TaskBody
+from perago.testing.faults import meanwhile
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 every_policy = pytest.mark.parametrize("policy", POLICIES)
@@ -284,7 +284,7 @@ async def test_a_removed_directory_is_no_empty_commit_for_a_check(tmp_path: Path
         (marker,) = world.root.rglob(".perago-attempt.json")
         shutil.rmtree(marker.parent)
 
-    removed = Meanwhile("commits.commit", When.AFTER_EFFECT, clean)
+    removed = meanwhile(clean, after="commits.commit")
 
     report = await first_attempt(world, world.worker([removed]))
 

@@ -1,6 +1,6 @@
 """Cleaning: staging before local, each on its own, never a change of the result."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
@@ -9,13 +9,13 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.worker_handle import Fault, LoseAnswer, Meanwhile, Refuse, When
 from perago.app.attempt.complete import LOCAL_FAILED, STAGING_FAILED
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import AttemptStatus, ExecutionId
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import LocalDiskError, RequestRefusedError, UnavailableError
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover, Phase
+from perago.testing.faults import Fault, lose_answer, meanwhile, refuse
 
 POLICIES = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE]
 REFUSED = RequestRefusedError("refused")
@@ -54,14 +54,6 @@ def _link(workspace: Path, _: int) -> None:
     (workspace / "link").symlink_to("kept.txt")
 
 
-async def _calls_of_a_healthy_attempt(tmp_path: Path, policy: PolicySetting, call: str) -> int:
-    """The last call of this name is the attempt's own; the canary's come before."""
-    world = FaultWorld(tmp_path / "healthy", policy)
-    await world.start()
-    await world.attempt(world.worker())
-    return world.workers[0].calls[call]
-
-
 def _warnings(worker: AttemptWorker) -> list[object]:
     told = worker.progress.events
     return [facts.get("warning") for phase, facts in told if phase is Phase.WARNED]
@@ -81,13 +73,10 @@ async def _attempt(world: FaultWorld, worker: AttemptWorker) -> AttemptReport:
 async def test_staging_goes_before_the_directory_and_both_go(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    last = await _calls_of_a_healthy_attempt(tmp_path, policy, "branches.delete")
     world = FaultWorld(tmp_path / "looked at", policy)
     await world.start()
     seen: list[int] = []
-    look = Meanwhile(
-        "branches.delete", When.BEFORE_EFFECT, lambda: seen.append(len(_directories(world))), last
-    )
+    look = meanwhile(lambda: seen.append(len(_directories(world))), before="clean-up")
 
     await _attempt(world, world.worker([look]))
 
@@ -100,10 +89,9 @@ async def test_staging_goes_before_the_directory_and_both_go(
 async def test_a_branch_that_stays_changes_nothing_else(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    last = await _calls_of_a_healthy_attempt(tmp_path, policy, "branches.delete")
     world = FaultWorld(tmp_path / "struck", policy)
     await world.start()
-    worker = world.worker([Refuse("branches.delete", REFUSED, last)])
+    worker = world.worker([refuse("clean-up", REFUSED)])
 
     report = await _attempt(world, worker)
 
@@ -137,14 +125,12 @@ async def test_a_directory_that_stays_changes_nothing_else(
 async def test_a_failed_attempt_that_cannot_clean_fails_for_its_own_reason(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    deletes = await _calls_of_a_healthy_attempt(tmp_path, policy, "branches.delete")
-    commits = await _calls_of_a_healthy_attempt(tmp_path, policy, "commits.commit")
     world = FaultWorld(tmp_path / "struck", policy)
     await world.start()
     worker = world.worker(
         [
-            Refuse("commits.commit", RequestRefusedError("no commit today"), commits),
-            Refuse("branches.delete", REFUSED, deletes),
+            refuse("stage", RequestRefusedError("no commit today")),
+            refuse("clean-up", REFUSED),
         ]
     )
     stubborn = StubbornDirectories(worker.world.directories)
@@ -157,30 +143,21 @@ async def test_a_failed_attempt_that_cannot_clean_fails_for_its_own_reason(
     assert _warnings(worker) == [STAGING_FAILED, LOCAL_FAILED]
 
 
-STAGING_FAULTS: list[tuple[str, Callable[[int], Fault] | None, str]] = [
-    ("symlink", None, ""),
-    ("branch is made, answer lost", lambda n: LoseAnswer("branches.create", n), "branches.create"),
-    ("upload", lambda n: Refuse("objects.upload", REFUSED, n), "objects.upload"),
-    (
-        "verification",
-        lambda n: Refuse("commits.uncommitted_page", UnavailableError("no answer"), n),
-        "commits.uncommitted_page",
-    ),
-    ("commit", lambda n: Refuse("commits.commit", REFUSED, n), "commits.commit"),
-    ("commit, answer lost", lambda n: LoseAnswer("commits.commit", n), "commits.commit"),
-]
+STAGING_FAULTS: Mapping[str, Sequence[Fault]] = {
+    "symlink": (),
+    "branch is made, answer lost": (lose_answer("branch"),),
+    "upload": (refuse("objects.upload", REFUSED),),
+    "verification": (refuse("commits.uncommitted_page", UnavailableError("no answer")),),
+    "commit": (refuse("stage", REFUSED),),
+    "commit, answer lost": (lose_answer("stage"),),
+}
 
 
-@pytest.mark.parametrize(
-    ("fault", "call"), [row[1:] for row in STAGING_FAULTS], ids=[row[0] for row in STAGING_FAULTS]
-)
+@pytest.mark.parametrize("faults", STAGING_FAULTS.values(), ids=STAGING_FAULTS)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_failure_inside_staging_leaves_no_branch_and_no_directory(
-    tmp_path: Path, policy: PolicySetting, fault: Callable[[int], Fault] | None, call: str
+    tmp_path: Path, policy: PolicySetting, faults: Sequence[Fault]
 ) -> None:
-    faults: list[Fault] = []
-    if fault is not None:
-        faults = [fault(await _calls_of_a_healthy_attempt(tmp_path, policy, call))]
     world = FaultWorld(tmp_path / "struck", policy, body=None if faults else _link)
     await world.start()
 

@@ -13,17 +13,6 @@ import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.memory.hooks import has_lua
-from perago.adapters.memory.worker_handle import (
-    Answer,
-    CrashAfter,
-    CrashBefore,
-    Fault,
-    LoseAnswer,
-    LoseRequest,
-    Meanwhile,
-    Refuse,
-    When,
-)
 from perago.app.authoring.failure import error_code, error_is_terminal, failure_reason
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.error_codes import Retried, error_codes
@@ -39,6 +28,7 @@ from perago.ports.errors import (
     DamagedObjectError,
     UnavailableError,
 )
+from perago.testing.faults import Fault, answer, crash, lose_answer, lose_request, meanwhile, refuse
 
 SETTLED, LINEAGE = PolicySetting.SETTLED, PolicySetting.LINEAGE
 HEAD_PARENT, AUTO = PolicySetting.HEAD_PARENT, PolicySetting.AUTO
@@ -100,10 +90,8 @@ async def retried(world: FaultWorld, fault: Fault) -> FaultWorld:
 @mistake("PRG-F001")
 async def the_workflow_is_terminated_while_the_body_runs(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    ended = Meanwhile(
-        "branches.create",
-        When.BEFORE_EFFECT,
-        lambda: world.conductor.terminate(world.workflow, "enough"),
+    ended = meanwhile(
+        lambda: world.conductor.terminate(world.workflow, "enough"), before="branches.create"
     )
     return await told(world, [ended])
 
@@ -140,7 +128,7 @@ async def the_target_is_reset_to_before_the_input(root: Path) -> str:
 
 @mistake("PRG-F006")
 async def the_decision_tag_is_moved_by_hand(root: Path) -> str:
-    world = await retried(FaultWorld(root, SETTLED), CrashAfter(CREATE_TAG))
+    world = await retried(FaultWorld(root, SETTLED), crash(after=CREATE_TAG))
     (tag,) = world.repository.tags()
     world.repository.delete_tag(tag)
     world.repository.tag(tag, world.input)
@@ -149,7 +137,7 @@ async def the_decision_tag_is_moved_by_hand(root: Path) -> str:
 
 @mistake("PRG-F025")
 async def somebody_decides_with_a_commit_of_his_own(root: Path) -> str:
-    world = await retried(FaultWorld(root, SETTLED), CrashAfter(CREATE_TAG))
+    world = await retried(FaultWorld(root, SETTLED), crash(after=CREATE_TAG))
     (tag,) = world.repository.tags()
     decided = world.lakefs.repository(world.repository.id).commit_of(tag).record
     world.repository.branch("his")
@@ -165,8 +153,8 @@ async def others_commit_elsewhere_again_and_again(root: Path) -> str:
     spec = WorkspaceSpec(prefix="data", isolation="prefix")
     world = await started(FaultWorld(root, SETTLED, spec=spec))
     others = [
-        Meanwhile(MERGE, When.BEFORE_EFFECT, partial(world.human, f"elsewhere/{nth}"), nth)
-        for nth in range(FIRST_FENCED, 200)
+        meanwhile(partial(world.human, f"elsewhere/{nth}"), before="merge", nth=nth)
+        for nth in range(1, 198)
     ]
     return await told(world, others)
 
@@ -185,14 +173,14 @@ async def told_for(world: FaultWorld, **changes: object) -> str:
 @mistake("PRG-F008")
 async def a_retry_resolves_to_another_input(root: Path) -> str:
     spec = WorkspaceSpec(prefix="data", isolation="prefix")
-    world = await retried(FaultWorld(root, SETTLED, spec=spec), CrashBefore(MERGE, FIRST_FENCED))
+    world = await retried(FaultWorld(root, SETTLED, spec=spec), crash(before="merge"))
     later = world.human("elsewhere/later.txt")
     return await told_for(world, workspace=world.workspace(ref=later))
 
 
 @mistake("PRG-F026")
 async def a_retry_resolves_to_other_params(root: Path) -> str:
-    world = await retried(FaultWorld(root, SETTLED), CrashAfter(MERGE, FIRST_FENCED))
+    world = await retried(FaultWorld(root, SETTLED), crash(after="merge"))
     return await told_for(world, params={"text": "other"})
 
 
@@ -222,7 +210,7 @@ async def a_readme_stands_among_the_hook_files(root: Path) -> str:
 @mistake("PRG-F012")
 async def the_staged_commit_is_merged_by_hand_and_reverted(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [Answer(MERGE, NoChanges("no changes"))])
+    return await told(world, [answer(MERGE, NoChanges("no changes"))])
 
 
 @mistake("PRG-F013")
@@ -236,15 +224,15 @@ async def somebody_left_uncommitted_objects_on_the_target(root: Path) -> str:
 async def the_target_of_a_replacement_is_protected(root: Path) -> str:
     world = FaultWorld(root, HEAD_PARENT, fenced=False)
     world.repository.protect()
-    return await told(await retried(world, CrashAfter(MERGE)))
+    return await told(await retried(world, crash(after=MERGE)))
 
 
 @mistake("PRG-F015")
 async def the_prefix_conflicts_with_a_head_that_moved(root: Path) -> str:
     spec = WorkspaceSpec(prefix="data", isolation="prefix")
     world = await started(FaultWorld(root, SETTLED, spec=spec))
-    moved = Meanwhile(CREATE_TAG, When.BEFORE_EFFECT, world.human)
-    return await told(world, [moved, Answer(MERGE, MergeConflict("conflict"), FIRST_FENCED)])
+    moved = meanwhile(world.human, before=CREATE_TAG)
+    return await told(world, [moved, answer(MERGE, MergeConflict("conflict"), nth=FIRST_FENCED)])
 
 
 @mistake("PRG-F020")
@@ -275,21 +263,19 @@ async def hooks_are_switched_off_between_canary_and_merge(root: Path) -> str:
         world.lakefs.actions_enabled = False
         world.human()
 
-    return await told(
-        world, [Meanwhile(MERGE, When.BEFORE_EFFECT, switch_off_and_commit, FIRST_FENCED)]
-    )
+    return await told(world, [meanwhile(switch_off_and_commit, before="merge")])
 
 
 @mistake("PRG-U001")
 async def the_network_swallows_the_merge(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [LoseRequest(MERGE)])
+    return await told(world, [lose_request(MERGE)])
 
 
 @mistake("PRG-U002")
 async def lakefs_is_away_whenever_the_row_is_polled(root: Path) -> str:
     world = await started(FaultWorld(root, SETTLED))
-    away = [Refuse("repositories.read", UnavailableError("connection refused"))]
+    away = [refuse("repositories.read", UnavailableError("connection refused"))]
     for _ in range(HAND_BACKS_MAX):
         await world.attempt(world.worker(away))
         world.clock.advance(1000)
@@ -306,37 +292,37 @@ async def the_input_names_a_branch_that_is_not_there(root: Path) -> str:
 @mistake("PRG-L003")
 async def the_server_refuses_the_merge_with_words_nobody_knows(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [Answer(MERGE, MergeRefused("not today"))])
+    return await told(world, [answer(MERGE, MergeRefused("not today"))])
 
 
 @mistake("PRG-L004")
 async def the_staging_branch_of_another_execution_has_the_name(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [Refuse("branches.create", BranchExistsError("it exists"))])
+    return await told(world, [refuse("branches.create", BranchExistsError("it exists"))])
 
 
 @mistake("PRG-L007")
 async def the_user_may_not_write(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [Refuse("branches.create", AccessDeniedError("not allowed"))])
+    return await told(world, [refuse("branches.create", AccessDeniedError("not allowed"))])
 
 
 @mistake("PRG-L008")
 async def the_server_does_not_answer_a_read(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [Refuse("branches.create", UnavailableError("nothing was sent"))])
+    return await told(world, [refuse("branches.create", UnavailableError("nothing was sent"))])
 
 
 @mistake("PRG-L009")
 async def the_answer_to_a_staging_commit_is_lost(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [LoseAnswer("commits.commit")])
+    return await told(world, [lose_answer("commits.commit")])
 
 
 @mistake("PRG-L010")
 async def an_object_arrives_damaged(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [Refuse("objects.download", DamagedObjectError("data/kept.txt"))])
+    return await told(world, [refuse("objects.download", DamagedObjectError("data/kept.txt"))])
 
 
 @mistake("PRG-L011")

@@ -10,15 +10,6 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
 from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import (
-    Fault,
-    LoseAnswer,
-    LoseRequest,
-    Meanwhile,
-    Pause,
-    Refuse,
-    When,
-)
 from perago.app.attempt.complete import Recorded, complete, completion_deadline
 from perago.app.attempt.context import Attempt
 from perago.app.authoring.task_declaration import task
@@ -34,6 +25,7 @@ from perago.ports.errors import (
 )
 from perago.ports.task_body import Lease
 from perago.testing.embedded_workers import NoLease
+from perago.testing.faults import Fault, lose_answer, lose_request, meanwhile, refuse, zombie
 
 COMPLETE = "queue.complete"
 
@@ -104,7 +96,7 @@ async def test_an_end_that_is_always_refused_stays_unknown_and_keeps_the_decisio
     tmp_path: Path, refusal: ServiceError
 ) -> None:
     world = await _started(tmp_path)
-    worker = world.worker([Refuse(COMPLETE, refusal, nth) for nth in range(1, 100)])
+    worker = world.worker([refuse(COMPLETE, refusal, nth=nth) for nth in range(1, 100)])
 
     report = await world.attempt(worker)
 
@@ -121,7 +113,7 @@ async def test_a_success_that_conductor_does_not_take_is_reported_as_a_failure(
     """A refusal is an answer: to send the same again would hold the row until its time-out."""
     world = FaultWorld(tmp_path, policy)
     await world.start()
-    worker = world.worker([Refuse(COMPLETE, RequestRefusedError("413 too large"))])
+    worker = world.worker([refuse(COMPLETE, RequestRefusedError("413 too large"))])
 
     report = await world.attempt(worker)
 
@@ -141,9 +133,9 @@ async def test_a_refusal_after_an_answer_that_was_lost_does_not_fail_what_was_ta
     tmp_path: Path,
 ) -> None:
     world = await _started(tmp_path)
-    silent = Refuse("queue.read_attempt", UnavailableError("away"))
-    again = Refuse(COMPLETE, RequestRefusedError("it has ended"), 2)
-    report = await world.attempt(world.worker([LoseAnswer(COMPLETE), silent, again]))
+    silent = refuse("queue.read_attempt", UnavailableError("away"))
+    again = refuse(COMPLETE, RequestRefusedError("it has ended"), nth=2)
+    report = await world.attempt(world.worker([lose_answer(COMPLETE), silent, again]))
     assert report is not None
     assert report.error is None
     assert report.recorded is Recorded.RECORDED
@@ -153,7 +145,7 @@ async def test_a_failure_that_conductor_does_not_take_either_is_not_repeated(
     tmp_path: Path,
 ) -> None:
     world = await _started(tmp_path)
-    refusals = [Refuse(COMPLETE, RequestRefusedError("no"), nth) for nth in range(1, 100)]
+    refusals = [refuse(COMPLETE, RequestRefusedError("no"), nth=nth) for nth in range(1, 100)]
     report = await world.attempt(world.worker(refusals))
     assert report is not None
     assert report.recorded is Recorded.UNKNOWN
@@ -162,7 +154,7 @@ async def test_a_failure_that_conductor_does_not_take_either_is_not_repeated(
 
 async def test_an_end_that_is_refused_once_is_sent_again(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    worker = world.worker([Refuse(COMPLETE, AccessDeniedError("token expired"))])
+    worker = world.worker([refuse(COMPLETE, AccessDeniedError("token expired"))])
     report = await world.attempt(worker)
     assert report is not None
     assert report.recorded is Recorded.RECORDED
@@ -171,7 +163,7 @@ async def test_an_end_that_is_refused_once_is_sent_again(tmp_path: Path) -> None
 
 async def test_a_read_back_that_is_refused_is_asked_again(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    worker = world.worker([Refuse("queue.read_attempt", AccessDeniedError("token expired"))])
+    worker = world.worker([refuse("queue.read_attempt", AccessDeniedError("token expired"))])
     report = await world.attempt(worker)
     assert report is not None
     assert report.recorded is Recorded.RECORDED
@@ -200,7 +192,7 @@ async def test_my_end_of_a_redelivered_row_is_recorded(tmp_path: Path) -> None:
 
 async def test_an_end_is_not_sent_again_to_a_row_that_was_handed_out_anew(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    worker = world.worker([LoseRequest(COMPLETE)])
+    worker = world.worker([lose_request(COMPLETE)])
     first = await _poll(worker)
     await world.operator.workflows.release_without_result(first)
     await _poll(worker)
@@ -211,14 +203,14 @@ async def test_an_end_is_not_sent_again_to_a_row_that_was_handed_out_anew(tmp_pa
 async def test_a_row_that_waits_to_be_handed_out_anew_is_left_alone(tmp_path: Path) -> None:
     """A failure of the old execution would end the new one before it began."""
     world = await _started(tmp_path)
-    worker = world.worker([Pause("queue.read_workflow", When.BEFORE_EFFECT)])
+    worker = world.worker([zombie(before="queue.read_workflow")])
     handle = world.workers[0]
     record = await _poll(worker)
     running = asyncio.ensure_future(worker.run(record))
-    while not (handle.paused or running.done()):  # noqa: ASYNC110 - driven by hand
+    while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     await world.operator.workflows.release_without_result(record)
-    handle.resume()
+    handle.release()
 
     report = await world.drive(running)
 
@@ -232,7 +224,7 @@ async def test_a_row_that_waits_to_be_handed_out_anew_is_left_alone(tmp_path: Pa
 async def test_the_heartbeats_are_joined_before_the_end_is_sent(tmp_path: Path) -> None:
     world = await _started(tmp_path)
     told: list[str] = []
-    faults: list[Fault] = [Meanwhile(COMPLETE, When.BEFORE_EFFECT, lambda: told.append("sent"))]
+    faults: list[Fault] = [meanwhile(lambda: told.append("sent"), before=COMPLETE)]
     worker = world.worker(faults)
     record = await _poll(worker)
 
@@ -264,8 +256,8 @@ def free(params: Params) -> Params:
         (0.0, [], Recorded.ACKNOWLEDGED, 0),
         (0.9, [], Recorded.ACKNOWLEDGED, 0),
         (1.0, [], Recorded.RECORDED, 1),
-        (0.0, [LoseAnswer(COMPLETE)], Recorded.RECORDED, 1),
-        (0.0, [LoseRequest(COMPLETE)], Recorded.ACKNOWLEDGED, 1),
+        (0.0, [lose_answer(COMPLETE)], Recorded.RECORDED, 1),
+        (0.0, [lose_request(COMPLETE)], Recorded.ACKNOWLEDGED, 1),
     ],
     ids=["short", "a moment less", "a second", "answer lost", "request lost"],
 )
@@ -289,11 +281,7 @@ async def test_a_long_attempt_that_was_revoked_as_it_ended_says_so_though_it_pub
 ) -> None:
     """Between the look and the update there is a moment in which anything may happen."""
     world = await _started(tmp_path)
-    revoked = Meanwhile(
-        COMPLETE,
-        When.BEFORE_EFFECT,
-        lambda: world.conductor.terminate(world.workflow, "over"),
-    )
+    revoked = meanwhile(lambda: world.conductor.terminate(world.workflow, "over"), before=COMPLETE)
     worker = world.worker([revoked])
     world.task = vars(free)["__perago_task__"]
     record = await _poll(worker)
@@ -386,7 +374,7 @@ async def test_a_conductor_that_is_gone_for_minutes_gets_the_end_all_the_same(
     tmp_path: Path,
 ) -> None:
     refusals = [
-        Refuse(call, UnavailableError("nobody there"), nth)
+        refuse(call, UnavailableError("nobody there"), nth=nth)
         for call in (COMPLETE, "queue.read_attempt")
         for nth in range(1, 500)
     ]

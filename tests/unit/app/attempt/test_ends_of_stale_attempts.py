@@ -9,7 +9,6 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
 
 from perago.adapters.memory.conductor_server import Race
-from perago.adapters.memory.worker_handle import LoseAnswer, Meanwhile, Refuse, When
 from perago.app.attempt.complete import Recorded
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.guardrails import require_file
@@ -21,6 +20,7 @@ from perago.domain.errors import StaleAttemptError, TaskFailed, TaskTerminalErro
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest
 from perago.ports.errors import UnavailableError
+from perago.testing.faults import lose_answer, meanwhile, refuse
 
 COMPLETE = "queue.complete"
 LOOK = "queue.read_workflow"
@@ -137,7 +137,7 @@ async def test_a_guardrail_that_fails_after_a_rerun_does_not_end_the_rerun(
 ) -> None:
     spec = WorkspaceSpec(prefix="data", pre=[require_file("missing.txt")])
     world = await _started(tmp_path, lambda params: params, spec)
-    rerun = Meanwhile("objects.list_page", When.AFTER_EFFECT, lambda: _rerun(world))
+    rerun = meanwhile(lambda: _rerun(world), after="objects.list_page")
 
     report = await world.attempt(world.worker([rerun]))
 
@@ -181,9 +181,7 @@ async def test_a_publication_that_took_long_does_not_complete_the_rerun_of_its_r
     """The last fence passed before the merge; the row was handed on while the merge ran."""
     world = FaultWorld(tmp_path, policy, body=_add_one)
     await world.start()
-    canary = 2  # merges before the attempt's own
-    nth = 1 + canary
-    rerun = Meanwhile("branches.merge", When.AFTER_EFFECT, lambda: _rerun(world), nth)
+    rerun = meanwhile(lambda: _rerun(world), after="merge")
 
     report = await world.attempt(world.worker([rerun]))
 
@@ -240,7 +238,7 @@ async def test_the_end_waits_for_a_look_that_is_not_answered(tmp_path: Path) -> 
         return params
 
     world = await _started(tmp_path, body, None)
-    refusals = [Refuse(LOOK, UnavailableError("away"), nth) for nth in (1, 2, 3)]
+    refusals = [refuse(LOOK, UnavailableError("away"), nth=nth) for nth in (1, 2, 3)]
 
     report = await world.attempt(world.worker(refusals))
 
@@ -260,8 +258,8 @@ async def test_an_end_that_landed_without_an_answer_is_recorded_and_not_stale(
 
     world = await _started(tmp_path, body, None)
     silence = UnavailableError("away")
-    lost = [Refuse("queue.read_attempt", silence, nth) for nth in (1, 2)]
-    worker = world.worker([*lost, LoseAnswer(COMPLETE)])
+    lost = [refuse("queue.read_attempt", silence, nth=nth) for nth in (1, 2)]
+    worker = world.worker([*lost, lose_answer(COMPLETE)])
 
     report = await world.attempt(worker)
 
@@ -277,7 +275,7 @@ async def test_a_row_that_nobody_can_read_is_not_ended_blindly(tmp_path: Path) -
         return params
 
     world = await _started(tmp_path, body, None)
-    refusals = [Refuse(LOOK, UnavailableError("away"), nth) for nth in range(1, 500)]
+    refusals = [refuse(LOOK, UnavailableError("away"), nth=nth) for nth in range(1, 500)]
 
     report = await world.attempt(world.worker(refusals))
 

@@ -7,7 +7,6 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params, Result
 
-from perago.adapters.memory.worker_handle import CrashAfter, CrashBefore, Meanwhile, When
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import PublishBudget, TaskControls
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -15,23 +14,18 @@ from perago.domain.commit_metadata import LEVEL, POLICY
 from perago.domain.logical_execution import STAGING_BRANCH_PREFIX
 from perago.domain.policy import PolicySetting
 from perago.ports.workspace import Phase
-
-CREATE = "branches.create"
-# Two branches of the canary come first where there is a fence.
-STAGING, SCRATCH = 3, 4
+from perago.testing.faults import Crash, Moment, Side, crash, meanwhile
 
 
 def _told(worker: AttemptWorker, phase: Phase) -> list[Mapping[str, object]]:
     return [facts for told, facts in worker.progress.events if told is phase]
 
 
-@pytest.mark.parametrize("strike", [CrashBefore, CrashAfter], ids=lambda strike: strike.__name__)
-async def test_the_staging_branch_is_named_before_it_is_there(
-    tmp_path: Path, strike: type[CrashBefore | CrashAfter]
-) -> None:
+@pytest.mark.parametrize("side", list(Side), ids=str)
+async def test_the_staging_branch_is_named_before_it_is_there(tmp_path: Path, side: Side) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     await world.start()
-    worker = world.worker([strike(CREATE, STAGING)])
+    worker = world.worker([Crash(Moment("branch", side))])
 
     await world.attempt(worker)
 
@@ -39,17 +33,17 @@ async def test_the_staging_branch_is_named_before_it_is_there(
     assert named["repository"] == "repo"
     (marker,) = world.root.rglob(".perago-attempt.json")
     assert str(named["branch"]) in marker.read_text(encoding="utf-8")
-    left = {str(named["branch"])} if strike is CrashAfter else set[str]()
+    left = {str(named["branch"])} if side is Side.AFTER else set[str]()
     assert world.repository.branch_names() - {"main"} == left
 
 
 async def test_a_scratch_branch_is_found_by_the_name_of_its_staging_branch(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.LINEAGE)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.merge", 3)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     world.clock.advance(61)
     await world.operator.workflows.decide(world.workflow)
-    worker = world.worker([CrashAfter(CREATE, SCRATCH)])
+    worker = world.worker([crash(after="branch", nth=2)])
 
     await world.attempt(worker)
 
@@ -72,8 +66,7 @@ async def test_the_level_in_force_is_in_the_log_and_on_both_commits(
         (staging,) = world.repository.branch_names() - {"main"}
         levels.append(world.repository.head(staging).metadata[LEVEL])
 
-    nth = 3 if fenced else 1
-    worker = world.worker([Meanwhile("branches.merge", When.BEFORE_EFFECT, look, nth)])
+    worker = world.worker([meanwhile(look, before="merge")])
 
     await world.attempt(worker)
 

@@ -17,18 +17,6 @@ from tests.unit.app.attempt.fault_world import (
     assert_accepted,
 )
 
-from perago.adapters.memory.worker_handle import (
-    CrashAfter,
-    CrashBefore,
-    Fault,
-    Hold,
-    LoseAnswer,
-    LoseRequest,
-    Pause,
-    Refuse,
-    When,
-    WorkerDied,
-)
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -36,6 +24,16 @@ from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import AccessDeniedError, UnavailableError
 from perago.ports.workspace import Phase
+from perago.testing.fault_injector import ProcessDied
+from perago.testing.faults import (
+    Fault,
+    arrive_late,
+    crash,
+    lose_answer,
+    lose_request,
+    refuse,
+    zombie,
+)
 
 CREATE_TAG = "tags.create"
 MERGE = "branches.merge"
@@ -60,10 +58,10 @@ async def _next_attempt(world: FaultWorld) -> None:
 async def test_a_retry_without_a_fence_needs_no_tags(tmp_path: Path, policy: PolicySetting) -> None:
     world = FaultWorld(tmp_path, policy, fenced=False)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("commits.commit")]))
+    await world.attempt(world.worker([crash(after="commits.commit")]))
     await _next_attempt(world)
 
-    no_right = Refuse(CREATE_TAG, AccessDeniedError("fs:CreateTag"))
+    no_right = refuse(CREATE_TAG, AccessDeniedError("fs:CreateTag"))
     report = await world.attempt(world.worker([no_right]))
 
     assert report is not None
@@ -80,7 +78,7 @@ async def test_a_branch_as_input_is_refused_before_anything_is_written(
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     await world.start(world.workspace(ref="main"))
     if retried:
-        await world.attempt(world.worker([CrashAfter("repositories.read")]))
+        await world.attempt(world.worker([crash(after="repositories.read")]))
         await _next_attempt(world)
 
     report = await world.attempt(world.worker())
@@ -128,7 +126,7 @@ def _marks(world: FaultWorld) -> list[str]:
 
 async def test_a_decision_for_other_params_is_not_finished(tmp_path: Path) -> None:
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(before="merge")]))
 
     report = await _retry_with(world, params={"text": "other"})
 
@@ -144,7 +142,7 @@ async def test_a_publication_for_other_params_is_a_terminal_refusal(
     tmp_path: Path, isolation: str, *, moved: bool
 ) -> None:
     world = await _settled(tmp_path, isolation)
-    await world.attempt(world.worker([CrashAfter(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     ref = world.repository.head().commit if moved else world.input
 
     report = await _retry_with(world, params={"text": "other"}, workspace=world.workspace(ref=ref))
@@ -166,7 +164,7 @@ class LaterParams(BaseModel):
 
 async def test_a_release_that_changes_defaults_changes_no_execution(tmp_path: Path) -> None:
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(before="merge")]))
 
     @task(name=TASK, owner_email="data@example.com", workspace=world.spec)
     def edit(workspace: Path, params: LaterParams) -> Result:
@@ -182,7 +180,7 @@ async def test_a_release_that_changes_defaults_changes_no_execution(tmp_path: Pa
 async def test_an_operators_params_for_a_waiting_attempt_are_computed(tmp_path: Path) -> None:
     """No worker polled the attempt that he reruns, so it counts from the first one."""
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(before="merge")]))
     await _next_attempt(world)
     (*_, waiting) = (await world.read()).attempts
     await world.operator.workflows.terminate(world.workflow, "other params")
@@ -202,7 +200,7 @@ async def test_an_input_that_is_the_abandoned_publication_is_the_output(
 ) -> None:
     """The input expression names the current head, which the attempt before has moved."""
     world = await _settled(tmp_path, isolation)
-    await world.attempt(world.worker([CrashAfter(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     head = world.repository.head().commit
 
     report = await _retry_with(world, workspace=world.workspace(ref=head))
@@ -216,7 +214,7 @@ async def test_an_input_that_is_the_abandoned_publication_is_the_output(
 
 async def test_a_no_op_is_not_accepted_on_top_of_an_abandoned_publication(tmp_path: Path) -> None:
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashAfter(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     head = world.repository.head().commit
     world.changes = False
 
@@ -228,7 +226,7 @@ async def test_a_no_op_is_not_accepted_on_top_of_an_abandoned_publication(tmp_pa
 
 async def test_a_decision_on_another_input_that_was_not_published_is_left(tmp_path: Path) -> None:
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(before="merge")]))
     later = world.human()
 
     report = await _retry_with(world, workspace=world.workspace(ref=later))
@@ -241,7 +239,7 @@ async def test_a_decision_on_another_input_that_was_not_published_is_left(tmp_pa
 async def test_a_publication_on_another_branch_is_a_terminal_refusal(tmp_path: Path) -> None:
     world = await _settled(tmp_path)
     world.repository.branch("dev")
-    await world.attempt(world.worker([CrashAfter(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(after="merge")]))
 
     report = await _retry_with(world, workspace=world.workspace(branch="dev"))
 
@@ -251,14 +249,14 @@ async def test_a_publication_on_another_branch_is_a_terminal_refusal(tmp_path: P
 
 async def _run_polled(world: FaultWorld, worker: AttemptWorker, record: AttemptRecord) -> None:
     """Run one attempt of a process that dies on the way."""
-    with suppress(WorkerDied):
+    with suppress(ProcessDied):
         await world.drive(worker.run(record))
 
 
 async def test_a_decision_whose_branch_is_gone_was_not_published(tmp_path: Path) -> None:
     world = await _settled(tmp_path)
     world.repository.branch("dev")
-    worker = world.worker([CrashAfter(MERGE, PUBLISH)])
+    worker = world.worker([crash(after="merge")])
     record = await worker.poll(TASK)
     assert record is not None
     dev = _given(record, workspace=world.workspace(branch="dev"))
@@ -282,18 +280,18 @@ async def _rerun_newest(world: FaultWorld) -> None:
 async def test_an_attempt_that_is_stale_leaves_no_mark(tmp_path: Path) -> None:
     """It stood still between its poll and its mark; meanwhile its row was rerun."""
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await world.attempt(world.worker([crash(before="branches.create")]))
     await _next_attempt(world)
-    worker = world.worker([Pause("queue.read_workflow", When.BEFORE_EFFECT)])
+    worker = world.worker([zombie(before="queue.read_workflow")])
     handle, record = world.workers[-1], await worker.poll(TASK)
     assert record is not None
-    zombie = asyncio.ensure_future(worker.run(record))
-    while not (handle.paused or zombie.done()):  # noqa: ASYNC110 - driven by hand
+    sleeping = asyncio.ensure_future(worker.run(record))
+    while not (handle.waits_for or sleeping.done()):  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     await _rerun_newest(world)
-    handle.resume()
+    handle.release()
 
-    report = await world.drive(zombie)
+    report = await world.drive(sleeping)
 
     assert "is stale" in str(report.error)
     assert _marks(world) == []
@@ -303,14 +301,16 @@ async def test_an_attempt_that_is_stale_leaves_no_mark(tmp_path: Path) -> None:
 async def test_a_mark_that_lands_after_a_rerun_splits_no_chain(tmp_path: Path, nth: int) -> None:
     """The row is rerun while its mark is on the wire; the rerun decides, then the mark lands."""
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await world.attempt(world.worker([crash(before="branches.create")]))
     await _next_attempt(world)
-    await world.attempt(world.worker([Hold(CREATE_TAG, nth), CrashBefore(CREATE_TAG, nth + 1)]))
+    await world.attempt(
+        world.worker([arrive_late(CREATE_TAG, nth=nth), crash(before=CREATE_TAG, nth=nth + 1)])
+    )
     late = world.workers[-1]
     await _rerun_newest(world)
-    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(before="merge")]))
     assert world.runs == 1
-    late.release()
+    await late.arrive_late()
 
     workflow = await world.finish()
 
@@ -321,9 +321,9 @@ async def test_a_mark_that_lands_after_a_rerun_splits_no_chain(tmp_path: Path, n
 
 async def test_a_rerun_of_a_retry_that_was_seen_working_computes_anew(tmp_path: Path) -> None:
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await world.attempt(world.worker([crash(before="branches.create")]))
     await _next_attempt(world)
-    await world.attempt(world.worker([CrashBefore(MERGE, PUBLISH)]))
+    await world.attempt(world.worker([crash(before="merge")]))
     assert world.runs == 1
     await _rerun_newest(world)
 
@@ -339,9 +339,9 @@ MARK_TROUBLES: Sequence[Fault] = [
     fault
     for nth in (1, 2)
     for fault in (
-        LoseAnswer(CREATE_TAG, nth),
-        LoseRequest(CREATE_TAG, nth),
-        Refuse(CREATE_TAG, UnavailableError("down"), nth),
+        lose_answer(CREATE_TAG, nth=nth),
+        lose_request(CREATE_TAG, nth=nth),
+        refuse(CREATE_TAG, UnavailableError("down"), nth=nth),
     )
 ]
 
@@ -350,7 +350,7 @@ MARK_TROUBLES: Sequence[Fault] = [
 async def test_a_mark_without_an_answer_is_put_again(tmp_path: Path, trouble: Fault) -> None:
     """The first tags of a retry are marks; without them a rerun looks like a retry."""
     world = await _settled(tmp_path)
-    await world.attempt(world.worker([CrashAfter("commits.commit")]))
+    await world.attempt(world.worker([crash(after="commits.commit")]))
     await _next_attempt(world)
     report = await world.attempt(world.worker([trouble]))
     assert report is not None
@@ -362,7 +362,7 @@ async def test_a_conductor_that_names_no_predecessor_is_told_once(tmp_path: Path
     world = await _settled(tmp_path)
     worker = world.worker()
     for _ in range(2):  # two workflows, each with a retry
-        await world.attempt(world.worker([CrashBefore("branches.create")]))
+        await world.attempt(world.worker([crash(before="branches.create")]))
         await _next_attempt(world)
         record = await worker.poll(TASK)
         assert record is not None

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.adapters.memory.worker_handle import Answer, Fault, LoseRequest, Refuse
 from perago.app.authoring.guardrails import forbid_glob, require_file
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
@@ -19,6 +18,7 @@ from perago.domain.errors import TaskFailed, TaskTerminalError
 from perago.domain.outcome import RESULT_BYTES_MAX, RefusedByHook
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import RequestRefusedError, UnavailableError
+from perago.testing.faults import Fault, answer, lose_request, refuse
 
 FAILED = AttemptStatus.FAILED
 TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
@@ -66,34 +66,34 @@ def _guarded(**guardrails: object) -> WorkspaceSpec:
 
 
 def _every(operation: str) -> list[Fault]:
-    return [LoseRequest(operation, nth) for nth in MANY]
+    return [lose_request(operation, nth=nth) for nth in MANY]
 
 
 ROWS = [
     Row("envelope", FAILED, null_input=True, runs=0),
     Row("params", FAILED, params={"text": ["not a text"]}, runs=0),
-    Row("place", FAILED, [Refuse("repositories.read", DOWN)], runs=0),
+    Row("place", FAILED, [refuse("repositories.read", DOWN)], runs=0),
     Row("policy", TERMINAL, policy=SETTLED, runs=0),
-    Row("place, settled", HANDED_BACK, [Refuse("repositories.read", DOWN)], SETTLED, runs=0),
-    Row("resume", HANDED_BACK, [Refuse("tags.read", DOWN)], SETTLED, runs=0),
-    Row("download", FAILED, [Refuse("objects.download", DOWN)], runs=0),
+    Row("place, settled", HANDED_BACK, [refuse("repositories.read", DOWN)], SETTLED, runs=0),
+    Row("resume", HANDED_BACK, [refuse("tags.read", DOWN)], SETTLED, runs=0),
+    Row("download", FAILED, [refuse("objects.download", DOWN)], runs=0),
     Row("pre guardrails", TERMINAL, spec=_guarded(pre=[require_file("absent")]), runs=0),
     Row("body", FAILED, body=_raise(ValueError("any error"))),
     Row("body, an author's failure", FAILED, body=_raise(TaskFailed("again"))),
     Row("body, an author's terminal failure", TERMINAL, body=_raise(TaskTerminalError("never"))),
     Row("post guardrails", FAILED, spec=_guarded(post=[forbid_glob("out.txt")])),
     Row("diff", FAILED, body=_link),
-    Row("attempt fence before staging", NOT_SENT, [Answer("queue.read_workflow", None)]),
-    Row("stage", FAILED, [Refuse("objects.upload", REFUSED)]),
+    Row("attempt fence before staging", NOT_SENT, [answer("queue.read_workflow", None)]),
+    Row("stage", FAILED, [refuse("objects.upload", REFUSED)]),
     Row("stage, a result too large", TERMINAL, (), SETTLED, result_bytes=RESULT_BYTES_MAX),
     Row("decide", FAILED, _every("tags.create"), SETTLED),
-    Row("read head", FAILED, [Refuse("branches.head", DOWN, nth=2)]),
-    Row("attempt fence before the effect", NOT_SENT, [Answer("queue.read_workflow", None, nth=2)]),
-    Row("effect", FAILED, [Answer("branches.merge", RefusedByHook("another hook"))]),
+    Row("read head", FAILED, [refuse("branches.head", DOWN, nth=2)]),
+    Row("attempt fence before the effect", NOT_SENT, [answer("queue.read_workflow", None, nth=2)]),
+    Row("effect", FAILED, [answer("branches.merge", RefusedByHook("another hook"))]),
     Row("settle", FAILED, _every("branches.merge")),
     Row("complete", COMPLETED, _every("queue.complete")),
-    Row("read back", COMPLETED, [Refuse("queue.read_attempt", DOWN)]),
-    Row("clean staging", COMPLETED, [Refuse("branches.delete", REFUSED)]),
+    Row("read back", COMPLETED, [refuse("queue.read_attempt", DOWN)]),
+    Row("clean staging", COMPLETED, [refuse("branches.delete", REFUSED)]),
 ]
 
 

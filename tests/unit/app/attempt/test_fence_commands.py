@@ -6,20 +6,20 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.worker_handle import Fault, LoseAnswer, Pause, Refuse, When
 from perago.app.fence.install import FenceChange, install_fence, remove_fence
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import BranchName
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import RequestRefusedError
+from perago.testing.faults import Fault, lose_answer, refuse, zombie
 
 MAIN = BranchName("main")
 DELETE = "branches.delete"
 
 
 @pytest.mark.parametrize(
-    "trouble", [LoseAnswer(DELETE), Refuse(DELETE, RequestRefusedError("busy"))], ids=str
+    "trouble", [lose_answer(DELETE), refuse(DELETE, RequestRefusedError("busy"))], ids=str
 )
 async def test_a_side_branch_that_stays_does_not_hide_that_the_fence_is_there(
     tmp_path: Path, trouble: Fault
@@ -37,7 +37,7 @@ async def test_a_side_branch_that_stays_does_not_hide_that_the_fence_is_there(
 
 async def test_removing_says_so_though_its_side_branch_stays(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    worker = world.worker([LoseAnswer(DELETE)])
+    worker = world.worker([lose_answer(DELETE)])
     removed = await remove_fence(worker.fence, world.repository.id, MAIN)
     assert removed.change is FenceChange.REMOVED
     assert FENCE_PATH not in world.repository.files()
@@ -55,15 +55,15 @@ async def test_an_attempt_that_runs_meanwhile_does_not_drop_the_commit_of_the_fe
     """Its one parent is the input, so `head-parent` would take it for an abandoned publication."""
     world = FaultWorld(tmp_path, policy, fenced=fenced, changes=changes)
     await world.start()
-    worker = world.worker([Pause("objects.list_page", When.BEFORE_EFFECT)])
+    worker = world.worker([zombie(before="objects.list_page")])
     record = await worker.poll(TASK)
     assert record is not None
     running = asyncio.ensure_future(worker.run(record))
-    while not (world.workers[0].paused or running.done()):  # noqa: ASYNC110 - driven by hand
+    while not (world.workers[0].waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     command = remove_fence if fenced else install_fence
     done = await command(world.worker().fence, world.repository.id, MAIN)
-    world.workers[0].resume()
+    world.workers[0].release()
 
     report = await world.drive(running)
 

@@ -7,15 +7,6 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.adapters.memory.installations import RepositoryBuilder
-from perago.adapters.memory.worker_handle import (
-    Answer,
-    Fault,
-    LoseAnswer,
-    LoseRequest,
-    Pause,
-    Refuse,
-    When,
-)
 from perago.app.attempt.complete import Recorded
 from perago.app.fence.trust import DEAD_SECONDS, TRUSTED_SECONDS
 from perago.domain.attempt import AttemptStatus
@@ -25,20 +16,21 @@ from perago.domain.outcome import RefusedByHook, TooManyTries
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import UnavailableError
+from perago.testing.faults import Fault, answer, lose_answer, lose_request, refuse, zombie
 
 MERGE = "branches.merge"
 REPOSITORY = RepositoryId("repo")
 
 TROUBLES: list[Fault] = [
-    LoseRequest(MERGE, 1),
-    LoseAnswer(MERGE, 1),
-    LoseRequest(MERGE, 2),
-    Answer(MERGE, TooManyTries("busy"), 1),
-    Answer(MERGE, TooManyTries("busy"), 2),
-    Refuse(MERGE, UnavailableError("not reached"), 1),
-    LoseRequest("branches.create", 1),
-    LoseAnswer("commits.commit", 1),
-    LoseRequest("branches.delete", 1),
+    lose_request(MERGE),
+    lose_answer(MERGE),
+    lose_request(MERGE, nth=2),
+    answer(MERGE, TooManyTries("busy")),
+    answer(MERGE, TooManyTries("busy"), nth=2),
+    refuse(MERGE, UnavailableError("not reached")),
+    lose_request("branches.create"),
+    lose_answer("commits.commit"),
+    lose_request("branches.delete"),
 ]
 
 
@@ -65,7 +57,7 @@ async def test_another_hooks_refusal_is_said_as_such(tmp_path: Path) -> None:
     """The fence may well work, but nothing can be published here, and the server said why."""
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     await world.start()
-    refused = Answer(MERGE, RefusedByHook("needs a ticket"), 1)
+    refused = answer(MERGE, RefusedByHook("needs a ticket"))
     report = await world.attempt(world.worker([refused]))
     assert report is not None
     assert report.update is not None
@@ -75,13 +67,13 @@ async def test_another_hooks_refusal_is_said_as_such(tmp_path: Path) -> None:
 
 async def test_two_attempts_at_once_let_one_canary_sing(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    worker = world.worker([Pause(MERGE, When.BEFORE_EFFECT)])
+    worker = world.worker([zombie(before=MERGE)])
     trust, handle = worker.world.lakefs.trust, world.workers[0]
     first = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
     second = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
-    while not handle.paused:  # noqa: ASYNC110 - driven by hand
+    while not handle.waits_for:  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
-    handle.resume()
+    handle.release()
     assert set(await asyncio.gather(first, second)) == {FenceState.TRUSTED}
     assert handle.calls[MERGE] == 2
 
@@ -177,13 +169,13 @@ async def test_what_one_repository_has_disproved_is_proven_anew_for_the_others(
 
 async def test_distrust_is_not_undone_by_a_canary_under_way(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    worker = world.worker([Pause(MERGE, When.AFTER_EFFECT, 2)])
+    worker = world.worker([zombie(after=MERGE, nth=2)])
     trust, handle = worker.world.lakefs.trust, world.workers[0]
     running = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
-    while not handle.paused:  # noqa: ASYNC110 - driven by hand
+    while not handle.waits_for:  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     trust.distrust(REPOSITORY)
-    handle.resume()
+    handle.release()
     assert await running is FenceState.DISTRUSTED
 
 

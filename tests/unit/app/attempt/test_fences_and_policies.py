@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.worker_handle import CrashAfter, CrashBefore, Meanwhile, When
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import WorkflowStatus
@@ -18,6 +17,7 @@ from perago.domain.commit_metadata import LEVEL, LOGICAL_EXECUTION_KEY, POLICY
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
+from perago.testing.faults import crash, meanwhile
 
 OTHER_FENCES: list[tuple[str, bytes]] = [
     ("neutered script", FENCE_FILE.replace(b"error(", b"print(")),
@@ -101,7 +101,7 @@ async def test_hooks_switched_off_after_the_canary_are_found_by_the_parents(
         world.lakefs.actions_enabled = False
         world.human()
 
-    fault = Meanwhile("branches.merge", When.BEFORE_EFFECT, switch_off_and_commit, nth=3)
+    fault = meanwhile(switch_off_and_commit, before="merge")
     report = await world.attempt(world.worker([fault]))
 
     assert report is not None
@@ -125,7 +125,7 @@ async def test_a_decision_wins_whatever_the_policy_of_the_retry(
 ) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    await world.attempt(world.worker([crash(after="tags.create")]))
     world.policy = later
     await world.finish()
     await assert_accepted(world)
@@ -136,7 +136,7 @@ async def test_a_decision_wins_whatever_the_policy_of_the_retry(
 async def test_settled_refuses_what_another_policy_published(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.merge", nth=3)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     published = world.repository.head().commit
     world.policy = PolicySetting.SETTLED
     workflow = await world.finish(attempts_max=2)
@@ -152,7 +152,7 @@ async def test_a_staged_commit_merged_and_reverted_by_a_human_is_never_success(
 ) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     await world.start()
-    await world.attempt(world.worker([CrashBefore("branches.merge", nth=3)]))
+    await world.attempt(world.worker([crash(before="merge")]))
     decided = next(commit for tag, commit in world.repository.tags().items() if "settled" in tag)
     world.repository.revert(world.repository.merge(decided), parent=1)
 
@@ -166,7 +166,7 @@ async def test_a_cherry_picked_publication_is_not_adopted(tmp_path: Path) -> Non
     """It carries our key and our branch, but does not stand on the head it names."""
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.merge", nth=3)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     published = world.repository.head().commit
     world.repository.reset_hard(world.input)
     world.human()
@@ -185,7 +185,7 @@ async def test_a_protected_target_is_published_and_retried(
     world = FaultWorld(tmp_path, policy)
     world.repository.protect()
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.merge", nth=3)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     await world.finish()
     await assert_accepted(world, publications_max=2)
 
@@ -196,7 +196,7 @@ async def test_head_parent_names_the_protection_that_stops_its_replacement(
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT)
     world.repository.protect()
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.merge", nth=3)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     workflow = await world.finish(attempts_max=2)
     reasons = str([row.reason for row in workflow.attempts if row.reason])
     assert "main is protected" in reasons

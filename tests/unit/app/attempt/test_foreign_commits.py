@@ -5,26 +5,26 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.worker_handle import ANY, CrashAfter, Meanwhile, When
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import CommitId
 from perago.domain.policy import PolicySetting
+from perago.testing.faults import ANY_CALL, Meanwhile, Moment, Side, crash
 
 FENCED = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT]
 
 
 @pytest.mark.scale
-@pytest.mark.parametrize("when", list(When), ids=lambda when: when.name)
+@pytest.mark.parametrize("side", list(Side), ids=str)
 @pytest.mark.parametrize("policy", FENCED, ids=str)
 async def test_a_commit_beside_any_call_stays_in_the_history(
-    tmp_path: Path, policy: PolicySetting, when: When
+    tmp_path: Path, policy: PolicySetting, side: Side
 ) -> None:
     healthy = FaultWorld(tmp_path / "healthy", policy)
     await healthy.start()
     await healthy.attempt(healthy.worker())
     refused = 0
-    for nth in range(1, healthy.workers[0].calls[ANY] + 1):
+    for nth in range(1, healthy.workers[0].calls.total() + 1):
         # Without ownership an unowned child of the input may be replaced: the documents' rule.
         world = FaultWorld(tmp_path / str(nth), policy, require_ownership=True)
         await world.start()
@@ -33,7 +33,7 @@ async def test_a_commit_beside_any_call_stays_in_the_history(
         def commit(world: FaultWorld = world, humans: list[CommitId] = humans) -> None:
             humans.append(world.human())
 
-        await world.attempt(world.worker([Meanwhile(ANY, when, commit, nth)]))
+        await world.attempt(world.worker([Meanwhile(Moment(ANY_CALL, side, nth=nth), commit)]))
         await world.finish(attempts_max=2)
         history = [record.commit for record in world.repository.history()]
         assert humans[0] in history, f"lost beside call {nth}"
@@ -65,7 +65,7 @@ async def test_head_parent_never_replaces_a_publication_of_another_task(tmp_path
 async def test_head_parent_replaces_its_own_abandoned_publication(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.merge")]))
+    await world.attempt(world.worker([crash(after="branches.merge")]))
     abandoned = world.repository.head().commit
 
     await world.finish()
@@ -93,7 +93,7 @@ async def test_a_dirty_target_is_never_relocated(tmp_path: Path) -> None:
     """The server would do it, and leave the objects of somebody else on the new head."""
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.merge")]))
+    await world.attempt(world.worker([crash(after="branches.merge")]))
     abandoned = world.repository.head().commit
     world.repository.write("elsewhere/forgotten.txt", b"uncommitted")
 

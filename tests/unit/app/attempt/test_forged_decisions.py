@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.worker_handle import CrashAfter
 from perago.app.attempt.complete import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.commit_metadata import STAGING_BRANCH
@@ -15,6 +14,7 @@ from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, CommitRecord
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
+from perago.testing.faults import crash
 
 CREATE_TAG = "tags.create"
 OTHER_HOOK = b"""
@@ -61,7 +61,7 @@ async def _decided(root: Path, prefix: str) -> FaultWorld:
     if prefix == "/":
         world.body = _write_one
     await world.start()
-    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    await world.attempt(world.worker([crash(after=CREATE_TAG)]))
     world.clock.advance(61)
     await world.operator.workflows.decide(world.workflow)
     world.repository.branch("production")
@@ -99,7 +99,7 @@ async def test_a_decision_that_no_attempt_of_the_task_staged_is_refused(
 async def test_the_command_in_a_refusal_can_be_typed(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED, reference="my task")
     await world.start()
-    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    await world.attempt(world.worker([crash(after=CREATE_TAG)]))
     world.clock.advance(61)
     await world.operator.workflows.decide(world.workflow)
     _forge(world, Forgery("outside", {"elsewhere/x": b"x"}))

@@ -7,15 +7,6 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
 
-from perago.adapters.memory.worker_handle import (
-    CrashAfter,
-    Fault,
-    LoseAnswer,
-    LoseRequest,
-    Pause,
-    Refuse,
-    When,
-)
 from perago.app.attempt.complete import Recorded
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
@@ -23,10 +14,19 @@ from perago.domain.hand_back import HAND_BACKS_MAX, HANDED_BACK
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import HandBack
 from perago.ports.errors import LocalDiskError, UnavailableError
+from perago.testing.faults import (
+    Fault,
+    LoseAnswer,
+    crash,
+    lose_answer,
+    lose_request,
+    refuse,
+    zombie,
+)
 
 HAND_BACK = "queue.hand_back"
 AWAY = UnavailableError("lakeFS: connection refused")
-DOWNLOAD_FAILS = [Refuse("objects.download", AWAY, nth) for nth in range(1, 50)]
+DOWNLOAD_FAILS = [refuse("objects.download", AWAY, nth=nth) for nth in range(1, 50)]
 
 
 async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> FaultWorld:
@@ -72,7 +72,9 @@ async def test_five_hand_backs_in_a_row_and_then_it_fails_with_all_reasons(tmp_p
     ends: list[str] = []
     for number in range(HAND_BACKS_MAX + 1):
         away = UnavailableError(f"outage {number}")
-        report = await one(world, [Refuse("objects.download", away, nth) for nth in range(1, 50)])
+        report = await one(
+            world, [refuse("objects.download", away, nth=nth) for nth in range(1, 50)]
+        )
         ends.append(report.status)
         world.clock.advance(1000)
     assert ends == ["HANDED_BACK"] * HAND_BACKS_MAX + ["FAILED"]
@@ -97,11 +99,13 @@ async def test_the_documents_policies_fail_where_lakefs_is_away(
 async def test_a_full_disk_before_the_task_function_hands_the_row_back(tmp_path: Path) -> None:
     world = await started(tmp_path)
     full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
-    report = await one(world, [Refuse("objects.download", full, nth) for nth in range(1, 50)])
+    report = await one(world, [refuse("objects.download", full, nth=nth) for nth in range(1, 50)])
     assert report.status == "HANDED_BACK"
     forbidden = LocalDiskError.of("/disk", OSError(13, "Permission denied"))
     world.clock.advance(100)
-    report = await one(world, [Refuse("objects.download", forbidden, nth) for nth in range(1, 50)])
+    report = await one(
+        world, [refuse("objects.download", forbidden, nth=nth) for nth in range(1, 50)]
+    )
     assert report.status == "FAILED"
 
 
@@ -109,7 +113,7 @@ async def test_a_service_that_goes_away_after_the_task_function_fails_the_attemp
     tmp_path: Path,
 ) -> None:
     world = await started(tmp_path)
-    report = await one(world, [Refuse("objects.upload", AWAY, nth) for nth in range(1, 50)])
+    report = await one(world, [refuse("objects.upload", AWAY, nth=nth) for nth in range(1, 50)])
     assert (report.status, world.runs) == ("FAILED", 1)
 
 
@@ -118,11 +122,13 @@ async def test_a_decision_is_resumed_by_the_redelivery_and_the_function_runs_onc
 ) -> None:
     """The retry of a dead worker finds the decision and loses lakeFS: its row goes back too."""
     world = await started(tmp_path)
-    decides = CrashAfter("tags.create")
+    decides = crash(after="tags.create")
     assert await world.attempt(world.worker([decides])) is None
     world.clock.advance(RESPONSE_SECONDS + 1)
     await world.operator.workflows.decide(world.workflow)
-    report = await one(world, [Refuse("commits.first_parents", AWAY, nth) for nth in range(1, 50)])
+    report = await one(
+        world, [refuse("commits.first_parents", AWAY, nth=nth) for nth in range(1, 50)]
+    )
     assert (report.status, world.runs) == ("HANDED_BACK", 1)
     world.clock.advance(10)
     await world.finish()
@@ -131,7 +137,7 @@ async def test_a_decision_is_resumed_by_the_redelivery_and_the_function_runs_onc
     assert (world.runs, len(world.publications())) == (1, 1)
 
 
-@pytest.mark.parametrize("fault", [LoseAnswer(HAND_BACK), LoseRequest(HAND_BACK)], ids=str)
+@pytest.mark.parametrize("fault", [lose_answer(HAND_BACK), lose_request(HAND_BACK)], ids=str)
 async def test_a_hand_back_without_an_answer_is_looked_for(tmp_path: Path, fault: Fault) -> None:
     world = await started(tmp_path)
     report = await one(world, [*DOWNLOAD_FAILS, fault])
@@ -144,17 +150,17 @@ async def test_a_hand_back_without_an_answer_is_looked_for(tmp_path: Path, fault
 
 async def test_a_row_that_somebody_else_has_gets_nothing(tmp_path: Path) -> None:
     world = await started(tmp_path)
-    worker = world.worker([*DOWNLOAD_FAILS, Pause("objects.list_page", When.BEFORE_EFFECT)])
+    worker = world.worker([*DOWNLOAD_FAILS, zombie(before="objects.list_page")])
     handle = world.workers[0]
     record = await worker.poll(TASK)
     assert record is not None
     running = asyncio.ensure_future(worker.run(record))
-    while not (handle.paused or running.done()):  # noqa: ASYNC110 - driven by hand
+    while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     await world.operator.workflows.release_without_result(record)
     other = await world.worker().poll(TASK)
     assert other is not None
-    handle.resume()
+    handle.release()
 
     report = await world.drive(running)
 

@@ -8,22 +8,24 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, assert_accepted
 
-from perago.adapters.memory.worker_handle import (
-    Answer,
-    CrashAfter,
-    CrashBefore,
-    Fault,
-    LoseAnswer,
-    LoseRequest,
-    Meanwhile,
-    When,
-)
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus
 from perago.domain.logical_execution import CommitId
 from perago.domain.outcome import TooManyTries
 from perago.domain.policy import PolicySetting
+from perago.testing.faults import (
+    Crash,
+    Fault,
+    Meanwhile,
+    Moment,
+    Side,
+    answer,
+    crash,
+    lose_answer,
+    lose_request,
+    meanwhile,
+)
 
 MERGE = "branches.merge"
 CREATE_TAG = "tags.create"
@@ -48,7 +50,7 @@ def _reason(report: AttemptReport) -> str:
 
 
 def _moves(world: FaultWorld, path: str = "elsewhere/human.txt") -> Meanwhile:
-    return Meanwhile(CREATE_TAG, When.BEFORE_EFFECT, lambda: world.human(path))
+    return meanwhile(lambda: world.human(path), before=CREATE_TAG)
 
 
 async def test_a_head_that_moved_elsewhere_is_published_upon(tmp_path: Path) -> None:
@@ -69,7 +71,7 @@ async def test_a_head_that_moved_inside_is_refused(tmp_path: Path, path: str) ->
     def move() -> None:
         world.repository.commit({path: b"name: x\n"}, unchecked=True)
 
-    report = await _run(world, [Meanwhile(CREATE_TAG, When.BEFORE_EFFECT, move)])
+    report = await _run(world, [meanwhile(move, before=CREATE_TAG)])
 
     assert "PRG-F002" in _reason(report)
     assert world.publications() == []
@@ -104,12 +106,12 @@ async def test_a_no_op_keeps_its_input_while_nothing_changed_under_its_prefix(
 
 
 TROUBLES: list[Fault] = [
-    LoseRequest(MERGE, PUBLISH_MOVED),
-    LoseAnswer(MERGE, PUBLISH_MOVED),
-    Answer(MERGE, TooManyTries("busy"), PUBLISH_MOVED),
-    Answer(MERGE, TooManyTries("busy"), ONTO_HEAD),
-    LoseRequest(MERGE, ONTO_HEAD),
-    LoseAnswer(MERGE, ONTO_HEAD),
+    lose_request("merge"),
+    lose_answer("merge"),
+    answer(MERGE, TooManyTries("busy"), nth=PUBLISH_MOVED),
+    answer(MERGE, TooManyTries("busy"), nth=ONTO_HEAD),
+    lose_request(MERGE, nth=ONTO_HEAD),
+    lose_answer(MERGE, nth=ONTO_HEAD),
 ]
 
 
@@ -124,14 +126,14 @@ async def test_a_merge_onto_a_moved_head_is_tried_again(tmp_path: Path, trouble:
     assert world.repository.branch_names() == {"main"}
 
 
-@pytest.mark.parametrize("strike", [CrashBefore, CrashAfter], ids=lambda strike: strike.__name__)
-@pytest.mark.parametrize("nth", [ONTO_HEAD, PUBLISH_MOVED])
+@pytest.mark.parametrize("side", list(Side), ids=str)
+@pytest.mark.parametrize(("point", "nth"), [(MERGE, ONTO_HEAD), ("merge", 1)])
 async def test_a_retry_finishes_what_a_crash_left(
-    tmp_path: Path, strike: type[CrashBefore | CrashAfter], nth: int
+    tmp_path: Path, side: Side, point: str, nth: int
 ) -> None:
     world = _world(tmp_path)
     await world.start()
-    await world.attempt(world.worker([_moves(world), strike(MERGE, nth)]))
+    await world.attempt(world.worker([_moves(world), Crash(Moment(point, side, nth=nth))]))
     world.human("elsewhere/later.txt")
     await world.finish()
     assert world.runs == 1
@@ -142,9 +144,7 @@ async def test_a_retry_finishes_what_a_crash_left(
 async def test_a_head_that_keeps_moving_elsewhere_is_followed(tmp_path: Path) -> None:
     world = _world(tmp_path)
     await world.start()
-    again = Meanwhile(
-        MERGE, When.BEFORE_EFFECT, lambda: world.human("elsewhere/again.txt"), PUBLISH_MOVED
-    )
+    again = meanwhile(lambda: world.human("elsewhere/again.txt"), before="merge")
     report = await _run(world, [_moves(world), again])
     assert report.error is None, report.error
     await assert_accepted(world)
@@ -176,7 +176,7 @@ async def _retry_on(world: FaultWorld, ref: CommitId) -> tuple[AttemptWorker, At
 async def test_a_publication_of_the_chain_on_another_input_is_the_output(tmp_path: Path) -> None:
     world = _world(tmp_path)
     await world.start()
-    await world.attempt(world.worker([CrashAfter(MERGE, ONTO_HEAD)]))
+    await world.attempt(world.worker([crash(after=MERGE, nth=ONTO_HEAD)]))
     published = world.repository.head().commit
     later = world.human("elsewhere/later.txt")
 
@@ -193,7 +193,7 @@ async def test_an_unpublished_decision_of_the_chain_on_another_input_is_terminal
 ) -> None:
     world = _world(tmp_path)
     await world.start()
-    await world.attempt(world.worker([CrashBefore(MERGE, ONTO_HEAD)]))
+    await world.attempt(world.worker([crash(before=MERGE, nth=ONTO_HEAD)]))
     later = world.human("elsewhere/later.txt")
 
     _, report = await _retry_on(world, later)
@@ -211,7 +211,7 @@ async def test_of_several_decisions_of_the_chain_the_published_one_is_the_output
     for number in range(4):  # the tags are named by hashes, so that their order is chance
         world = _world(tmp_path / str(number))
         await world.start()
-        await world.attempt(world.worker([CrashAfter(MERGE, ONTO_HEAD)]))
+        await world.attempt(world.worker([crash(after=MERGE, nth=ONTO_HEAD)]))
         published = world.repository.head().commit
         (tag,) = world.repository.tags()
         chain = tag.rpartition("-")[0]

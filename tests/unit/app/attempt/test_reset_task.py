@@ -11,14 +11,7 @@ from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter, lose_lea
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
 from perago.adapters.memory.system import VirtualClock
-from perago.adapters.memory.worker_handle import (
-    CrashAfter,
-    CrashBefore,
-    Meanwhile,
-    When,
-    WorkerDied,
-    WorkerHandle,
-)
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.attempt.reset_task import WorkflowRunsError
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task
@@ -28,11 +21,10 @@ from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import reset_mark_tag
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
+from perago.testing.fault_injector import FaultInjector, ProcessDied
+from perago.testing.faults import crash, meanwhile
 
-MERGE = "branches.merge"
-PUBLISH = 3
-"""Of the merges of a process's first attempt: two are the canary's."""
-UNPUBLISHED, PUBLISHED = CrashBefore(MERGE, PUBLISH), CrashAfter(MERGE, PUBLISH)
+UNPUBLISHED, PUBLISHED = crash(before="merge"), crash(after="merge")
 
 
 class LaterResult(BaseModel):
@@ -124,7 +116,7 @@ async def test_the_chain_that_a_rerun_of_a_retry_began_is_the_one_that_is_reset(
     """Its rows lead back to the first one; only marks tell that it is another chain."""
     world = await _started(tmp_path)
     for _ in range(2):  # an attempt and its retry
-        await world.attempt(world.worker([CrashBefore("branches.create", PUBLISH)]))
+        await world.attempt(world.worker([crash(before="branch")]))
         world.clock.advance(RESPONSE_SECONDS + 1)
         await world.operator.workflows.decide(world.workflow)
     (_, retry, _) = (await world.read()).attempts
@@ -223,7 +215,7 @@ async def test_a_row_that_is_handed_out_again_begins_anew(tmp_path: Path) -> Non
     assert left is not None
     assert right is not None
     assert (left.snapshot.reference_name, right.snapshot.reference_name) == ("left", "right")
-    with suppress(WorkerDied):
+    with suppress(ProcessDied):
         await world.drive(world.worker([PUBLISHED]).run(left))
     published = world.repository.head().commit
     assert published != world.input
@@ -305,25 +297,23 @@ async def test_a_reset_reads_the_decisions_of_its_workflow_only(tmp_path: Path) 
         await world.start()
     await world.attempt(world.worker([UNPUBLISHED]))
     await _ended(world)
-    handle = WorkerHandle()
+    injector = FaultInjector()
 
-    reset = await world.reset_task(handle=handle)
+    reset = await world.reset_task(injector=injector)
 
     assert len(reset.decisions) == 1
     assert len(world.repository.tags()) == 4, "three decisions of others, and the mark"
-    assert handle.calls["commits.read"] <= 3
+    assert injector.calls["commits.read"] <= 3
 
 
 async def test_a_workflow_that_is_brought_back_beside_a_reset_is_told(tmp_path: Path) -> None:
     world = await _started(tmp_path)
     await world.attempt(world.worker([UNPUBLISHED]))
     await _ended(world)
-    brought_back = Meanwhile(
-        "tags.create", When.AFTER_EFFECT, lambda: world.conductor.retry(world.workflow)
-    )
+    brought_back = meanwhile(lambda: world.conductor.retry(world.workflow), after="tags.create")
 
     with pytest.raises(WorkflowRunsError, match="run `perago reset-task` again"):
-        await world.reset_task(handle=WorkerHandle([brought_back]))
+        await world.reset_task(injector=FaultInjector([brought_back]))
     await _ended(world)
     await world.reset_task()
     await world.operator.workflows.retry(world.workflow)
@@ -335,7 +325,7 @@ async def test_a_workflow_that_is_brought_back_beside_a_reset_is_told(tmp_path: 
 
 async def _published_and_ended_long_ago(world: FaultWorld) -> None:
     """A retry published; its workflow ended eight days ago."""
-    await world.attempt(world.worker([CrashBefore("branches.create", PUBLISH)]))
+    await world.attempt(world.worker([crash(before="branch")]))
     await lose_lease(world)
     await world.attempt(world.worker([PUBLISHED]))
     await _ended(world)
@@ -376,7 +366,7 @@ async def test_a_reset_that_lands_while_a_pass_runs_keeps_the_marks_it_stands_on
     def reset() -> None:
         world.repository.tag(mark, world.input)
 
-    listed = Meanwhile("queue.read_workflow", When.AFTER_EFFECT, reset)
+    listed = meanwhile(reset, after="queue.read_workflow")
     await collect(world, times=RetentionTimes(), faults=[listed])
     assert {*marks, mark} <= set(litter(world))
 

@@ -17,7 +17,6 @@ from tests.unit.app.attempt.fault_world import (
     assert_accepted,
 )
 
-from perago.adapters.memory.worker_handle import CrashAfter, Pause, Refuse, When
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
@@ -25,6 +24,7 @@ from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import RESULT_PARTS
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import AccessDeniedError, UnavailableError
+from perago.testing.faults import crash, refuse, zombie
 
 CREATE_TAG = "tags.create"
 
@@ -61,13 +61,13 @@ class _Sleeping:
     running: "asyncio.Future[AttemptReport]"
 
 
-async def _asleep(world: FaultWorld, operation: str, nth: int = 1) -> _Sleeping:
-    worker = world.worker([Pause(operation, When.BEFORE_EFFECT, nth)])
+async def _asleep(world: FaultWorld, point: str) -> _Sleeping:
+    worker = world.worker([zombie(before=point)])
     handle = world.workers[-1]
     record = await worker.poll(TASK)
     assert record is not None
     running = asyncio.ensure_future(worker.run(record))
-    while not (handle.paused or running.done()):  # noqa: ASYNC110 - driven by hand
+    while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     return _Sleeping(worker, running)
 
@@ -92,7 +92,7 @@ async def test_a_stored_result_that_a_deploy_outdated_fails_before_it_is_publish
     tmp_path: Path, model: type[BaseModel]
 ) -> None:
     world = await _started(tmp_path)
-    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    await world.attempt(world.worker([crash(after=CREATE_TAG)]))
     await _next_attempt(world)
     before, world.task = world.task, _released(world, model)
 
@@ -115,7 +115,7 @@ async def test_a_result_of_many_pieces_comes_back_whole(tmp_path: Path) -> None:
     world = await _started(tmp_path)
     chance = random.Random(1)  # noqa: S311 - a text that does not compress, not a secret
     world.result_text = "".join(chance.choices(string.printable, k=400_000))
-    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    await world.attempt(world.worker([crash(after=CREATE_TAG)]))
     (decided,) = world.repository.tags().values()
     staged = world.lakefs.repository(world.repository.id).commit_of(decided)
     assert RESULT_PARTS in staged.record.metadata
@@ -132,18 +132,13 @@ async def test_a_result_of_many_pieces_comes_back_whole(tmp_path: Path) -> None:
 async def test_a_discarded_proposal_loses_its_branch_at_once(tmp_path: Path) -> None:
     """Two executions of one key decide: the later one finishes what the earlier one decided."""
     world = await _started(tmp_path)
-    zombie = await _asleep(world, CREATE_TAG)
+    sleeper = await _asleep(world, "decide")
     await _next_attempt(world)
-    # The first tag of a retry is its mark, its first commit the canary's.
-    successor = await _asleep(world, "commits.commit", 2)
-    world.workers[1].plan(Pause(CREATE_TAG, When.BEFORE_EFFECT))
-    world.workers[1].resume()
-    while not world.workers[1].paused:  # noqa: ASYNC110 - driven by hand
-        await asyncio.sleep(0)
-    world.workers[0].resume()
-    await world.drive(zombie.running)
+    successor = await _asleep(world, "decide")
+    world.workers[0].release()
+    await world.drive(sleeper.running)
     assert len(_staging_branches(world)) == 2, "the decision's and the proposal's"
-    world.workers[1].resume()
+    world.workers[1].release()
 
     report = await world.drive(successor.running)
 
@@ -159,7 +154,7 @@ async def test_a_publication_of_a_removed_decision_is_adopted_with_its_own_resul
     tmp_path: Path,
 ) -> None:
     world = await _started(tmp_path)
-    await world.attempt(world.worker([CrashAfter("branches.merge", 3)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     published = world.repository.head().commit
     (tag,) = world.repository.tags()
     world.repository.delete_tag(tag)
@@ -177,7 +172,7 @@ async def test_a_publication_of_a_removed_decision_is_adopted_with_its_own_resul
 
 async def test_a_decision_of_another_input_under_our_name_is_refused(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    await world.attempt(world.worker([CrashAfter(CREATE_TAG)]))
+    await world.attempt(world.worker([crash(after=CREATE_TAG)]))
     (tag,) = world.repository.tags()
     world.repository.delete_tag(tag)
     world.repository.tag(tag, world.input)
@@ -191,7 +186,7 @@ async def test_a_decision_of_another_input_under_our_name_is_refused(tmp_path: P
 async def test_an_adoption_asks_for_no_attempt_fence(tmp_path: Path) -> None:
     """It writes nothing, and Conductor ignores the completion of a stale attempt."""
     world = await _started(tmp_path)
-    await world.attempt(world.worker([CrashAfter("branches.merge", 3)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     await _next_attempt(world)
     report = await world.attempt(world.worker())
     assert report is not None
@@ -202,7 +197,7 @@ async def test_an_adoption_asks_for_no_attempt_fence(tmp_path: Path) -> None:
 
 async def test_a_refused_decision_cleans_its_proposal(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    report = await world.attempt(world.worker([Refuse(CREATE_TAG, AccessDeniedError("no tags"))]))
+    report = await world.attempt(world.worker([refuse(CREATE_TAG, AccessDeniedError("no tags"))]))
     assert report is not None
     assert "no tags" in str(report.error)
     assert _staging_branches(world) == set()
@@ -210,7 +205,7 @@ async def test_a_refused_decision_cleans_its_proposal(tmp_path: Path) -> None:
 
 async def test_a_decision_that_never_left_is_sent_again(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    report = await world.attempt(world.worker([Refuse(CREATE_TAG, UnavailableError("down"))]))
+    report = await world.attempt(world.worker([refuse(CREATE_TAG, UnavailableError("down"))]))
     assert report is not None
     assert report.error is None
     await assert_accepted(world)
@@ -220,7 +215,7 @@ async def test_an_attempt_that_fails_after_the_decision_keeps_its_branch(tmp_pat
     world = await _started(tmp_path)
     sleeping = await _asleep(world, CREATE_TAG)
     world.human("data/conflict.txt")
-    world.workers[0].resume()
+    world.workers[0].release()
     report = await world.drive(sleeping.running)
     assert "another writer published" in str(report.error)
     assert len(_staging_branches(world)) == 1

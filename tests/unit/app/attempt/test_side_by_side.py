@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted
 
-from perago.adapters.memory.worker_handle import Pause, When
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.policy import PolicySetting
+from perago.testing.faults import zombie
 
 TURNS_MAX = 2_000
 BESIDE = [
@@ -35,19 +35,19 @@ async def test_a_question_is_asked_while_another_is_unanswered(
 ) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     await world.start()
-    worker = world.worker([Pause(unanswered, When.BEFORE_EFFECT)])
+    worker = world.worker([zombie(before=unanswered)])
     worker = replace(worker, world=replace(worker.world, concurrency=concurrency))
     handle = world.workers[0]
     record = await worker.poll(TASK)
     assert record is not None
     running = asyncio.ensure_future(worker.run(record))
-    while not (handle.paused or running.done()):  # noqa: ASYNC110 - driven by hand
+    while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
         await asyncio.sleep(0)
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)
 
     assert handle.calls[asked] > 0
 
-    handle.resume()
+    handle.release()
     await world.drive(running)
     await assert_accepted(world)

@@ -11,7 +11,6 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
 from tests.unit.app.gc.gc_scene import collect, litter
 
-from perago.adapters.memory.worker_handle import ANY, CrashAfter, Fault, Meanwhile, When
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -20,6 +19,7 @@ from perago.domain.errors import OutsidePrefixError, StaleAttemptError
 from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import Phase, SparkGateway, SparkRoots, SparkWorkspace
+from perago.testing.faults import ANY_CALL, Fault, crash, meanwhile
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 GATEWAY = SparkGateway("http://lakefs.invalid", "key", "secret")
@@ -69,11 +69,11 @@ class SparkWorld:
         self.paths = paths or ("data/daily/part-0.parquet",)
 
     def worker(
-        self, *faults: Fault, meanwhile: Callable[[SparkRoots], None] = lambda _: None
+        self, *faults: Fault, beside: Callable[[SparkRoots], None] = lambda _: None
     ) -> AttemptWorker:
         """A process whose body writes."""
         worker = self.world.worker(faults)
-        body = WritingBody(self.world, self.paths, meanwhile)
+        body = WritingBody(self.world, self.paths, beside)
         return replace(worker, world=replace(worker.world, body=body, spark_gateway=GATEWAY))
 
     async def attempt(self, worker: AttemptWorker) -> AttemptReport:
@@ -128,12 +128,12 @@ async def test_the_name_of_the_branch_is_recorded_before_the_branch_is_made(
         assert f'"staging_branch": "{place.staging_branch}"' in path.read_text()
         recorded.append(place.input_root)
 
-    await spark.attempt(spark.worker(meanwhile=look))
+    await spark.attempt(spark.worker(beside=look))
     assert len(recorded) == 1
-    for nth in range(1, spark.world.workers[0].calls[ANY] + 1):
+    for nth in range(1, spark.world.workers[0].calls.total() + 1):
         struck = SparkWorld(tmp_path / str(nth), policy)
         await struck.world.start()
-        await struck.world.attempt(struck.worker(CrashAfter(ANY, nth)))
+        await struck.world.attempt(struck.worker(crash(after=ANY_CALL, nth=nth)))
         struck.world.clock.advance(RESPONSE_SECONDS + 1)
         if (await struck.world.read()).status is WorkflowStatus.RUNNING:
             await struck.world.operator.workflows.terminate(struck.world.workflow, "over")
@@ -181,7 +181,7 @@ async def test_a_write_to_the_target_itself_fails_closed(
     def around_publication(_: SparkRoots) -> None:
         spark.world.repository.write("data/direct", b"direct")
 
-    report = await spark.attempt(spark.worker(meanwhile=around_publication))
+    report = await spark.attempt(spark.worker(beside=around_publication))
     assert report.update is not None
     assert "data/direct" in str(report.update.reason)
     assert "lakectl branch reset lakefs://repo/main" in str(report.update.reason)
@@ -214,7 +214,7 @@ async def test_a_body_that_committed_its_own_work_has_published_it(
         files = {"data/first": b"1", "data/_SUCCESS": b"", "data/old.txt": None}
         spark.world.repository.commit(files, str(place.staging_branch))
 
-    report = await spark.attempt(spark.worker(meanwhile=commit))
+    report = await spark.attempt(spark.worker(beside=commit))
 
     assert report.error is None
     assert _published(spark.world) == {"data/first", *also}
@@ -234,7 +234,7 @@ async def test_an_object_that_a_body_committed_outside_its_prefix_refuses_public
     def commit(place: SparkRoots) -> None:
         spark.world.repository.commit({path: ACTIONS}, str(place.staging_branch))
 
-    report = await spark.attempt(spark.worker(meanwhile=commit))
+    report = await spark.attempt(spark.worker(beside=commit))
 
     assert isinstance(report.error, OutsidePrefixError)
     assert path in str(report.error)
@@ -255,7 +255,7 @@ async def test_a_body_that_took_its_own_commit_back_has_changed_nothing(
         spark.world.repository.commit({"data/x": b"x"}, branch)
         spark.world.repository.write("data/x", None, branch)
 
-    report = await spark.attempt(spark.worker(meanwhile=there_and_back))
+    report = await spark.attempt(spark.worker(beside=there_and_back))
 
     assert report.error is None
     assert report.update is not None
@@ -286,14 +286,11 @@ async def test_what_a_lost_executor_writes_between_the_look_and_the_commit_is_no
         manifest = f"data/_perago_committed-{JOB}"
         world.repository.write(manifest, WON.encode(), str(place.staging_branch))
 
-    # The first commit of a fenced world is the canary's.
-    write = Meanwhile(
-        "commits.commit",
-        When.BEFORE_EFFECT,
+    write = meanwhile(
         lambda: world.repository.write(late, b"late", _staging(world)),
-        nth=2,
+        before="stage",
     )
-    report = await spark.attempt(spark.worker(write, meanwhile=job))
+    report = await spark.attempt(spark.worker(write, beside=job))
 
     assert report.error is None
     assert _published(world) == {WON}
@@ -303,11 +300,9 @@ async def test_what_a_lost_executor_writes_between_the_look_and_the_commit_is_no
 async def test_a_late_write_outside_the_prefix_refuses_publication(tmp_path: Path) -> None:
     spark = SparkWorld(tmp_path, PolicySetting.SETTLED)
     await spark.world.start()
-    write = Meanwhile(
-        "commits.commit",
-        When.BEFORE_EFFECT,
+    write = meanwhile(
         lambda: spark.world.repository.write("elsewhere/late", b"", _staging(spark.world)),
-        nth=2,
+        before="stage",
     )
     report = await spark.attempt(spark.worker(write))
     assert isinstance(report.error, OutsidePrefixError)
@@ -327,7 +322,7 @@ async def test_a_branch_that_a_body_moved_off_its_input_refuses_publication(
         spark.world.repository.reset_hard(root, str(place.staging_branch))
         spark.world.repository.commit({"data/mine": b""}, str(place.staging_branch))
 
-    report = await spark.attempt(spark.worker(meanwhile=move))
+    report = await spark.attempt(spark.worker(beside=move))
 
     assert "PRG-F025" in str(report.update.reason if report.update else "")
     assert spark.world.above_input() == []

@@ -8,20 +8,13 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.adapters.memory.worker_handle import (
-    Answer,
-    CrashAfter,
-    Fault,
-    LoseRequest,
-    Meanwhile,
-    When,
-)
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.fence import FENCE_FILE
 from perago.domain.outcome import BrokenActions, NoChanges, RefusedByHook
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
+from perago.testing.faults import Fault, answer, crash, lose_request, meanwhile
 
 SETTLED, LINEAGE = PolicySetting.SETTLED, PolicySetting.LINEAGE
 AUTO, HEAD_PARENT = PolicySetting.AUTO, PolicySetting.HEAD_PARENT
@@ -44,7 +37,7 @@ async def the_target_is_reset(world: FaultWorld) -> Sequence[Fault]:
 
 
 async def the_tag_names_another_commit(world: FaultWorld) -> Sequence[Fault]:
-    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    await world.attempt(world.worker([crash(after="tags.create")]))
     (tag,) = world.repository.tags()
     world.repository.delete_tag(tag)
     world.repository.tag(tag, world.input)
@@ -54,7 +47,7 @@ async def the_tag_names_another_commit(world: FaultWorld) -> Sequence[Fault]:
 
 
 async def the_decision_lost_its_result(world: FaultWorld) -> Sequence[Fault]:
-    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    await world.attempt(world.worker([crash(after="tags.create")]))
     (tag,) = world.repository.tags()
     decided = world.lakefs.repository(world.repository.id).commit_of(tag).record
     metadata = {key: text for key, text in decided.metadata.items() if key != "perago.result"}
@@ -78,7 +71,7 @@ async def the_fence_does_not_run(world: FaultWorld) -> Sequence[Fault]:
         world.lakefs.actions_enabled = False
         world.human()
 
-    return [Meanwhile(MERGE, When.BEFORE_EFFECT, switch_off_and_commit, OWN_MERGE)]
+    return [meanwhile(switch_off_and_commit, before="merge")]
 
 
 async def the_target_is_dirty(world: FaultWorld) -> Sequence[Fault]:
@@ -87,12 +80,12 @@ async def the_target_is_dirty(world: FaultWorld) -> Sequence[Fault]:
 
 
 async def nobody_answers_the_merge(_: FaultWorld) -> Sequence[Fault]:
-    return [LoseRequest(MERGE, nth) for nth in range(OWN_MERGE, 200)]
+    return [lose_request("merge", nth=nth) for nth in range(1, 198)]
 
 
 def answered(value: object) -> Trouble:
     async def trouble(_: FaultWorld) -> Sequence[Fault]:
-        return [Answer(MERGE, value, OWN_MERGE)]
+        return [answer(MERGE, value, nth=OWN_MERGE)]
 
     return trouble
 

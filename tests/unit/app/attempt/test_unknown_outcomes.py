@@ -8,22 +8,21 @@ import pytest
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.memory.worker_handle import (
-    Answer,
-    CrashAfter,
-    Fault,
-    Hold,
-    LoseAnswer,
-    LoseRequest,
-    Meanwhile,
-    Refuse,
-    When,
-)
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.outcome import TooManyTries
 from perago.domain.policy import PolicySetting
 from perago.domain.settled import LOOKS_MAX, ROUNDS_MAX
 from perago.ports.errors import AccessDeniedError
+from perago.testing.faults import (
+    Fault,
+    answer,
+    arrive_late,
+    crash,
+    lose_answer,
+    lose_request,
+    meanwhile,
+    refuse,
+)
 
 MERGE = "branches.merge"
 WALK = "commits.first_parents"
@@ -57,14 +56,14 @@ def _staging_branches(world: FaultWorld) -> set[str]:
 def _release_first(world: FaultWorld) -> Callable[[], object]:
     """The worker is not there yet when its faults are planned."""
 
-    def release() -> object:
-        return world.workers[0].release()
+    async def arrive() -> object:
+        return await world.workers[0].arrive_late()
 
-    return release
+    return arrive
 
 
-def _all_merges(fault: type[LoseRequest | LoseAnswer], first: int) -> list[Fault]:
-    return [fault(MERGE, nth) for nth in range(first, first + ROUNDS_MAX + 5)]
+def _all_merges(make: Callable[[int], Fault]) -> list[Fault]:
+    return [make(nth) for nth in range(1, ROUNDS_MAX + 6)]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -73,9 +72,9 @@ async def test_a_merge_that_lands_while_it_is_sent_again_is_the_publication(
 ) -> None:
     """The second one is refused by the fence; the first one is mine, nothing replaces it."""
     world = FaultWorld(tmp_path, policy)
-    late = Meanwhile(MERGE, When.BEFORE_EFFECT, _release_first(world), FIRST_FENCED + 1)
+    late = meanwhile(_release_first(world), before="merge", nth=2)
 
-    _, report = await _run(world, [Hold(MERGE, FIRST_FENCED), late])
+    _, report = await _run(world, [arrive_late("merge"), late])
 
     assert report.error is None
     await assert_accepted(world)
@@ -89,7 +88,7 @@ async def test_merges_that_are_never_answered_end_unknown_with_their_evidence(
 ) -> None:
     world = FaultWorld(tmp_path, policy)
 
-    worker, report = await _run(world, _all_merges(LoseRequest, FIRST_FENCED))
+    worker, report = await _run(world, _all_merges(lambda nth: lose_request("merge", nth=nth)))
 
     assert _reason(report).startswith("publication outcome unknown")
     assert "PRG-U001" in _reason(report)
@@ -106,7 +105,7 @@ async def test_a_lost_answer_is_settled_within_the_attempt(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     world = FaultWorld(tmp_path, policy)
-    _, report = await _run(world, [LoseAnswer(MERGE, FIRST_FENCED)])
+    _, report = await _run(world, [lose_answer("merge")])
     assert report.error is None
     await assert_accepted(world)
     assert _staging_branches(world) == set()
@@ -118,7 +117,7 @@ async def test_without_the_fence_a_merge_is_never_sent_again(
 ) -> None:
     world = FaultWorld(tmp_path, policy, fenced=False)
 
-    worker, report = await _run(world, [LoseRequest(MERGE)])
+    worker, report = await _run(world, [lose_request(MERGE)])
 
     assert "PRG-U001" in _reason(report)
     assert world.workers[0].calls[MERGE] == 1
@@ -137,12 +136,12 @@ async def test_a_merge_that_lands_before_the_deadline_is_seen(
 
     async def land() -> None:
         await world.clock.sleep(seconds)
-        world.workers[0].release()
+        await world.workers[0].arrive_late()
 
     def begin() -> None:
         landing.append(asyncio.ensure_future(land()))
 
-    _, report = await _run(world, [Meanwhile(MERGE, When.BEFORE_EFFECT, begin), Hold(MERGE)])
+    _, report = await _run(world, [meanwhile(begin, before=MERGE), arrive_late(MERGE)])
     await asyncio.gather(*landing)
 
     assert report.error is None, report.error
@@ -152,8 +151,8 @@ async def test_a_merge_that_lands_before_the_deadline_is_seen(
 
 async def test_a_look_that_is_refused_saw_nothing(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    refused = Refuse(WALK, AccessDeniedError("the token is being renewed"), 1)
-    _, report = await _run(world, [LoseAnswer(MERGE), refused])
+    refused = refuse(WALK, AccessDeniedError("the token is being renewed"))
+    _, report = await _run(world, [lose_answer(MERGE), refused])
     assert report.error is None, report.error
     await assert_accepted(world)
 
@@ -161,14 +160,14 @@ async def test_a_look_that_is_refused_saw_nothing(tmp_path: Path) -> None:
 async def test_a_merge_that_takes_all_its_time_is_looked_for(tmp_path: Path) -> None:
     """The budget ended with the merge itself; settling has its own time."""
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    slow = Meanwhile(MERGE, When.AFTER_EFFECT, lambda: world.clock.advance(60), FIRST_FENCED)
-    _, report = await _run(world, [slow, LoseAnswer(MERGE, FIRST_FENCED)])
+    slow = meanwhile(lambda: world.clock.advance(60), after="merge")
+    _, report = await _run(world, [slow, lose_answer("merge")])
     assert report.error is None, report.error
 
 
 async def test_a_failed_look_does_not_end_the_settling(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    _, report = await _run(world, [LoseAnswer(MERGE, FIRST_FENCED), LoseAnswer(WALK, 2)])
+    _, report = await _run(world, [lose_answer("merge"), lose_answer(WALK, nth=2)])
     assert report.error is None, report.error
     await assert_accepted(world)
 
@@ -177,11 +176,8 @@ async def test_an_unanswered_merge_stays_unknown_though_later_ones_are_answered(
     tmp_path: Path,
 ) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    busy = [
-        Answer(MERGE, TooManyTries("busy"), nth)
-        for nth in range(FIRST_FENCED + 1, FIRST_FENCED + ROUNDS_MAX + 5)
-    ]
-    worker, report = await _run(world, [LoseRequest(MERGE, FIRST_FENCED), *busy])
+    busy = [answer("merge", TooManyTries("busy"), nth=nth) for nth in range(2, ROUNDS_MAX + 5)]
+    worker, report = await _run(world, [lose_request("merge"), *busy])
     assert "PRG-U001" in _reason(report)
     assert len(_evidence(worker)) == 1
 
@@ -192,7 +188,7 @@ async def test_a_publication_is_not_failed_by_one_lost_look_at_its_parents(
 ) -> None:
     """The first commit that is read is the input, the second one the publication."""
     world = FaultWorld(tmp_path, policy)
-    _, report = await _run(world, [LoseAnswer("commits.read", 2)])
+    _, report = await _run(world, [lose_answer("commits.read", nth=2)])
     assert report.error is None, report.error
     assert world.workers[0].calls["commits.read"] == 3
     await assert_accepted(world)
@@ -200,7 +196,7 @@ async def test_a_publication_is_not_failed_by_one_lost_look_at_its_parents(
 
 async def test_parents_that_cannot_be_read_fail_the_attempt_in_the_end(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    faults = [LoseAnswer("commits.read", nth) for nth in range(2, 100)]
+    faults = [lose_answer("commits.read", nth=nth) for nth in range(2, 100)]
     _, report = await _run(world, faults)
     assert "PRG-L008" in _reason(report)
     await world.finish()
@@ -210,7 +206,7 @@ async def test_parents_that_cannot_be_read_fail_the_attempt_in_the_end(tmp_path:
 
 async def test_a_decision_that_is_never_answered_leaves_its_evidence(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    lost = [LoseRequest("tags.create", nth) for nth in range(1, LOOKS_MAX + 1)]
+    lost = [lose_request("tags.create", nth=nth) for nth in range(1, LOOKS_MAX + 1)]
     worker, report = await _run(world, lost)
     assert "PRG-U001" in _reason(report)
     (evidence,) = _evidence(worker)
@@ -223,7 +219,7 @@ async def test_a_decision_that_is_never_answered_leaves_its_evidence(tmp_path: P
 async def test_a_relocation_is_never_sent_again(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     world.human("data/abandoned.txt")
-    worker, report = await _run(world, [LoseRequest("branches.relocate")])
+    worker, report = await _run(world, [lose_request("branches.relocate")])
     assert "PRG-U001" in _reason(report)
     assert world.workers[0].calls["branches.relocate"] == 1
     (evidence,) = _evidence(worker)
@@ -235,11 +231,11 @@ async def test_an_exact_tree_is_offered_again_when_the_server_gave_up(tmp_path: 
     """The second round finds the branch that the first one made."""
     world = FaultWorld(tmp_path, PolicySetting.LINEAGE)
     await world.start()
-    await world.attempt(world.worker([CrashAfter(MERGE, FIRST_FENCED)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     world.clock.advance(61)
     await world.operator.workflows.decide(world.workflow)
     assert len(world.publications()) == 1
-    busy = Answer(MERGE, TooManyTries("busy"), FIRST_FENCED)
+    busy = answer(MERGE, TooManyTries("busy"), nth=FIRST_FENCED)
 
     report = await world.attempt(world.worker([busy]))
 

@@ -8,12 +8,12 @@ from typing import cast
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.adapters.memory.worker_handle import Answer, CrashAfter
 from perago.domain import policy, settled
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.outcome import TooManyTries
 from perago.domain.policy import Policy, PolicySetting, PolicyShape
 from perago.domain.publication import Decision, PublicationFacts
+from perago.testing.faults import answer, crash
 
 Body = Callable[[Path, int], None]
 
@@ -71,7 +71,7 @@ async def test_a_resumed_attempt_sees_what_the_decided_commit_removes(
 ) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    await world.attempt(world.worker([crash(after="decide")]))
     assert seen == []
     world.clock.advance(world.response_seconds + 1)
     assert (await world.finish()).status is WorkflowStatus.COMPLETED
@@ -85,7 +85,7 @@ async def test_it_is_read_once_whatever_the_number_of_rounds(
     world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete)
     await world.start()
     # The first two merges are those of the canary, which tries the fence.
-    worker = world.worker([Answer("branches.merge", TooManyTries("busy"), nth=3)])
+    worker = world.worker([answer("merge", TooManyTries("busy"))])
     await world.attempt(worker)
     assert [facts.removed for facts in seen] == ["data/kept.txt"] * 2
     assert world.workers[0].calls["commits.diff_page"] == 1

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
 
-from perago.adapters.memory.worker_handle import ANY, Hold, Pause, When, WorkerDied
 from perago.domain.policy import PolicySetting
+from perago.testing.fault_injector import ProcessDied
+from perago.testing.faults import ANY_CALL, arrive_late, zombie
 
 pytestmark = pytest.mark.scale
 
@@ -16,7 +17,7 @@ async def _calls(tmp_path: Path) -> int:
     world = FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED)
     await world.start()
     await world.attempt(world.worker())
-    return world.workers[0].calls[ANY]
+    return world.workers[0].calls.total()
 
 
 @pytest.mark.parametrize("changes", [True, False], ids=["changed", "unchanged"])
@@ -27,12 +28,12 @@ async def test_a_request_that_lands_after_the_end_changes_nothing_accepted(
     for nth in range(2, await _calls(tmp_path) + 1):
         world = FaultWorld(tmp_path / str(nth), PolicySetting.SETTLED, changes=changes)
         await world.start()
-        await world.attempt(world.worker([Hold(ANY, nth)]))
+        await world.attempt(world.worker([arrive_late(ANY_CALL, nth=nth)]))
         await world.finish()
         await assert_accepted(world)
         accepted = world.repository.head().commit
-        while world.workers[0].wire:
-            world.workers[0].release()
+        while world.workers[0].late:
+            await world.workers[0].arrive_late()
         assert world.repository.head().commit == accepted, f"call {nth} landed late"
         await assert_accepted(world)
 
@@ -45,22 +46,22 @@ async def test_an_attempt_that_wakes_up_after_its_successor_was_accepted_publish
     for nth in range(2, await _calls(tmp_path) + 1):
         world = FaultWorld(tmp_path / str(nth), PolicySetting.SETTLED, changes=changes)
         await world.start()
-        zombie = world.worker([Pause(ANY, When.BEFORE_EFFECT, nth)])
+        sleeper = world.worker([zombie(before=ANY_CALL, nth=nth)])
         handle = world.workers[0]
-        record = await zombie.poll("edit")
+        record = await sleeper.poll("edit")
         assert record is not None
-        sleeping = asyncio.ensure_future(zombie.run(record))
-        while not (handle.paused or sleeping.done()):  # noqa: ASYNC110 - driven by hand
+        sleeping = asyncio.ensure_future(sleeper.run(record))
+        while not (handle.waits_for or sleeping.done()):  # noqa: ASYNC110 - driven by hand
             await asyncio.sleep(0)
         world.clock.advance(RESPONSE_SECONDS + 1)
         await world.operator.workflows.decide(world.workflow)
         await world.finish()
         await assert_accepted(world)
         accepted = world.repository.head().commit
-        handle.resume()
+        handle.release()
         try:
             await world.drive(sleeping)
-        except WorkerDied:
+        except ProcessDied:
             pytest.fail("a zombie is not dead")
         assert world.repository.head().commit == accepted, f"asleep before call {nth}"
         await assert_accepted(world)

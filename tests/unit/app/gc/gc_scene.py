@@ -5,11 +5,11 @@ from datetime import timedelta
 
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld
 
-from perago.adapters.memory.worker_handle import CrashAfter, Fault
 from perago.app.gc.local_pass import Judged
 from perago.app.gc.remote_pass import GcTools, RemotePass
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.retention import RetentionTimes
+from perago.testing.faults import Fault, crash
 
 NOW = timedelta(0)
 AT_ONCE = RetentionTimes(NOW, NOW, NOW, NOW, NOW)
@@ -59,5 +59,5 @@ async def lose_lease(world: FaultWorld) -> None:
 async def decide_and_die(world: FaultWorld) -> None:
     """The first attempt dies right after its decision."""
     await world.start()
-    await world.attempt(world.worker([CrashAfter("tags.create")]))
+    await world.attempt(world.worker([crash(after="tags.create")]))
     assert len(decisions(world)) == len(staging_branches(world)) == 1

@@ -1,7 +1,6 @@
 """What a decision needs stays, whatever fails or happens while a pass runs."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -19,22 +18,24 @@ from tests.unit.app.gc.gc_scene import (
 )
 
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.worker_handle import (
-    ANY,
-    CrashAfter,
-    CrashBefore,
-    Fault,
-    LoseRequest,
-    Meanwhile,
-    Refuse,
-    When,
-)
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, STAGING_BRANCH
 from perago.domain.logical_execution import TagName
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import UnavailableError
+from perago.testing.faults import (
+    ANY_CALL,
+    Crash,
+    Fault,
+    Meanwhile,
+    Moment,
+    Side,
+    crash,
+    lose_request,
+    meanwhile,
+    refuse,
+)
 
 DEFAULT = RetentionTimes()
 DOWN = UnavailableError("down for a moment")
@@ -58,14 +59,14 @@ async def test_a_pass_that_loses_any_answer_keeps_what_a_living_decision_needs(
     await decide_and_die(healthy)
     await lose_lease(healthy)
     await collect(healthy)
-    calls = healthy.workers[-1].calls[ANY]
+    calls = healthy.workers[-1].calls.total()
     assert calls > 5
     for nth in range(1, calls + 1):
         world = FaultWorld(tmp_path / str(nth), PolicySetting.SETTLED)
         await decide_and_die(world)
         await lose_lease(world)
         needed = {*decisions(world), *staging_branches(world)}
-        await collect(world, faults=[Refuse(ANY, DOWN, nth)])
+        await collect(world, faults=[refuse(ANY_CALL, DOWN, nth=nth)])
         assert needed <= set(litter(world)), f"call {nth} was not answered"
         await world.finish()
         await assert_accepted(world)
@@ -77,14 +78,14 @@ async def test_a_replaced_attempt_that_decides_while_it_is_judged_keeps_its_bran
 ) -> None:
     """It committed before the pass began, and its tag comes at any later moment."""
     moments = [
-        Meanwhile(operation, when, lambda: None)
+        Moment(operation, side)
         for operation in ("tags.list_page", "branches.head", "tags.read", "branches.delete")
-        for when in When
+        for side in Side
     ]
     for number, moment in enumerate(moments):
         world = FaultWorld(tmp_path / str(number), PolicySetting.SETTLED)
         await world.start()
-        await world.attempt(world.worker([CrashBefore("tags.create")]))
+        await world.attempt(world.worker([crash(before="tags.create")]))
         await lose_lease(world)
         world.clock.advance(DAY)
         (branch,) = staging_branches(world)
@@ -94,9 +95,9 @@ async def test_a_replaced_attempt_that_decides_while_it_is_judged_keeps_its_bran
         def decide(world: FaultWorld = world, tag: str = tag, commit: str = head.commit) -> None:
             world.repository.tag(tag, commit)
 
-        await collect(world, times=DEFAULT, faults=[replace(moment, action=decide)])
+        await collect(world, times=DEFAULT, faults=[Meanwhile(moment, decide)])
         assert decisions(world) == [tag], "the moment came"
-        assert staging_branches(world) == [branch], (moment.operation, moment.when)
+        assert staging_branches(world) == [branch], str(moment)
         assert world.repository.head(branch).commit == head.commit
 
 
@@ -105,7 +106,7 @@ async def test_a_staged_commit_that_nobody_decided_on_keeps_its_branch_for_a_day
 ) -> None:
     """Its attempt may stand still between commit and decision, and go on when it was replaced."""
     await world.start()
-    await world.attempt(world.worker([CrashBefore("tags.create")]))
+    await world.attempt(world.worker([crash(before="tags.create")]))
     await lose_lease(world)
     (branch,) = staging_branches(world)
     await collect(world, times=DEFAULT)
@@ -116,7 +117,7 @@ async def test_a_staged_commit_that_nobody_decided_on_keeps_its_branch_for_a_day
 
 
 @pytest.mark.parametrize(
-    "lost", [[], [LoseRequest("branches.create", 4)]], ids=["at once", "although a request is lost"]
+    "lost", [[], [lose_request("branch", nth=2)]], ids=["at once", "although a request is lost"]
 )
 async def test_an_attempt_that_decides_after_its_branch_went_puts_it_back(
     world: FaultWorld, lost: list[Fault]
@@ -130,8 +131,8 @@ async def test_an_attempt_that_decides_after_its_branch_went_puts_it_back(
         world.conductor.terminate(world.workflow, "stop")
         world.repository.delete_branch(*gone)
 
-    zombie = Meanwhile("tags.create", When.BEFORE_EFFECT, be_collected)
-    report = await world.attempt(world.worker([zombie, *lost]))
+    collected = meanwhile(be_collected, before="tags.create")
+    report = await world.attempt(world.worker([collected, *lost]))
     assert report is not None
     assert report.update is None, "it learned that it is stale"
     (tag,) = decisions(world)
@@ -144,7 +145,7 @@ async def test_a_branch_is_put_back_although_one_answer_is_lost(
     world: FaultWorld, call: str
 ) -> None:
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.create", nth=3)]))
+    await world.attempt(world.worker([crash(after="branch")]))
     await lose_lease(world)
     (branch,) = staging_branches(world)
     tag = f"perago-settled-{world.workflow}-{'a' * 32}-{'b' * 32}"
@@ -154,8 +155,8 @@ async def test_a_branch_is_put_back_although_one_answer_is_lost(
         world.repository.tag(tag, world.repository.commit({}, branch, metadata=metadata))
 
     listed_before = 3  # decisions, marks, relocated heads
-    lost = Refuse(call, DOWN, listed_before + 1 if call == "tags.list_page" else 1)
-    decided = Meanwhile("branches.delete", When.BEFORE_EFFECT, commit_and_decide)
+    lost = refuse(call, DOWN, nth=listed_before + 1 if call == "tags.list_page" else 1)
+    decided = meanwhile(commit_and_decide, before="branches.delete")
     await collect(world, times=DEFAULT, faults=[decided, lost])
     assert staging_branches(world) == [branch]
 
@@ -172,7 +173,7 @@ async def test_a_retry_that_cannot_finish_a_decision_puts_its_branch_back(
     def stop() -> None:
         world.conductor.terminate(world.workflow, "stop")
 
-    await world.attempt(world.worker([Meanwhile("commits.first_parents", When.AFTER_EFFECT, stop)]))
+    await world.attempt(world.worker([meanwhile(stop, after="commits.first_parents")]))
     assert staging_branches(world) == [branch]
 
 
@@ -186,12 +187,12 @@ async def test_a_retry_publishes_a_decision_whose_branch_is_gone(world: FaultWor
     assert world.runs == 1
 
 
-@pytest.mark.parametrize("when", list(When), ids=lambda when: str(when.value))
+@pytest.mark.parametrize("side", list(Side), ids=str)
 async def test_a_branch_that_was_empty_when_it_was_judged_is_put_back_with_its_decision(
-    world: FaultWorld, when: When
+    world: FaultWorld, side: Side
 ) -> None:
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.create", nth=3)]))  # two are canaries
+    await world.attempt(world.worker([crash(after="branch")]))
     await lose_lease(world)
     (branch,) = staging_branches(world)
     made: Mapping[str, str] = {STAGING_BRANCH: branch}
@@ -200,10 +201,8 @@ async def test_a_branch_that_was_empty_when_it_was_judged_is_put_back_with_its_d
     def commit_and_decide() -> None:
         world.repository.tag(tag, world.repository.commit({}, branch, metadata=made))
 
-    moment = "branches.head" if when is When.AFTER_EFFECT else "branches.delete"
-    judged = await collect(
-        world, times=DEFAULT, faults=[Meanwhile(moment, when, commit_and_decide)]
-    )
+    moment = Moment("branches.head" if side is Side.AFTER else "branches.delete", side)
+    judged = await collect(world, times=DEFAULT, faults=[Meanwhile(moment, commit_and_decide)])
     assert staging_branches(world) == [branch]
     assert world.repository.head(branch).commit == world.repository.tags()[TagName(tag)]
     (told,) = [each for each in judged if each.name == branch]
@@ -273,9 +272,9 @@ async def test_marks_of_a_living_workflow_stay_though_nothing_else_of_it_is_left
 ) -> None:
     """A rerun would take the key of the attempt it replaces, and resume where it should compute."""
     await world.start()
-    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await world.attempt(world.worker([crash(before="branches.create")]))
     await lose_lease(world)
-    await world.attempt(world.worker([CrashAfter("tags.create")]))  # its mark
+    await world.attempt(world.worker([crash(after="tags.create")]))  # its mark
     (mark,) = [name for name in litter(world) if name.startswith("perago-attempt-")]
     world.clock.advance(30 * DAY)
     await collect(world, times=DEFAULT)
@@ -287,7 +286,7 @@ async def test_marks_of_a_living_workflow_stay_though_nothing_else_of_it_is_left
 
 
 LONG = "publish_" * 16
-EMPTY_BRANCH = CrashAfter("branches.create", nth=3)  # two are the canary's
+EMPTY_BRANCH = crash(after="branch")
 
 
 @pytest.mark.parametrize("reference", [TASK, LONG], ids=["short name", "long name"])
@@ -334,21 +333,21 @@ async def test_an_empty_branch_without_owner_and_time_stays_until_an_operator_sa
     assert litter(world) == []
 
 
-CANARY_LEFT: dict[str, Callable[[], CrashAfter]] = {
-    "target without a commit": lambda: CrashAfter("branches.create", nth=1),
-    "source without a commit": lambda: CrashAfter("branches.create", nth=2),
-    "source with its commit": lambda: CrashAfter("commits.commit", nth=1),
-    "target after its merge": lambda: CrashAfter("branches.merge", nth=2),
+CANARY_LEFT: dict[str, Crash] = {
+    "target without a commit": crash(after="branches.create"),
+    "source without a commit": crash(after="branches.create", nth=2),
+    "source with its commit": crash(after="commits.commit"),
+    "target after its merge": crash(after="branches.merge", nth=2),
 }
 
 
 @pytest.mark.parametrize("left", CANARY_LEFT.values(), ids=CANARY_LEFT)
 async def test_whatever_a_check_of_the_fence_left_goes_after_an_hour(
-    world: FaultWorld, left: Callable[[], CrashAfter]
+    world: FaultWorld, left: Crash
 ) -> None:
     world.clock.advance(30 * DAY)  # the commit that a canary begins at is old
     await world.start()
-    await world.attempt(world.worker([left()]))
+    await world.attempt(world.worker([left]))
     await ended_as_failed(world)
     assert litter(world)
     world.clock.advance(HOUR - 1)
@@ -363,7 +362,7 @@ async def test_a_relocated_head_is_kept_for_its_time_however_old_it_was(tmp_path
     """The tag's age is that of the relocation, not of the commit it keeps."""
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
     await world.start()
-    await world.attempt(world.worker([CrashAfter("branches.merge")]))
+    await world.attempt(world.worker([crash(after="branches.merge")]))
     await lose_lease(world)
     world.clock.advance(60 * DAY)
     await world.finish()
@@ -379,17 +378,17 @@ async def test_a_relocated_head_is_kept_for_its_time_however_old_it_was(tmp_path
 
 async def test_marks_stay_while_a_decision_of_their_workflow_cannot_go(world: FaultWorld) -> None:
     await world.start()
-    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await world.attempt(world.worker([crash(before="branches.create")]))
     await lose_lease(world)
-    await world.attempt(world.worker([CrashAfter("tags.create", nth=3)]))
+    await world.attempt(world.worker([crash(after="decide")]))
     await ended_as_failed(world)
     marks = [name for name in litter(world) if name.startswith("perago-attempt-")]
     assert marks
-    await collect(world, faults=[Refuse("tags.delete", DOWN)])
+    await collect(world, faults=[refuse("tags.delete", DOWN)])
     assert len(decisions(world)) == 1
     assert set(marks) <= set(litter(world))
     deletions = len(decisions(world)) + 1
-    await collect(world, faults=[Refuse("tags.delete", DOWN, deletions)])
+    await collect(world, faults=[refuse("tags.delete", DOWN, nth=deletions)])
     left = sorted(name for name in litter(world) if name.startswith("perago-attempt-"))
     assert left == sorted(marks), "the newest could not go, so no older one went"
     await collect(world)
@@ -405,7 +404,7 @@ async def test_a_conductor_that_is_down_is_asked_three_times_and_nothing_goes(
     ]
     for name in names:
         world.repository.tag(name, "main")
-    refused = [Refuse("queue.read_workflow", DOWN, nth) for nth in range(1, 11)]
+    refused = [refuse("queue.read_workflow", DOWN, nth=nth) for nth in range(1, 11)]
     judged = await collect(world, faults=refused)
     assert world.workers[-1].calls["queue.read_workflow"] == 3
     assert decisions(world) == names
@@ -417,7 +416,7 @@ async def test_an_attempt_with_an_unknown_outcome_keeps_its_branch_while_its_wor
 ) -> None:
     world = FaultWorld(tmp_path, PolicySetting.LINEAGE, fenced=False)
     await world.start()
-    report = await world.attempt(world.worker([LoseRequest("branches.merge")]))
+    report = await world.attempt(world.worker([lose_request("branches.merge")]))
     assert report is not None
     assert report.update is not None
     assert (report.update.reason or "").startswith("publication outcome unknown")

@@ -9,16 +9,9 @@ from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, ass
 from tests.unit.app.gc.gc_scene import AT_ONCE, collect, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.adapters.memory.worker_handle import (
-    ANY,
-    CrashAfter,
-    CrashBefore,
-    Meanwhile,
-    Refuse,
-    When,
-)
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import RepositoryMissingError, UnavailableError
+from perago.testing.faults import ANY_CALL, Fault, crash, meanwhile, refuse
 
 DOWN = UnavailableError("down for a moment")
 pytestmark = pytest.mark.scale
@@ -28,7 +21,7 @@ POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETT
 async def calls_of_a_healthy_attempt(world: FaultWorld) -> int:
     await world.start()
     await world.attempt(world.worker())
-    return world.workers[0].calls[ANY]
+    return world.workers[0].calls.total()
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -39,7 +32,7 @@ async def test_a_death_after_any_call_leaves_only_what_a_pass_finds(
     for nth in range(1, await calls_of_a_healthy_attempt(FaultWorld(tmp_path / "h", policy)) + 1):
         world = FaultWorld(tmp_path / str(nth), policy)
         await world.start()
-        await world.attempt(world.worker([CrashAfter(ANY, nth)]))
+        await world.attempt(world.worker([crash(after=ANY_CALL, nth=nth)]))
         await world.finish()
         littered += bool(litter(world))
         before = litter(world)
@@ -62,7 +55,7 @@ async def test_a_pass_between_a_death_and_its_retry_disturbs_nothing(
     for nth in range(1, await calls_of_a_healthy_attempt(FaultWorld(tmp_path / "h", policy)) + 1):
         world = FaultWorld(tmp_path / str(nth), policy)
         await world.start()
-        await world.attempt(world.worker([CrashAfter(ANY, nth)]))
+        await world.attempt(world.worker([crash(after=ANY_CALL, nth=nth)]))
         await collect(world)
         runs = world.runs
         decided = any(name.startswith("perago-settled-") for name in litter(world))
@@ -80,14 +73,14 @@ MARK = f"perago-attempt-{OTHER}-{'a' * 32}-{'b' * 32}-1767225600000"
 @pytest.mark.parametrize(
     ("fault", "left"),
     [
-        (Refuse("tags.list_page", DOWN), {DECISION}),
-        (Refuse("branches.list_page", DOWN), {"perago-staging-of-nobody"}),
-        (Refuse("tags.list_page", DOWN, nth=2), {MARK}),
-        (Refuse("tags.list_page", DOWN, nth=3), {"perago-relocated-x"}),
-        (Refuse("branches.list_page", DOWN, nth=2), {"perago-canary-x"}),
-        (Refuse("branches.head", DOWN), {"perago-staging-of-nobody"}),
-        (Refuse("branches.delete", DOWN), {"perago-canary-x"}),
-        (Refuse("tags.delete", DOWN), {"perago-relocated-x"}),
+        (refuse("tags.list_page", DOWN), {DECISION}),
+        (refuse("branches.list_page", DOWN), {"perago-staging-of-nobody"}),
+        (refuse("tags.list_page", DOWN, nth=2), {MARK}),
+        (refuse("tags.list_page", DOWN, nth=3), {"perago-relocated-x"}),
+        (refuse("branches.list_page", DOWN, nth=2), {"perago-canary-x"}),
+        (refuse("branches.head", DOWN), {"perago-staging-of-nobody"}),
+        (refuse("branches.delete", DOWN), {"perago-canary-x"}),
+        (refuse("tags.delete", DOWN), {"perago-relocated-x"}),
     ],
     ids=[
         "decisions",
@@ -100,9 +93,7 @@ MARK = f"perago-attempt-{OTHER}-{'a' * 32}-{'b' * 32}-1767225600000"
         "one tag",
     ],
 )
-async def test_one_failure_never_stops_a_pass(
-    tmp_path: Path, fault: Refuse, left: set[str]
-) -> None:
+async def test_one_failure_never_stops_a_pass(tmp_path: Path, fault: Fault, left: set[str]) -> None:
     """What cannot be listed is left, and what it may hold; the rest goes."""
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     for branch in ("perago-staging-of-nobody", "perago-canary-x"):
@@ -129,11 +120,11 @@ async def test_marks_stay_with_their_decision_though_conductor_knows_their_workf
     """The mark is older than its decision; a decision without its marks would be resumed."""
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     await world.start()
-    await world.attempt(world.worker([CrashBefore("branches.create")]))
+    await world.attempt(world.worker([crash(before="branches.create")]))
     world.clock.advance(RESPONSE_SECONDS + 1)
     await world.operator.workflows.decide(world.workflow)
-    slow = Meanwhile("commits.commit", When.BEFORE_EFFECT, lambda: world.clock.advance(30))
-    await world.attempt(world.worker([slow, CrashAfter("tags.create", nth=3)]))
+    slow = meanwhile(lambda: world.clock.advance(30), before="commits.commit")
+    await world.attempt(world.worker([slow, crash(after="decide")]))
     kept = [name for name in litter(world) if not name.startswith("perago-staging-")]
     kinds = [name.split("-")[1] for name in kept]
     assert kinds == ["attempt", "attempt", "settled"]

@@ -8,19 +8,15 @@ import pytest
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
-from perago.adapters.memory.worker_handle import (
-    Fault,
-    LoseAnswer,
-    LoseRequest,
-    Refuse,
-    WorkerHandle,
-)
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.system.host import SystemClock
 from perago.app.worker.attempts import Heartbeat, HeartbeatLease
 from perago.domain.attempt import AttemptRecord, FenceVerdict, Stale, compare_wide
 from perago.ports.conductor import PollRequest, Workflows
 from perago.ports.errors import UnavailableError
 from perago.ports.installations import ConductorInstallation
+from perago.testing.fault_injector import FaultInjector, faulty_installation
+from perago.testing.faults import Fault, lose_answer, lose_request, refuse
 
 PAUSE_SECONDS = 0.1
 
@@ -30,7 +26,7 @@ class Scene:
     """One attempt under way, and what its heartbeats told."""
 
     conductor: ConductorInstallation
-    handle: WorkerHandle
+    injector: FaultInjector
     record: AttemptRecord
     lost: list[Stale] = field(default_factory=list[Stale])
     told: asyncio.Event = field(default_factory=asyncio.Event)
@@ -63,8 +59,9 @@ class Scene:
 @pytest.fixture
 async def scene() -> Scene:
     """An attempt that was polled a moment ago."""
-    server, handle = MemoryConductor(SystemClock()), WorkerHandle()
-    conductor = conductor_installation(server, handle)
+    injector = FaultInjector()
+    server = conductor_installation(MemoryConductor(SystemClock()), WorkerHandle())
+    conductor = faulty_installation(server, injector)
     task = {"name": "t", "ownerEmail": "a@example.com", "responseTimeoutSeconds": 600}
     await conductor.definitions.put(task | {"timeoutSeconds": 0, "retryCount": 3})
     row = {"name": "t", "taskReferenceName": "t", "type": "SIMPLE"}
@@ -73,7 +70,7 @@ async def scene() -> Scene:
     )
     await conductor.workflows.start("wf", {})
     (record,) = await conductor.queue.poll(PollRequest("t", "me"))
-    return Scene(conductor, handle, record)
+    return Scene(conductor, injector, record)
 
 
 async def terminate(workflows: Workflows, workflow: str) -> None:
@@ -101,44 +98,44 @@ async def test_whatever_an_operator_does_between_two_beats_is_told_by_the_next(
     await verb(scene.conductor.workflows, scene.workflow)
     await asyncio.wait_for(scene.told.wait(), 5)
     await lease.end()
-    assert scene.handle.calls["queue.extend_lease"] == 1
+    assert scene.injector.calls["queue.extend_lease"] == 1
     assert len(scene.lost) == 1
 
 
-@pytest.mark.parametrize("fault", [LoseAnswer, LoseRequest])
+@pytest.mark.parametrize("fault", [lose_answer, lose_request])
 async def test_a_beat_without_an_answer_is_followed_by_a_look_as_well(
     scene: Scene, fault: Callable[[str], Fault]
 ) -> None:
-    scene.handle.plan(fault("queue.extend_lease"))
+    scene.injector.plan(fault("queue.extend_lease"))
     lease = scene.lease()
     await terminate(scene.conductor.workflows, scene.workflow)
     await asyncio.wait_for(scene.told.wait(), 5)
     await lease.end()
-    assert scene.handle.calls["queue.extend_lease"] == 1
+    assert scene.injector.calls["queue.extend_lease"] == 1
 
 
 async def test_a_beat_that_could_not_be_sent_is_followed_by_the_next_beat(scene: Scene) -> None:
-    scene.handle.plan(Refuse("queue.extend_lease", UnavailableError("refused")))
+    scene.injector.plan(refuse("queue.extend_lease", UnavailableError("refused")))
     lease = scene.lease()
     await terminate(scene.conductor.workflows, scene.workflow)
     await asyncio.wait_for(scene.told.wait(), 5)
     await lease.end()
-    assert scene.handle.calls["queue.extend_lease"] == 2
-    assert scene.handle.calls["queue.read_workflow"] == 1
+    assert scene.injector.calls["queue.extend_lease"] == 2
+    assert scene.injector.calls["queue.read_workflow"] == 1
 
 
 async def test_a_look_without_an_answer_is_made_again_after_the_next_beat(scene: Scene) -> None:
-    scene.handle.plan(Refuse("queue.read_workflow", UnavailableError("refused")))
+    scene.injector.plan(refuse("queue.read_workflow", UnavailableError("refused")))
     lease = scene.lease()
     await terminate(scene.conductor.workflows, scene.workflow)
     await asyncio.wait_for(scene.told.wait(), 5)
     await lease.end()
-    assert scene.handle.calls["queue.extend_lease"] == 2
+    assert scene.injector.calls["queue.extend_lease"] == 2
 
 
 async def test_a_healthy_attempt_is_told_nothing(scene: Scene) -> None:
     lease = scene.lease()
     await asyncio.sleep(5 * PAUSE_SECONDS)
     await lease.end()
-    assert scene.handle.calls["queue.extend_lease"] > 1
+    assert scene.injector.calls["queue.extend_lease"] > 1
     assert scene.lost == []

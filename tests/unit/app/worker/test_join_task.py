@@ -8,13 +8,15 @@ import pytest
 
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.lakefs import MemoryLakeFS
-from perago.adapters.memory.worker_handle import Pause, Refuse, When, WorkerHandle
+from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.worker.attempts import StopOrders
 from perago.app.worker.join_task import JOIN, WORKSPACES_MAX, JoiningBody, JoinResult
 from perago.app.worker.thread_body import ThreadBody
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.ports.errors import ReferenceMissingError, ServiceError, UnavailableError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, BodyStopped
+from perago.testing.fault_injector import FaultInjector, faulty_installation
+from perago.testing.faults import refuse, zombie
 
 WALK = "commits.first_parents"
 
@@ -24,7 +26,7 @@ class Scene:
     """A branch of commits, and a body that joins them."""
 
     lakefs: MemoryLakeFS = field(default_factory=MemoryLakeFS)
-    handle: WorkerHandle = field(default_factory=WorkerHandle)
+    injector: FaultInjector = field(default_factory=FaultInjector)
     orders: StopOrders = field(default_factory=StopOrders)
 
     def __post_init__(self) -> None:
@@ -33,7 +35,7 @@ class Scene:
     @property
     def walks(self) -> int:
         """Histories that were asked for."""
-        return self.handle.calls[WALK]
+        return self.injector.calls[WALK]
 
     def commits(self, count: int, branch: str = "main") -> list[str]:
         """As many commits on top of each other."""
@@ -53,7 +55,8 @@ class Scene:
         call = BodyCall(
             JOIN, row, ExecutionId("e"), {"workspaces": places}, None, seconds_max=seconds_max
         )
-        commits = lakefs_installation(self.lakefs, self.handle).commits
+        lakefs = lakefs_installation(self.lakefs, WorkerHandle())
+        commits = faulty_installation(lakefs, self.injector).commits
         return await JoiningBody(ThreadBody({}), self.orders, commits).run(call)
 
 
@@ -102,9 +105,9 @@ async def test_histories_that_parted_are_found_by_at_most_as_many_walks(seed: in
 async def test_an_order_to_stop_ends_a_walk_that_hangs() -> None:
     scene = Scene()
     refs = scene.commits(3)
-    scene.handle.plan(Pause(WALK, When.BEFORE_EFFECT))
+    scene.injector.plan(zombie(before=WALK))
     joining = asyncio.create_task(scene.join(refs))
-    while not scene.handle.paused:  # noqa: ASYNC110 - nobody tells
+    while not scene.injector.waits_for:  # noqa: ASYNC110 - nobody tells
         await asyncio.sleep(0.01)
     scene.orders.stop(ExecutionId("e"), "the attempt is lost")
     assert await asyncio.wait_for(joining, 5) == BodyStopped("the attempt is lost")
@@ -113,7 +116,7 @@ async def test_an_order_to_stop_ends_a_walk_that_hangs() -> None:
 async def test_a_limit_ends_a_walk_that_hangs() -> None:
     scene = Scene()
     refs = scene.commits(3)
-    scene.handle.plan(Pause(WALK, When.BEFORE_EFFECT))
+    scene.injector.plan(zombie(before=WALK))
     stopped = await asyncio.wait_for(scene.join(refs, seconds_max=0.1), 5)
     assert stopped == BodyStopped("the join took longer than 0.1 seconds")
 
@@ -123,6 +126,6 @@ async def test_an_error_of_lakefs_is_an_error_of_lakefs(error: ServiceError) -> 
     """Not the body's: a circuit breaker hears of lakeFS, and of no body."""
     scene = Scene()
     refs = scene.commits(2)
-    scene.handle.plan(Refuse(WALK, error))
+    scene.injector.plan(refuse(WALK, error))
     with pytest.raises(type(error)):
         await scene.join(refs)

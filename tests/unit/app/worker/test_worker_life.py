@@ -10,7 +10,6 @@ import pytest
 from tests.contract.task_bodies import abandoned_bodies_ended
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
-from perago.adapters.memory.worker_handle import Fault, Pause, Refuse, When
 from perago.adapters.system.host import SystemClock
 from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody
@@ -18,6 +17,7 @@ from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import UnavailableError
+from perago.testing.faults import Fault, refuse, zombie
 
 GRACE_SECONDS = 0.2
 
@@ -58,19 +58,19 @@ async def started(
 
 async def until_paused(world: FaultWorld) -> None:
     async with asyncio.timeout(20):
-        while not world.workers[0].paused:  # noqa: ASYNC110 - nobody tells
+        while not world.workers[0].waits_for:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("call", ["branches.merge", "queue.complete"])
 async def test_what_was_decided_comes_to_its_end_after_the_grace(tmp_path: Path, call: str) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    worker, running = await started(world, Pause(call, When.BEFORE_EFFECT), job=nothing_to_do())
+    worker, running = await started(world, zombie(before=call), job=nothing_to_do())
     await until_paused(world)
     worker.drain()
     await asyncio.sleep(3 * GRACE_SECONDS)
     assert not running.done(), "the grace is for bodies"
-    world.workers[0].resume()
+    world.workers[0].release()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
     assert (await world.read()).status is WorkflowStatus.COMPLETED
     assert len(world.publications()) == 1
@@ -114,7 +114,7 @@ async def test_a_download_is_abandoned_after_the_grace_and_its_row_is_handed_bac
     tmp_path: Path,
 ) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    download = Pause("objects.list_page", When.BEFORE_EFFECT)
+    download = zombie(before="objects.list_page")
     worker, running = await started(world, download, job=nothing_to_do())
     await until_paused(world)
     worker.drain()
@@ -126,7 +126,7 @@ async def test_a_download_is_abandoned_after_the_grace_and_its_row_is_handed_bac
 
 async def test_what_was_lost_before_its_body_began_does_not_begin(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
-    download = Pause("objects.list_page", When.BEFORE_EFFECT)
+    download = zombie(before="objects.list_page")
     worker, running = await started(world, download, job=nothing_to_do())
     await until_paused(world)
     await world.operator.workflows.terminate(world.workflow, "not wanted")
@@ -161,7 +161,7 @@ async def test_what_was_lost_while_it_waits_for_lakefs_ends_and_leaves_its_slot_
 
 @pytest.mark.parametrize(
     ("fault", "closed"),
-    [(None, True), (Refuse("objects.list_page", UnavailableError("its store is down")), False)],
+    [(None, True), (refuse("objects.list_page", UnavailableError("its store is down")), False)],
     ids=["served", "not served"],
 )
 async def test_an_attempt_that_lakefs_served_closes_the_circuit(
