@@ -37,19 +37,21 @@ DOMAIN = "perago.domain"
 GC = "perago.app.gc.remote_pass:RemotePass"
 MEMORY = "perago.adapters.memory"
 ANY_MIX = ("core", "verbs", "foreign")
+LOOKED = "if ports.patience.waits != waits:\n                return WAITED\n            "
+FENCE_THEN_EFFECT = f"await check_attempt(ports, attempt)\n            {LOOKED}return await _act"
 
 PLANTS: Sequence[Plant] = (
     Plant(
         "the fence before the effect is dropped",
         f"{ATTEMPT}.publish:_round",
-        "await check_attempt(ports, attempt)\n            return await _act",
+        FENCE_THEN_EFFECT,
         "return await _act",
         ("core", "verbs"),
     ),
     Plant(
         "the head is read after the fence",
         f"{ATTEMPT}.publish:_round",
-        "await check_attempt(ports, attempt)\n            return await _act",
+        FENCE_THEN_EFFECT,
         "await check_attempt(ports, attempt)\n"
         "            facts = await read_facts(ports, attempt, target, new)\n"
         "            level = target.level\n"
@@ -73,14 +75,14 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "a decision that was there is taken for one's own",
         f"{ATTEMPT}.agree:_put_decision",
-        "except TagExistsError:\n            pass",
-        "except TagExistsError:\n            return proposal",
+        "return found\n        except OutcomeUnknownError",
+        "return proposal\n        except OutcomeUnknownError",
     ),
     Plant(
         "an unanswered decision is taken for made",
         f"{ATTEMPT}.agree:_put_decision",
-        "seen = str(error)\n        except ServiceError",
-        "return proposal\n        except ServiceError",
+        "sent = True\n            raise",
+        "return proposal",
     ),
     Plant(
         "the winner's branch is deleted instead of one's own",

@@ -149,4 +149,5 @@ def _probes(address: str, worker: Worker, assembled: Assembled) -> AbstractAsync
             "/startupz": lambda: worker.phase is not WorkerPhase.STARTING,
         },
         assembled.metrics.text,
+        assembled.waiting.lines,
     )

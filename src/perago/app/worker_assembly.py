@@ -23,6 +23,7 @@ from perago.app.telemetry.listeners import (
     AttemptListener,
     BodyObservers,
     SeenRepositories,
+    WaitingAttempts,
     write,
 )
 from perago.app.telemetry.metrics import (
@@ -174,6 +175,7 @@ class Assembled:
     parts: WorkerParts
     upkeep: Upkeep
     metrics: Metrics
+    waiting: WaitingAttempts
 
 
 def assemble(
@@ -186,6 +188,7 @@ def assemble(
 ) -> Assembled:
     """Make every part; called in the worker's loop."""
     metrics, seen, masking = Metrics(), SeenRepositories(), Secrets.of(secrets)
+    waiting = WaitingAttempts()
     samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
     program = _program(order, secrets)
     bodies = _bodies(order, container, worker_id, program, samples)
@@ -206,7 +209,7 @@ def assemble(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
     )
     forced = order.settings.shutdown_force_kill_after
-    listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen]
+    listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen, waiting]
     if telemetry is not None:
         listeners.append(AttemptSpans(telemetry, container.clock(), masking))
     parts = WorkerParts(
@@ -224,7 +227,7 @@ def assemble(
         started=lambda: notify_service("READY=1"),
         beat=_beat(order, bodies, samples, worker_id),
     )
-    return Assembled(parts, upkeep, metrics)
+    return Assembled(parts, upkeep, metrics, waiting)
 
 
 def _beat(
@@ -316,6 +319,7 @@ def _attempt_settings(settings: Settings, worker_id: str, secrets: Secrets) -> A
         strict_input=settings.strict_input,
         failure_reason_max_length=settings.failure_reason_max_length,
         body_seconds=float(settings.body_seconds),
+        patience_seconds=settings.patience.total_seconds(),
         secrets=secrets,
     )
 

@@ -3,7 +3,7 @@
 Beside `container`, which names the adapters of attempts. Each is imported when it is asked for.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
@@ -46,15 +46,19 @@ def notify_service(text: str) -> None:
 
 
 def open_probe_server(
-    host: str, port: int, probes: Mapping[str, Callable[[], bool]], metrics: Callable[[], str]
+    host: str,
+    port: int,
+    probes: Mapping[str, Callable[[], bool]],
+    metrics: Callable[[], str],
+    notes: Callable[[], Sequence[str]],
 ) -> AbstractAsyncContextManager[int]:
-    """Answer probes and metrics, for a block."""
+    """Answer probes and metrics, for a block; `notes` are lines below the answer of a probe."""
     from perago.adapters.observability.probe_server import (  # noqa: PLC0415 - lazy
         ProbeAnswers,
         probe_server,
     )
 
-    return probe_server(host, port, ProbeAnswers(probes, metrics))
+    return probe_server(host, port, ProbeAnswers(probes, metrics, notes))
 
 
 def open_telemetry(signals: ExportedSignals, service: Mapping[str, str]) -> Telemetry:

@@ -57,6 +57,7 @@ async def run_on_callbacks(
             fence_width=FenceWidth.NARROW,
             failure_reason_max_length=failure_reason_max_length,
             reads_before_end=False,
+            patience_seconds=0.0,  # the caller's functions repeat what they want repeated
         ),
     )
     ports = _ports(run, record, DirectBody(run.task, metrics), workspace_root)

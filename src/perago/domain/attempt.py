@@ -195,6 +195,9 @@ def _first_difference(facts: Iterator[_Fact] | list[_Fact]) -> FenceVerdict:
 MERGE_TIMEOUT_SECONDS_WITHOUT_BUDGET = 60.0
 COMPLETION_TIMEOUT_SECONDS_WITHOUT_BUDGET = 60.0
 SHUTDOWN_GRACE_SECONDS_WITHOUT_BUDGET = 30.0
+# A restart of lakeFS or of its database takes minutes and ends within this. A longer outage is an
+# operator's matter, and a waiting attempt holds a slot.
+PATIENCE_SECONDS = 900.0
 # One beat may be lost and the next still comes in time. conductor-python beats at 80 %: with
 # response time-outs of 1 to 3 s it lost leases (4 of 4, 2 of 4, 1 of 4 attempts; Conductor 3.32).
 LEASE_FRACTION = 3

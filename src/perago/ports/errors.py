@@ -106,6 +106,14 @@ class OutcomeUnknownError(ServiceError):
     code = "PRG-L009"
 
 
+def is_away(error: BaseException) -> bool:
+    """Whether a service was unreachable, overloaded or silent: asked later, it may answer.
+
+    Every refusal is an answer. It would be the same a minute later.
+    """
+    return isinstance(error, UnavailableError | OutcomeUnknownError)
+
+
 class DamagedObjectError(ServiceError):
     """Bytes that arrived are not the bytes that were promised."""
 

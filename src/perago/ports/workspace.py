@@ -292,6 +292,8 @@ class Phase(StrEnum):
     ENDED = "ended"
     WARNED = "warned"
     LOST = "lost"
+    WAITING = "waiting"
+    WAITED = "waited"
 
 
 class Progress(Protocol):

@@ -19,7 +19,14 @@ HOPS_MAX = 14
 FILES_TO_READ_MAX = 15
 LINES_TO_READ_MAX = 2_000
 # Carried along by every step, and no step of the way: values, and what listens to the steps.
-BESIDE = ("telemetry/", "attempt/context.py", "authoring/", "settings/", "worker/slot_budget.py")
+BESIDE = (
+    "telemetry/",
+    "attempt/context.py",
+    "attempt/patience.py",
+    "authoring/",
+    "settings/",
+    "worker/slot_budget.py",
+)
 
 
 def section(title: str) -> str:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -33,12 +33,18 @@ NOT_PRIVATE = (
 )
 
 
+def no_notes() -> Sequence[str]:
+    """The default of `notes`: yes or no is all there is to say."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class ProbeAnswers:
-    """A question for each probe, and the text of the metrics."""
+    """A question for each probe, lines for people below every answer, and the metrics' text."""
 
     probes: Mapping[str, Callable[[], bool]]
     metrics: Callable[[], str]
+    notes: Callable[[], Sequence[str]] = no_notes
 
 
 @asynccontextmanager
@@ -75,9 +81,10 @@ def _answer(head: str, answers: ProbeAnswers, own_names: frozenset[str]) -> byte
     probe = answers.probes.get(path)
     if probe is None:
         return _response(HTTPStatus.NOT_FOUND, "not found\n")
+    notes = "".join(f"{line}\n" for line in answers.notes())
     if probe():
-        return _response(HTTPStatus.OK, "ok\n")
-    return _response(HTTPStatus.SERVICE_UNAVAILABLE, "not ok\n")
+        return _response(HTTPStatus.OK, f"ok\n{notes}")
+    return _response(HTTPStatus.SERVICE_UNAVAILABLE, f"not ok\n{notes}")
 
 
 def _hosts(head: str) -> list[str]:

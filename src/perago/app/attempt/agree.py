@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from perago.app.attempt.complete import delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.stage import (
     STAGED_COMMITS_MAX,
     refuse_foreign_branch,
@@ -38,7 +39,6 @@ from perago.domain.logical_execution import (
     decision_tag,
 )
 from perago.domain.outcome import join_result
-from perago.domain.settled import LOOKS_MAX
 from perago.ports.errors import OutcomeUnknownError, ServiceError, TagExistsError, UnavailableError
 from perago.ports.workspace import Phase
 
@@ -76,30 +76,34 @@ async def _put_decision(
     ports: AttemptPorts, attempt: Attempt, target: Target, proposal: CommitId
 ) -> CommitId:
     """Put the tag if absent; a lost answer is settled by reading it."""
-    repository = target.workspace.repository
+    repository, tags = target.workspace.repository, ports.lakefs.tags
     assert target.key is not None, "settled always has a key"
-    tag = decision_tag(target.key)
-    seen, sent = "the decision tag was not answered", False
-    for look in range(LOOKS_MAX):
+    tag, sent = decision_tag(target.key), False
+
+    async def put() -> CommitId:
+        nonlocal sent
         try:
-            await ports.lakefs.tags.create(repository, tag, proposal)
+            await tags.create(repository, tag, proposal)
         except TagExistsError:
-            pass
-        except (OutcomeUnknownError, UnavailableError) as error:
-            sent = sent or isinstance(error, OutcomeUnknownError)
-            seen = str(error)
-        except ServiceError:
-            attempt.leftovers.staging_may_go = not sent  # refused: nothing was decided by this
-            raise
-        else:
-            return proposal
-        try:
-            found = await ports.lakefs.tags.read(repository, tag)
-        except UnavailableError as error:
-            seen, found = str(error), None
-        if found is not None:
+            found = await tags.read(repository, tag)
+            if found is None:  # removed in this moment, for example by `perago reset-task`
+                raise UnavailableError(f"tag {tag} is taken and cannot be read") from None
             return found
-        await ports.clock.sleep(0.05 * (look + 1))
+        except OutcomeUnknownError:
+            sent = True
+            raise
+        return proposal
+
+    async def look() -> CommitId | None:
+        return await tags.read(repository, tag)
+
+    try:
+        return await ports.patience.until_done(LAKEFS, f"decision {tag}", put, look)
+    except (OutcomeUnknownError, UnavailableError) as error:
+        seen = str(error)
+    except ServiceError:
+        attempt.leftovers.staging_may_go = not sent  # refused: nothing was decided by this
+        raise
     evidence = {"tag": tag, "staged": proposal, "staging_branch": attempt.staging_branch}
     facts = {"warning": OUTCOME_UNKNOWN, "seen": seen, **evidence}
     ports.progress.phase(Phase.WARNED, facts)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.patience import LAKEFS
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide, merge_timeout_seconds
 from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
@@ -187,7 +188,10 @@ async def _find_chain(
     if isinstance(verdict, Stale):
         raise StaleAttemptError(row.task_id, stale=verdict)
     chain = retry_chain(row, workflow.tasks if workflow else ())
-    return await seal_chain(tags, ports.clock, repository, chain, record)
+    # Every mark is put if absent, so all of it may be done again.
+    return await ports.patience.until_done(
+        LAKEFS, "marks", lambda: seal_chain(tags, ports.clock, repository, chain, record)
+    )
 
 
 async def seal_chain(

@@ -1,10 +1,11 @@
 """Removing what an attempt left: staging first, local second; never changes a result."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from enum import StrEnum
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Leftovers
+from perago.app.attempt.patience import Patience, PatienceTerms
 from perago.domain.attempt import (
     AttemptRecord,
     AttemptStatus,
@@ -93,6 +94,33 @@ async def _only_tell(
         await work
     except Exception as error:  # noqa: BLE001 - cleaning never changes a result
         ports.progress.phase(Phase.WARNED, {"warning": text, "error": str(error), **facts})
+
+
+def with_patience(
+    ports: AttemptPorts,
+    attempt: Attempt,
+    lease: Lease,
+    began: float,
+    failed: Callable[[Exception], None],
+) -> AttemptPorts:
+    """The ports of the steps of a workspace attempt, which wait for services that are away.
+
+    Its end and its cleaning have limits of their own, and other attempts ask for nothing before.
+    """
+    if not attempt.task.has_workspace:
+        return ports
+    terms = PatienceTerms(
+        clock=ports.clock,
+        fraction=ports.identities.fraction,
+        seconds_max=attempt.settings.patience_seconds,
+        lease=lease,
+        lease_seconds=attempt.record.response_timeout_seconds,
+        began=began,
+        stop_order=ports.stop_order,
+        progress=ports.progress,
+        lakefs_is_away=failed,
+    )
+    return Patience(terms).between(ports)
 
 
 async def check_attempt(ports: AttemptPorts, attempt: Attempt) -> None:

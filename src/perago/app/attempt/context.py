@@ -1,14 +1,15 @@
 """What every step of an attempt is given: the ports, the attempt, and where it may publish."""
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar, final
 
+from perago.app.attempt.patience import NoStopOrder, Patience, StopOrder
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import StagedCheck
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import (
+    PATIENCE_SECONDS,
     AttemptRecord,
     AttemptSnapshot,
     ExecutionId,
@@ -35,7 +36,7 @@ from perago.ports.conductor import TaskQueue
 from perago.ports.lakefs import Branches, Commits, Repositories, RepositoryFacts, Tags
 from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
-from perago.ports.task_body import BodyStopped, TaskBody
+from perago.ports.task_body import TaskBody
 from perago.ports.workspace import (
     AttemptDirectories,
     Materialised,
@@ -43,25 +44,6 @@ from perago.ports.workspace import (
     SparkGateway,
     WorkspacePipeline,
 )
-
-Answer = TypeVar("Answer")
-
-
-class StopOrder(Protocol):
-    """The order for one attempt: a drain is over its grace, or the attempt no longer counts."""
-
-    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
-        """Wait for work; when the order comes first, the work is cancelled and awaited."""
-        ...
-
-
-@final
-class NoStopOrder(StopOrder):
-    """For attempts that nobody stops."""
-
-    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
-        """The answer."""
-        return await work
 
 
 class KnownRepositories:
@@ -126,7 +108,7 @@ class AttemptPorts:
     """Everything outside the process, and this process's own directories and loops.
 
     Without a gateway Spark works on local files. `warned` holds the warnings that a worker gives
-    once in its life and not for every attempt that they hold for.
+    once in its life and not for every attempt that they hold for. `patience` is one attempt's.
     """
 
     lakefs: LakeFS
@@ -140,6 +122,7 @@ class AttemptPorts:
     stop_order: StopOrder = field(default_factory=NoStopOrder)
     spark_gateway: SparkGateway | None = None
     warned: set[str] = field(default_factory=set[str])
+    patience: Patience = field(default_factory=Patience)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +136,7 @@ class AttemptSettings:
     strict_input: bool = False
     failure_reason_max_length: int = 500  # the default of PERAGO_FAILURE_REASON_MAX_LENGTH
     body_seconds: float = 0.0
+    patience_seconds: float = PATIENCE_SECONDS
     secrets: Secrets = NO_SECRETS
     reads_before_end: bool = True
     """False for the callbacks of 0.6.1: they send no end, and are asked only when 0.6.1 asked."""
@@ -171,6 +155,8 @@ class Leftovers:
     scratch: list[tuple[RepositoryId, BranchName]] = field(
         default_factory=list[tuple[RepositoryId, BranchName]]
     )
+    commits: set[CommitId] = field(default_factory=set[CommitId])
+    """Commits on private branches whose ids came in answers. The answer of any other was lost."""
     staging_may_go: bool = True
     proposed: CommitId | None = None
     """The decided commit; or the one this attempt proposed and got no answer for."""

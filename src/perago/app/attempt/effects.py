@@ -11,7 +11,11 @@ from typing import assert_never
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.facts import refuse_dirty_target
-from perago.app.attempt.stage import first_difference_outside
+from perago.app.attempt.stage import (
+    commit_on_private_branch,
+    create_private_branch,
+    first_difference_outside,
+)
 from perago.domain.errors import (
     OUTCOME_UNKNOWN,
     OutcomeUnknownAtDeadlineError,
@@ -58,7 +62,7 @@ async def rebase(
     scratch = scratch_branch(attempt.staging_branch, plan.base)
     if (plan.repository, scratch) not in attempt.leftovers.scratch:
         attempt.leftovers.scratch.append((plan.repository, scratch))
-        await ports.lakefs.branches.create(plan.repository, scratch, plan.base)
+        await create_private_branch(ports, plan.repository, scratch, plan.base)
     request = MergeRequest(
         plan.repository,
         staged.commit,
@@ -201,13 +205,12 @@ async def _commit_exact_tree(
     tree: CommitId,
 ) -> CommitId:
     """A commit with exactly that tree on top of the head, on a scratch branch."""
-    lakefs = ports.lakefs
-    record = await lakefs.commits.read(plan.repository, tree)
+    record = await ports.lakefs.commits.read(plan.repository, tree)
     scratch = scratch_branch(attempt.staging_branch, plan.base)
     # A second round on the same head finds the branch of the first.
     if (plan.repository, scratch) not in attempt.leftovers.scratch:
         attempt.leftovers.scratch.append((plan.repository, scratch))
-        await lakefs.branches.create(plan.repository, scratch, plan.base)
+        await create_private_branch(ports, plan.repository, scratch, plan.base)
     request = CommitRequest(
         repository=plan.repository,
         branch=scratch,
@@ -216,7 +219,7 @@ async def _commit_exact_tree(
         allow_empty=True,
         source_metarange=record.metarange,
     )
-    return await lakefs.commits.commit(request)
+    return await commit_on_private_branch(ports, attempt, request)
 
 
 async def _tag_abandoned(

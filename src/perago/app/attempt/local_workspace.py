@@ -7,6 +7,7 @@ from pathlib import Path
 
 from perago.app.attempt.check_staged import Returned, Shown, call_checks
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.stage import stage_changes, stage_nothing
 from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.errors import BodyFailedError, PeragoError
@@ -31,9 +32,18 @@ async def materialise(
     directory = await ports.directories.create(marker)
     attempt.leftovers.directory = directory
     source = WorkspaceSource(workspace.repository, workspace.ref, attempt.task.workspace.prefix)
-    materialised = await ports.stop_order.before_end_of(
-        ports.lakefs.pipeline.materialise(source, directory)
-    )
+
+    async def download() -> Materialised | BodyStopped:
+        return await ports.stop_order.before_end_of(
+            ports.lakefs.pipeline.materialise(source, directory)
+        )
+
+    async def begin_anew() -> None:
+        """Half of a workspace is in the directory: begin with an empty one."""
+        await ports.directories.remove(directory)
+        await ports.directories.create(marker)
+
+    materialised = await ports.patience.until_done(LAKEFS, "the download", download, begin_anew)
     if isinstance(materialised, BodyStopped):
         raise BodyFailedError(materialised.reason, cause=materialised.cause)
     attempt.leftovers.materialised = materialised

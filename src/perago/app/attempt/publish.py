@@ -12,6 +12,7 @@ from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.effects import perform, prepare, unknown_outcome
 from perago.app.attempt.facts import ToPublish, read_facts
+from perago.app.attempt.patience import LAKEFS, WorkTime
 from perago.app.attempt.settle import settle
 from perago.app.attempt.stage import find_removed
 from perago.domain.commit_metadata import STAGING_COMMIT
@@ -27,13 +28,11 @@ from perago.domain.outcome import NotPublished, Published
 from perago.domain.policy import WorkspacePublicationPlan, build_workspace_publication_plan
 from perago.domain.publication import EFFECT_LABELS, Adopt, Isolation, Keep, Relocate
 from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
-from perago.ports.errors import ServiceError, UnavailableError
+from perago.ports.errors import ServiceError
 from perago.ports.workspace import Phase
 
-# With growing pauses this outlasts a lost connection by a second. An outage is for the caller.
-READS_MAX = 5
-PAUSE_SECONDS = 0.1
 DIFFERENCES_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
+WAITED = LookAgain("a service was away after the head had been read")
 
 
 async def check_publication(
@@ -51,7 +50,7 @@ async def check_publication(
     """
     if isinstance(plan.effect, Relocate) or not plan.level.fenced:
         return
-    record = await _read_surely(ports, plan, ref)
+    record = await ports.lakefs.commits.read(plan.repository, ref)
     if record.parents != (plan.base,):
         ports.lakefs.trust.distrust(plan.repository)
         text = f"fence did not run: parents of {ref} are {record.parents}, expected {plan.base}"
@@ -64,7 +63,7 @@ async def check_tree(
     ports: AttemptPorts, plan: WorkspacePublicationPlan, prepared: CommitId, published: CommitRecord
 ) -> None:
     """The published tree is exactly the prepared one: the two metaranges are equal."""
-    expected = await _read_surely(ports, plan, prepared)
+    expected = await ports.lakefs.commits.read(plan.repository, prepared)
     if expected.metarange == published.metarange:
         return
     page = await ports.lakefs.commits.diff_page(
@@ -80,18 +79,6 @@ def _failed(plan: WorkspacePublicationPlan, text: str, code: str) -> FenceNotTru
     command = f"`perago fence verify {plan.repository} {plan.branch}`"
     text = f"{text}; the commit stays on the branch: look at it, and run {command}"
     return FenceNotTrustedError(text, code=code, terminal=plan.level.shape.decides_by_tag)
-
-
-async def _read_surely(
-    ports: AttemptPorts, plan: WorkspacePublicationPlan, ref: CommitId
-) -> CommitRecord:
-    """A publication that is there is not failed for one lost answer of a read."""
-    for number in range(1, READS_MAX):
-        try:
-            return await ports.lakefs.commits.read(plan.repository, ref)
-        except UnavailableError:
-            await ports.clock.sleep(PAUSE_SECONDS * number)
-    return await ports.lakefs.commits.read(plan.repository, ref)
 
 
 # Between two rounds. Short at first, because a refused merge costs lakeFS 3 ms; publishers of one
@@ -136,7 +123,7 @@ async def publish(
         # Once, before the rounds: commits do not change, and a round that takes long loses races.
         removed = await find_removed(ports, target, staged.commit)
     new = ToPublish(staged, removed)
-    deadline = ports.clock.monotonic() + attempt.effect_seconds
+    time = WorkTime(ports.patience, ports.clock, attempt.effect_seconds)
     seen, pending = "no round was finished", None
     for number in range(ROUNDS_MAX):
         ended = await _turn(ports, attempt, target, new, pending, walk if number == 0 else None)
@@ -147,9 +134,9 @@ async def publish(
         seen = ended.reason
         if isinstance(ended, Pending):
             if pending is None:  # the merge may have taken all the time there was
-                deadline = ports.clock.monotonic() + attempt.effect_seconds
+                time = WorkTime(ports.patience, ports.clock, attempt.effect_seconds)
             pending = ended
-        if ports.clock.monotonic() >= deadline:
+        if time.left <= 0:
             break
         await _pause(ports, number)
     if pending is not None:
@@ -170,14 +157,22 @@ async def _turn(
 ) -> Publication | LookAgain | Pending:
     """One round; under prefix isolation one publisher of this process at a time.
 
-    While a merge is pending a failed look is a look that saw nothing.
+    While a merge is pending a failed look is a look that saw nothing. If lakeFS was away before
+    anything was sent, the next round looks at the head anew, because others publish meanwhile.
     """
     workspace = target.workspace
-    try:
+
+    async def one_round() -> Publication | LookAgain | Pending:
         if target.isolation is not Isolation.PREFIX:
             return await _round(ports, attempt, target, new, walk)
         async with ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
             return await _round(ports, attempt, target, new, walk)
+
+    async def look() -> LookAgain:
+        return LookAgain("lakeFS was away, and nothing was sent")
+
+    try:
+        return await ports.patience.until_done(LAKEFS, "the publication", one_round, look)
     except ServiceError as error:
         if pending is None:
             raise
@@ -191,7 +186,11 @@ async def _round(
     new: ToPublish,
     walk: FirstParentWalk | None,
 ) -> Publication | LookAgain | Pending:
-    """One look, one decision, one effect."""
+    """One look, one decision, one effect.
+
+    After a wait the look is an old one: a head that was read before it must not be relocated.
+    """
+    waits = ports.patience.waits
     facts = await read_facts(ports, attempt, target, new, walk)
     plan = build_workspace_publication_plan(target.level, facts, target.identity(attempt))
     match plan.effect:
@@ -199,12 +198,16 @@ async def _round(
             return Publication(record.commit, EFFECT_LABELS[Adopt], record.metadata)
         case Keep(ref):
             await check_attempt(ports, attempt)
+            if ports.patience.waits != waits:
+                return WAITED
             return Publication(ref, EFFECT_LABELS[Keep])
         case _:
             prepared = await prepare(ports, attempt, target, plan)
             if isinstance(prepared, LookAgain):
                 return prepared
             await check_attempt(ports, attempt)
+            if ports.patience.waits != waits:
+                return WAITED
             return await _act(ports, attempt, target, plan, prepared)
 
 

@@ -10,7 +10,13 @@ from typing import cast
 
 from perago.app.attempt.agree import SettledDecision, agree
 from perago.app.attempt.choose_target import choose_target
-from perago.app.attempt.complete import Recorded, check_attempt, clean_up, complete
+from perago.app.attempt.complete import (
+    Recorded,
+    check_attempt,
+    clean_up,
+    complete,
+    with_patience,
+)
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.ending import HANDED_BACK, end_of_failure, what_failed
 from perago.app.attempt.facts import read_first_walk
@@ -89,14 +95,15 @@ async def run_attempt(
 
     `polled_at` is the monotonic time of its poll, now if it is not given: an old attempt reads
     its row before it ends it. `failed` hears of an error before Conductor does, which schedules
-    the retry at once.
+    the retry at once, and of a lakeFS that is away when the attempt begins to wait for it.
     """
     began = ports.clock.monotonic() if polled_at is None else polled_at
     ports.progress.phase(Phase.STARTED, {"task_id": attempt.row.task_id})
     error: Exception | None = None
     update: AttemptEnd | None
     try:
-        output = await _produce_output(ports, attempt)
+        patient = with_patience(ports, attempt, lease, began, failed)
+        output = await _produce_output(patient, attempt)
         update = TerminalUpdate(
             attempt=attempt.row,
             worker_id=attempt.settings.worker_id,
@@ -196,9 +203,12 @@ async def _produce_publication(
     if target.level.shape.decides_by_tag:
         assert staged is not None, "a decision is about a commit, also when nothing changed"
         mine = SettledDecision(staged, noop=not compared.changed, result=ran.result)
+        waits = ports.patience.waits
         decision, walk = await ports.concurrency.together(
             agree(ports, attempt, target, mine), read_first_walk(ports, target)
         )
+        if ports.patience.waits != waits:  # the look may be as old as the wait was long
+            walk = None
         return await finish_decision(ports, attempt, target, decision, walk)
     publication = await publish(ports, attempt, target, staged)
     return Finished(publication.ref, ran.result)

@@ -6,6 +6,7 @@ publication by its key, or sends the same merge again.
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.effects import send_merge, unknown_outcome
+from perago.app.attempt.patience import WorkTime
 from perago.domain.errors import (
     PublicationRefusedError,
 )
@@ -48,13 +49,13 @@ async def settle(
     deadline itself.
     """
     attempt.leftovers.staging_may_go = False
-    deadline = ports.clock.monotonic() + attempt.effect_seconds
+    time = WorkTime(ports.patience, ports.clock, attempt.effect_seconds)
     seen = unanswered.reason
     pause = FIRST_PAUSE_SECONDS
     for _ in range(LOOKS_MAX):
         after = await _look(ports, attempt, target, plan)
         seen = after.reason if isinstance(after, KeepLooking) else seen
-        left = deadline - ports.clock.monotonic()
+        left = time.left
         if isinstance(after, SendAgain):
             seen = f"the head is still {plan.base}"
             if left > 0:
@@ -67,7 +68,7 @@ async def settle(
             raise PublicationRefusedError(after.reason, code=after.code)
         if left <= 0:
             break
-        await ports.clock.sleep(min(pause, max(deadline - ports.clock.monotonic(), 0.0)))
+        await ports.clock.sleep(min(pause, max(time.left, 0.0)))
         pause *= PAUSE_FACTOR
     raise unknown_outcome(ports, attempt, plan, seen)
 

@@ -21,6 +21,7 @@ from perago.app.attempt.stage import (
     commit_written,
     open_staging,
     refuse_unless_on_input,
+    upload,
 )
 from perago.app.authoring.guardrails import check_guardrails_on_listing
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -81,7 +82,7 @@ class SparkFiles:
         area = StagingArea(
             StagedReference(workspace.repository, branch, workspace.ref), self.prefix
         )
-        await pipeline.transfer(output, plan, area)
+        await upload(self.ports, output, plan, area)
 
     async def fetch_staged(self, commit: CommitId) -> str:
         """Bring the staged commit down beside the two: the output may hold litter of jobs."""

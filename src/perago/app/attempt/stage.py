@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
+from perago.app.attempt.patience import LAKEFS
 from perago.domain.attempt import AttemptSnapshot
 from perago.domain.commit_metadata import (
     NOOP,
@@ -23,11 +24,18 @@ from perago.domain.logical_execution import (
     is_staging_branch_of,
 )
 from perago.domain.outcome import split_result
-from perago.domain.paths import ACTIONS_PREFIX, is_reserved_object, listing_prefix
-from perago.domain.sync_plan import SyncPlan
+from perago.domain.paths import (
+    ACTIONS_PREFIX,
+    is_reserved_object,
+    listing_prefix,
+    md5_of_checksum,
+    object_path,
+)
+from perago.domain.sync_plan import FileFacts, SyncPlan
 from perago.ports.asking import pages
+from perago.ports.errors import BranchExistsError, NothingToCommitError, OutcomeUnknownError
 from perago.ports.lakefs import Change, ChangeKind, CommitRequest
-from perago.ports.workspace import Materialised, Phase, StagingArea
+from perago.ports.workspace import Materialised, Phase, StagingArea, TransferCounts
 
 
 async def stage_changes(
@@ -47,7 +55,7 @@ async def stage_changes(
     await _commit_below(ports, attempt, target, branch, below)
     workspace = target.workspace
     area = StagingArea(StagedReference(workspace.repository, branch, workspace.ref), target.prefix)
-    counts = await ports.lakefs.pipeline.transfer(materialised, plan, area)
+    counts = await upload(ports, materialised, plan, area)
     await ports.lakefs.pipeline.verify(materialised, plan, area)
     commit = await _commit(ports, attempt, target, branch, own, empty=False)
     facts = {
@@ -132,8 +140,116 @@ async def open_staging(ports: AttemptPorts, attempt: Attempt, target: Target) ->
         )
     attempt.leftovers.staging = (workspace.repository, branch)
     ports.progress.phase(Phase.STAGING, {"repository": workspace.repository, "branch": branch})
-    await ports.lakefs.branches.create(workspace.repository, branch, workspace.ref)
+    await create_private_branch(ports, workspace.repository, branch, workspace.ref)
     return branch
+
+
+async def create_private_branch(
+    ports: AttemptPorts, repository: RepositoryId, branch: BranchName, source: CommitId
+) -> None:
+    """Create a branch whose name holds the execution id.
+
+    Only this execution gives that name. So if it exists after a creation without an answer, that
+    creation has arrived.
+    """
+    sent = False
+
+    async def create() -> None:
+        nonlocal sent
+        try:
+            await ports.lakefs.branches.create(repository, branch, source)
+        except OutcomeUnknownError:
+            sent = True
+            raise
+        except BranchExistsError:
+            if not sent:
+                raise
+
+    await ports.patience.until_done(LAKEFS, f"branch {branch}", create)
+
+
+async def upload(
+    ports: AttemptPorts, materialised: Materialised, plan: SyncPlan, area: StagingArea
+) -> TransferCounts:
+    """Bring a plan onto the private branch; a repetition moves only what is not there yet."""
+    left = plan
+
+    async def transfer() -> TransferCounts:
+        return await ports.lakefs.pipeline.transfer(materialised, left, area)
+
+    async def look() -> TransferCounts | None:
+        nonlocal left
+        left = await _not_there(ports, plan, area)
+        return None
+
+    return await ports.patience.until_done(LAKEFS, "the upload", transfer, look)
+
+
+async def _not_there(ports: AttemptPorts, plan: SyncPlan, area: StagingArea) -> SyncPlan:
+    """The plan without the objects that the branch has, by path, size and MD5.
+
+    A deletion of what is gone changes nothing, so all of them stay. Spark's plans are tables on
+    the disk that only its own pipeline reads: they are moved again as a whole.
+    """
+    if not isinstance(plan.upload, tuple):
+        return plan
+    staged, outer = area.staged, listing_prefix(area.prefix)
+    listed = pages(
+        lambda after: ports.lakefs.objects.list_page(
+            staged.repository, staged.branch, prefix=outer, after=after
+        )
+    )
+    there = {
+        entry.path: (md5_of_checksum(entry.checksum), entry.size)
+        async for page in listed
+        for entry in page.entries
+    }
+
+    def is_missing(facts: FileFacts) -> bool:
+        found = there.get(object_path(area.prefix, facts.path))
+        return found != (facts.checksum, facts.size)
+
+    return SyncPlan(
+        upload=tuple(facts for facts in plan.upload if is_missing(facts)),
+        copy=tuple((facts, source) for facts, source in plan.copy if is_missing(facts)),
+        delete=plan.delete,
+    )
+
+
+async def commit_on_private_branch(
+    ports: AttemptPorts, attempt: Attempt, request: CommitRequest
+) -> CommitId:
+    """Commit; a commit without an answer is looked for at the head of its branch.
+
+    Its metadata has the execution id, so it is this execution's. It is the one that was sent and
+    none before it if its id never came in an answer.
+    """
+    answered, sent = attempt.leftovers.commits, False
+
+    async def commit() -> CommitId:
+        nonlocal sent
+        try:
+            return await ports.lakefs.commits.commit(request)
+        except OutcomeUnknownError:
+            sent = True
+            raise
+        except NothingToCommitError:
+            # The first request may have arrived between the look and the second one.
+            found = await look()
+            if found is None:
+                raise
+            return found
+
+    async def look() -> CommitId | None:
+        if not sent:
+            return None
+        head = await ports.lakefs.branches.head(request.repository, request.branch)
+        is_mine = request.metadata.items() <= head.metadata.items()
+        return head.commit if is_mine and head.commit not in answered else None
+
+    made = await ports.patience.until_done(LAKEFS, f"a commit on {request.branch}", commit, look)
+    answered.add(made)
+    return made
 
 
 async def _commit_below(
@@ -165,7 +281,7 @@ async def _commit(
         metadata=try_metadata(target.identity(attempt), extra),
         allow_empty=empty,
     )
-    return await ports.lakefs.commits.commit(request)
+    return await commit_on_private_branch(ports, attempt, request)
 
 
 STAGED_COMMITS_MAX = 1000

@@ -25,6 +25,7 @@ from perago.app.settings.layers import (
     variables,
 )
 from perago.app.settings.parsing import Variable, parse_worker_id_prefix, value_text
+from perago.domain.attempt import PATIENCE_SECONDS
 from perago.domain.errors import TaskDefinitionError
 from perago.domain.policy import PolicyName, PolicySetting
 
@@ -79,6 +80,15 @@ class Settings(InheritedSettings):
             "How many seconds a task function may run if its task sets no limit. 0: no limit",
         ),
     ] = 0
+    patience: Annotated[
+        timedelta,
+        Variable(
+            "PERAGO_PATIENCE",
+            parsing.parse_time_to_live,
+            "How long a step of an attempt waits for a lakeFS or Conductor that does not answer. It"
+            " never waits longer than the row can be its own. `0s`: not at all",
+        ),
+    ] = timedelta(seconds=PATIENCE_SECONDS)
     executor_user: Annotated[
         str | None,
         Variable(

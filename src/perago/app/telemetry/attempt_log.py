@@ -45,7 +45,7 @@ class AttemptLog(AttemptListener):
 
 def _is_warning(phase: Phase, facts: Mapping[str, object]) -> bool:
     if phase is not Phase.ENDED:
-        return phase in {Phase.WARNED, Phase.LOST, Phase.HANDED_BACK}
+        return phase in {Phase.WARNED, Phase.LOST, Phase.HANDED_BACK, Phase.WAITING}
     return "error" in facts or Recorded(str(facts["recorded"])).speaks_against_it
 
 

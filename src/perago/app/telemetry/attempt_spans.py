@@ -21,7 +21,7 @@ from perago.ports.telemetry import FinishedSpan, FinishedStep, Telemetry
 from perago.ports.workspace import Phase
 
 # Start and end are the span itself; transfers and warnings are moments inside of other steps.
-NO_STEPS = frozenset({Phase.STARTED, Phase.TRANSFERRING, Phase.WARNED})
+NO_STEPS = frozenset({Phase.STARTED, Phase.TRANSFERRING, Phase.WARNED, Phase.WAITING})
 
 
 @final

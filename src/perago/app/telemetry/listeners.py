@@ -5,17 +5,18 @@ kit: it adds the attempt, the time and the requests, and hands each event to eve
 is an `AttemptListener`; docs/how-to/send-events.md shows how to add one. `BodyObservers` does the
 same for what a task function says. What a reader raises is dropped, because no reader decides.
 `write` makes a log record, `facts_of` the ids in it. `SeenRepositories` remembers where attempts
-worked, for garbage collection.
+worked, for garbage collection; `WaitingAttempts` which of them wait, for the probes.
 """
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, cast, final
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK
+from perago.app.attempt.patience import CONDUCTOR
 from perago.domain.logical_execution import RepositoryId
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall
@@ -202,6 +203,55 @@ class BodyObservers(BodyObserver):
         for each in self._observers:
             with suppress(Exception):
                 each.executor(slot, event, facts)
+
+
+@final
+class WaitingAttempts(AttemptListener):
+    """Which attempts wait for which service now, as `/readyz` shows it."""
+
+    def __init__(self) -> None:
+        self._services: dict[str, str] = {}
+
+    def lines(self) -> list[str]:
+        """One line for each service that attempts wait for."""
+        services = list(self._services.values())
+        return [
+            f"attempts that wait for {service}: {services.count(service)}"
+            for service in sorted(set(services))
+        ]
+
+    def phase(
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """A wait that lasts, or its end."""
+        del seconds
+        if phase is Phase.WAITING:
+            self._services[attempt.execution_id] = str(facts["service"])
+        elif phase in {Phase.WAITED, Phase.ENDED}:
+            self._services.pop(attempt.execution_id, None)
+
+
+@final
+class WaitLines(AttemptListener):
+    """Logs waits in Conductor, so that whoever looks at the task sees what it waits for.
+
+    A Conductor that is away takes no line, so its wait is logged when it is over. Short waits are
+    not logged there: each line is one more request.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log = log
+
+    def phase(
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """A wait that lasts, or its end."""
+        del seconds
+        who = f"perago execution={attempt.execution_id}"
+        if phase is Phase.WAITING and facts["service"] != CONDUCTOR:
+            self._log(f"{who} waits for {facts['service']}: {facts['error']}")
+        elif phase is Phase.WAITED and facts["lasted"]:
+            self._log(f"{who} waited {facts['waited_seconds']} s for {facts['service']}")
 
 
 @final

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Protocol, TypeAlias, final
+from typing import Protocol, TypeAlias, cast, final
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.ending import HANDED_BACK, cause_of
@@ -237,10 +237,13 @@ UNKNOWN_OUTCOMES = "runtime.unknown_outcomes_total"
 CACHE_HITS = "runtime.cache_hits_total"
 LOST_LEASES = "runtime.lost_leases_total"
 HAND_BACKS = "runtime.hand_backs_total"
+SERVICE_WAIT = "runtime.service_wait_seconds"
 EXECUTOR_EVENTS = "runtime.executor_events_total"
 # The values of the label `operation` in 0.6.1, whose dashboards go on working.
 OPERATIONS = {Phase.MATERIALISED: "download", Phase.STAGED: "upload", Phase.PUBLISHED: "publish"}
-COUNTED = frozenset({Phase.STARTED, Phase.FENCED, Phase.LOST, Phase.ENDED, *OPERATIONS})
+COUNTED = frozenset(
+    {Phase.STARTED, Phase.FENCED, Phase.LOST, Phase.WAITED, Phase.ENDED, *OPERATIONS}
+)
 
 
 @final
@@ -265,6 +268,9 @@ class AttemptMetrics(AttemptListener):
             self._metrics.count(FENCES, task | {"verdict": "current"})
         elif phase is Phase.LOST:
             self._metrics.count(LOST_LEASES, task | {"field": str(facts["field"])})
+        elif phase is Phase.WAITED:
+            labels = task | {"service": str(facts["service"])}
+            self._metrics.observe(SERVICE_WAIT, labels, cast("float", facts["waited_seconds"]))
         else:
             self._ended(attempt, facts, seconds)
 

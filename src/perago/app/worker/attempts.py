@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeAlias, TypeVar, final
 
 from perago.app.attempt.complete import read_verdict
-from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings, StopOrder
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
+from perago.app.attempt.patience import StopOrder
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.telemetry.listeners import AttemptEvents, AttemptListener
+from perago.app.telemetry.listeners import AttemptEvents, AttemptListener, WaitLines
 from perago.app.worker.slot_budget import SlotBudget, first_of
 from perago.domain.attempt import AttemptRecord, ExecutionId, FenceVerdict, Stale, heartbeat_seconds
 from perago.domain.commit_metadata import traceparent_of
@@ -31,6 +32,14 @@ from perago.ports.workspace import Phase
 # Conductor takes no response time-out below 1 s, so a third of it is longer than this. Without a
 # lowest pause a wrong number in a row would make the heartbeats one uninterrupted loop of requests.
 PAUSE_SECONDS_MIN = 0.1
+# After a beat without an answer the next one follows soon, so that a Conductor that comes back gets
+# it at once: by then most of the lease may be gone. Chance spreads the attempts of all workers.
+AGAIN_SECONDS_MAX = 4.0
+
+
+def longest() -> float:
+    """The default of `fraction`: no chance, the longest pause."""
+    return 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +50,7 @@ class Heartbeat:
     look: Callable[[], Awaitable[FenceVerdict]]
     lost: Callable[[Stale], None]
     pause_seconds: float
+    fraction: Callable[[], float] = longest
 
 
 @final
@@ -76,26 +86,31 @@ class HeartbeatLease(Lease):
         if sender is not None:
             await asyncio.shield(sender)
 
-    def _plan(self) -> None:
+    def _plan(self, *, again: bool = False) -> None:
         """Start a timer and no task, because most attempts end before their first beat."""
-        self._next = asyncio.get_running_loop().call_later(self._pause, self._begin)
+        pause = self._pause
+        if again:
+            soon = AGAIN_SECONDS_MAX * self._heartbeat.fraction()
+            pause = min(pause, max(soon, PAUSE_SECONDS_MIN))
+        self._next = asyncio.get_running_loop().call_later(pause, self._begin)
 
     def _begin(self) -> None:
         self._sender = asyncio.create_task(self._beat(), name="perago-heartbeat")
 
     async def _beat(self) -> None:
         """One beat and one look; a look that gets no answer is made again after the next beat."""
-        sent = self._clock.monotonic()
+        sent, failed = self._clock.monotonic(), False
         try:
             await self._heartbeat.send()
             self._last_beat = sent
         except UnavailableError:
-            self._plan_unless_ended()  # nothing was sent, so a read would not be sent either
+            # Nothing was sent, so a read would not be sent either.
+            self._plan_unless_ended(again=True)
             return
         except ServiceError:
             # Read now, although the beat failed: Conductor refuses a beat when it no longer knows
             # the row, so this is how a restarted or removed workflow shows.
-            pass
+            failed = True
         if self._ended:
             return
         try:
@@ -105,11 +120,11 @@ class HeartbeatLease(Lease):
         if isinstance(verdict, Stale):
             self._heartbeat.lost(verdict)
         else:
-            self._plan_unless_ended()
+            self._plan_unless_ended(again=failed)
 
-    def _plan_unless_ended(self) -> None:
+    def _plan_unless_ended(self, *, again: bool) -> None:
         if not self._ended:
-            self._plan()
+            self._plan(again=again)
 
 
 Answer = TypeVar("Answer")
@@ -330,7 +345,11 @@ class Attempts:
         tools = self._tools
         polled_at = tools.ports.clock.monotonic()
         # Begun before the heartbeats, because it counts their requests as well.
-        events = AttemptEvents(attempt, tools.listeners, tools.ports.clock)
+        listeners = [
+            *tools.listeners,
+            WaitLines(lambda line: self._log_aside(attempt, events, line)),
+        ]
+        events = AttemptEvents(attempt, listeners, tools.ports.clock)
         lease = HeartbeatLease(self._heartbeat(attempt, events), tools.ports.clock).start()
         slot = SlotLease(lease, tools.budget)
         try:
@@ -350,7 +369,7 @@ class Attempts:
         served = report.error is None or isinstance(report.error, SERVED)
         tools.ended(attempt, served and not order.done())
         if events.task_log_line:
-            self._log_aside(attempt.row.task_id, events)
+            self._log_aside(attempt, events, events.task_log_line)
 
     def _heartbeat(self, attempt: Attempt, events: AttemptEvents) -> Heartbeat:
         tools, row = self._tools, attempt.row
@@ -367,11 +386,12 @@ class Attempts:
             pause_seconds=heartbeat_seconds(
                 attempt.record.response_timeout_seconds, attempt.budget
             ),
+            fraction=tools.ports.identities.fraction,
         )
 
-    def _log_aside(self, task_id: str, events: AttemptEvents) -> None:
+    def _log_aside(self, attempt: Attempt, events: AttemptEvents, line: str) -> None:
         """Into the task's log in Conductor, while the next attempt runs."""
-        line = self._tools.settings.secrets.masked(events.task_log_line)
+        task_id, line = attempt.row.task_id, self._tools.settings.secrets.masked(line)
 
         async def log() -> None:
             try:

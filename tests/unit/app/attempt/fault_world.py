@@ -28,7 +28,7 @@ from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.worker.run_body import run_body
-from perago.domain.attempt import WorkflowStatus
+from perago.domain.attempt import PATIENCE_SECONDS, WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import CommitId, CommitRecord
@@ -38,7 +38,12 @@ from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.installations import ConductorInstallation
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
-from perago.testing.fault_injector import FaultInjector, ProcessDied, faulty_installation
+from perago.testing.fault_injector import (
+    CallGate,
+    FaultInjector,
+    ProcessDied,
+    faulty_installation,
+)
 from perago.testing.faults import Fault
 
 TASK = "edit"
@@ -90,6 +95,7 @@ class FaultWorld:
     body: Callable[[Path, int], None] | None = None
     params: object = field(default_factory=dict[str, object])
     result_text: str = ""
+    patience_seconds: float = PATIENCE_SECONDS
     reference: str = TASK
     runs: int = 0
     workers: list[FaultInjector] = field(default_factory=list[FaultInjector])
@@ -156,12 +162,22 @@ class FaultWorld:
         return self.repository.commit({path: content})
 
     def worker(
-        self, faults: Iterable[Fault] = (), *, policy: PolicySetting | None = None
+        self,
+        faults: Iterable[Fault] = (),
+        *,
+        policy: PolicySetting | None = None,
+        gate: CallGate | None = None,
     ) -> AttemptWorker:
         """A new process with these faults, each at one of its calls."""
         number = len(self.workers) + 1
         injector = FaultInjector(list(faults))
         self.workers.append(injector)
+        lakefs = faulty_installation(lakefs_installation(self.lakefs, WorkerHandle()), injector)
+        conductor = conductor_installation(self.conductor, WorkerHandle())
+        conductor = faulty_installation(conductor, injector)
+        if gate is not None:
+            lakefs = faulty_installation(lakefs, gate)
+            conductor = faulty_installation(conductor, gate)
         around = Surroundings(
             self.clock,
             SeededIdentities(seed=number, now_ms=lambda: self.clock.epoch_ms),
@@ -172,10 +188,11 @@ class FaultWorld:
             f"worker-{number}",
             publication=policy or self.policy,
             require_ownership=self.require_ownership,
+            patience_seconds=self.patience_seconds,
         )
         worker = attempt_worker(
-            faulty_installation(lakefs_installation(self.lakefs, WorkerHandle()), injector),
-            faulty_installation(conductor_installation(self.conductor, WorkerHandle()), injector),
+            lakefs,
+            conductor,
             around,
             [self.task],
             settings,

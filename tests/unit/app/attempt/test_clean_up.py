@@ -158,7 +158,9 @@ STAGING_FAULTS: Mapping[str, Sequence[Fault]] = {
 async def test_a_failure_inside_staging_leaves_no_branch_and_no_directory(
     tmp_path: Path, policy: PolicySetting, faults: Sequence[Fault]
 ) -> None:
-    world = FaultWorld(tmp_path / "struck", policy, body=None if faults else _link)
+    body = None if faults else _link
+    # Without patience, because with it a lost answer ends no attempt.
+    world = FaultWorld(tmp_path / "struck", policy, body=body, patience_seconds=0)
     await world.start()
 
     report = await _attempt(world, world.worker(faults))

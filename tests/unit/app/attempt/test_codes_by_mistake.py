@@ -274,7 +274,7 @@ async def the_network_swallows_the_merge(root: Path) -> str:
 
 @mistake("PRG-U002")
 async def lakefs_is_away_whenever_the_row_is_polled(root: Path) -> str:
-    world = await started(FaultWorld(root, SETTLED))
+    world = await started(FaultWorld(root, SETTLED, patience_seconds=0))
     away = [refuse("repositories.read", UnavailableError("connection refused"))]
     for _ in range(HAND_BACKS_MAX):
         await world.attempt(world.worker(away))
@@ -310,13 +310,14 @@ async def the_user_may_not_write(root: Path) -> str:
 @mistake("PRG-L008")
 async def the_server_does_not_answer_a_read(root: Path) -> str:
     world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [refuse("branches.create", UnavailableError("nothing was sent"))])
+    refused = UnavailableError("nothing was sent")
+    return await told(world, [refuse("branches.create", refused, nth=n) for n in range(1, 200)])
 
 
 @mistake("PRG-L009")
 async def the_answer_to_a_staging_commit_is_lost(root: Path) -> str:
-    world = await started(FaultWorld(root, HEAD_PARENT, fenced=False))
-    return await told(world, [lose_answer("commits.commit")])
+    world = FaultWorld(root, HEAD_PARENT, fenced=False, patience_seconds=0)
+    return await told(await started(world), [lose_answer("commits.commit")])
 
 
 @mistake("PRG-L010")

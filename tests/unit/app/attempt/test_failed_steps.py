@@ -65,6 +65,11 @@ def _guarded(**guardrails: object) -> WorkspaceSpec:
     return WorkspaceSpec.model_validate({"prefix": "data", **guardrails})
 
 
+def _down(operation: str) -> list[Fault]:
+    """For longer than an attempt waits for an answer."""
+    return [refuse(operation, DOWN, nth=nth) for nth in MANY]
+
+
 def _every(operation: str) -> list[Fault]:
     return [lose_request(operation, nth=nth) for nth in MANY]
 
@@ -72,11 +77,11 @@ def _every(operation: str) -> list[Fault]:
 ROWS = [
     Row("envelope", FAILED, null_input=True, runs=0),
     Row("params", FAILED, params={"text": ["not a text"]}, runs=0),
-    Row("place", FAILED, [refuse("repositories.read", DOWN)], runs=0),
+    Row("place", FAILED, _down("repositories.read"), runs=0),
     Row("policy", TERMINAL, policy=SETTLED, runs=0),
-    Row("place, settled", HANDED_BACK, [refuse("repositories.read", DOWN)], SETTLED, runs=0),
-    Row("resume", HANDED_BACK, [refuse("tags.read", DOWN)], SETTLED, runs=0),
-    Row("download", FAILED, [refuse("objects.download", DOWN)], runs=0),
+    Row("place, settled", HANDED_BACK, _down("repositories.read"), SETTLED, runs=0),
+    Row("resume", HANDED_BACK, _down("tags.read"), SETTLED, runs=0),
+    Row("download", FAILED, _down("objects.download"), runs=0),
     Row("pre guardrails", TERMINAL, spec=_guarded(pre=[require_file("absent")]), runs=0),
     Row("body", FAILED, body=_raise(ValueError("any error"))),
     Row("body, an author's failure", FAILED, body=_raise(TaskFailed("again"))),
@@ -87,12 +92,12 @@ ROWS = [
     Row("stage", FAILED, [refuse("objects.upload", REFUSED)]),
     Row("stage, a result too large", TERMINAL, (), SETTLED, result_bytes=RESULT_BYTES_MAX),
     Row("decide", FAILED, _every("tags.create"), SETTLED),
-    Row("read head", FAILED, [refuse("branches.head", DOWN, nth=2)]),
+    Row("read head", FAILED, _down("branches.head")[1:]),
     Row("attempt fence before the effect", NOT_SENT, [answer("queue.read_workflow", None, nth=2)]),
     Row("effect", FAILED, [answer("branches.merge", RefusedByHook("another hook"))]),
     Row("settle", FAILED, _every("branches.merge")),
     Row("complete", COMPLETED, _every("queue.complete")),
-    Row("read back", COMPLETED, [refuse("queue.read_attempt", DOWN)]),
+    Row("read back", COMPLETED, _down("queue.read_attempt")),
     Row("clean staging", COMPLETED, [refuse("branches.delete", REFUSED)]),
 ]
 

@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from tests.kit_cases import counting_task
+from tests.kit_cases import Params, Runs, counting_task
 
+from perago import RetryPolicy, TaskControls, TaskDefinition, WorkspaceSpec, task
 from perago.adapters.memory.system import VirtualClock
 from perago.app.attempt.context import Attempt
 from perago.app.telemetry.attempt_log import AttemptLog
 from perago.app.telemetry.listeners import AttemptEvents
 from perago.ports.workspace import Phase
-from perago.testing import PeragoEnvironment, crash, unavailable
+from perago.testing import PeragoEnvironment, crash
 from perago.testing.story import attempt_lines
 
 PAGE = Path(__file__).parents[4] / "docs/how-to/send-events.md"
@@ -71,23 +72,42 @@ async def test_the_story_and_any_other_reader_get_the_same_events() -> None:
     assert (resumed.status, resumed.phases()[-1]) == ("COMPLETED", "ended")
 
 
+def _failing_once() -> TaskDefinition:
+    runs: list[int] = []
+
+    @task(
+        name="clean",
+        owner_email="data@example.com",
+        workspace=WorkspaceSpec(prefix="data"),
+        controls=TaskControls(retry=RetryPolicy(count=1, delay_seconds=0)),
+    )
+    def clean(workspace: Path, params: Params) -> Runs:
+        del workspace, params
+        runs.append(len(runs) + 1)
+        if len(runs) == 1:
+            raise ValueError("no luck")
+        return Runs(run=runs[-1])
+
+    definition: TaskDefinition = vars(clean)["__perago_task__"]
+    return definition
+
+
 async def test_the_end_says_why_and_the_story_and_the_log_show_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO, "perago.attempt")
     with PeragoEnvironment() as env:
         env.listen(AttemptLog())
-        env.plan(unavailable("branch"))
-        await env.run(counting_task()[0], await env.repository())
+        await env.run(_failing_once(), await env.repository())
         failed = env.attempts[0]
     assert failed.reason is not None
-    assert "answered 503" in failed.reason
+    assert "no luck" in failed.reason
     assert list(attempt_lines(failed))[-1].endswith(f"reason: {failed.reason}")
     lines = [record for record in caplog.records if record.message == "attempt ended"]
     assert [record.levelname for record in lines] == ["WARNING", "INFO"]
     facts = vars(lines[0])["perago"]
     assert (facts["status"], facts["reason"]) == ("FAILED", failed.reason)
-    assert "UnavailableError: branch: the server answered 503" in facts["traceback"]
+    assert "ValueError: no luck" in facts["traceback"]
     assert "error" not in facts
 
 

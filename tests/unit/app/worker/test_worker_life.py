@@ -172,7 +172,8 @@ async def test_an_attempt_that_lakefs_served_closes_the_circuit(
     async def answers() -> None:
         """The health question is answered in either case."""
 
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    policy = PolicySetting.HEAD_PARENT
+    world = FaultWorld(tmp_path, policy, fenced=False, patience_seconds=0)
     breaker = CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 1.0)
     breaker.failed("an attempt could not reach it")
     faults = [] if fault is None else [fault]

@@ -1,0 +1,264 @@
+"""Waiting for a service that is away, so that nothing that was done has to be done again.
+
+A task function of six hours must not run again because lakeFS was restarted when it ended. So every
+step that gets no answer waits, looks whether its request arrived all the same, and only then sends
+it again. It waits until the row can no longer be this attempt's, but not longer than
+`PERAGO_PATIENCE`; a drain and the loss of the attempt end the waiting earlier.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Protocol, TypeVar, cast, final
+
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError, is_away
+from perago.ports.system import Clock
+from perago.ports.task_body import BodyStopped, Lease
+from perago.ports.workspace import Phase, Progress
+
+Answer = TypeVar("Answer")
+Ports = TypeVar("Ports")
+
+LAKEFS = "lakeFS"
+CONDUCTOR = "Conductor"
+QUEUE = "queue"
+# The first pause is short, because one lost connection is no outage. The longest is what an attempt
+# loses after the service has come back. All of it is left to chance (full jitter): hundreds of
+# attempts lose the service at the same moment and would come back at the same moment.
+FIRST_PAUSE_SECONDS = 0.2
+PAUSE_SECONDS_MAX = 5.0
+# A shorter wait is over before anybody could look; only its end is an event, and it is no reason to
+# poll less.
+UNREPORTED_SECONDS_MAX = 1.0
+# Calls that may be made again as they are: reads, and work whose repetition changes nothing. Every
+# other call needs a look of its own, for example `commit_on_private_branch`.
+REPEATED: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        "branches": frozenset({"head", "list_page", "is_protected"}),
+        "commits": frozenset({"read", "first_parents", "diff_page", "uncommitted_page"}),
+        "tags": frozenset({"read", "list_page"}),
+        # An attempt deletes objects on its own branch only, and an absent object is no error.
+        "objects": frozenset({"list_page", "read", "delete_many"}),
+        "pipeline": frozenset({"verify", "listing"}),
+        # A canary makes branches of its own each time.
+        "trust": frozenset({"file", "proven"}),
+        "known": frozenset({"check"}),
+        QUEUE: frozenset({"read_attempt", "read_workflow"}),
+    }
+)
+
+
+class StopOrder(Protocol):
+    """The order for one attempt: a drain is over its grace, or the attempt no longer counts."""
+
+    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
+        """Wait for work; when the order comes first, the work is cancelled and awaited."""
+        ...
+
+
+@final
+class NoStopOrder(StopOrder):
+    """For attempts that nobody stops."""
+
+    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
+        """The answer."""
+        return await work
+
+
+@dataclass(frozen=True, slots=True)
+class PatienceTerms:
+    """How long one attempt waits, how time passes meanwhile, and who hears of it.
+
+    Its row is its own for `lease_seconds` after the last beat, or after it `began` where nothing
+    beats; 0 is a row without a response time-out.
+    """
+
+    clock: Clock
+    fraction: Callable[[], float]
+    seconds_max: float
+    lease: Lease
+    lease_seconds: float
+    began: float
+    stop_order: StopOrder
+    progress: Progress
+    lakefs_is_away: Callable[[Exception], None]
+
+    @property
+    def row_until(self) -> float:
+        """The moment from which Conductor may count the row as timed out."""
+        if self.lease_seconds <= 0:
+            return float("inf")
+        beat = self.lease.last_beat
+        return (self.began if beat is None else beat) + self.lease_seconds
+
+    async def rest(self, seconds: float) -> str:
+        """Let time pass; the reason if the attempt was told to stop."""
+        stopped = await self.stop_order.before_end_of(self.clock.sleep(seconds))
+        return stopped.reason if isinstance(stopped, BodyStopped) else ""
+
+
+@dataclass(slots=True)
+class _Wait:
+    """One call that waits: for what, since when, and how often it failed."""
+
+    service: str
+    what: str
+    began: float
+    failures: int = 0
+    reported: bool = False
+
+
+@final
+class Patience:
+    """The patience of one attempt; without terms there is none, and every failure is final.
+
+    `waits` counts the waits that began, `waited_seconds` the time that went by in them.
+    """
+
+    def __init__(self, terms: PatienceTerms | None = None) -> None:
+        self._terms = terms if terms is not None and terms.seconds_max > 0 else None
+        self._over = ""
+        self._raised: ServiceError | None = None
+        self._open = 0
+        self._since = 0.0
+        self.waits = 0
+        self.waited_seconds = 0.0
+
+    async def until_done(
+        self,
+        service: str,
+        what: str,
+        do: Callable[[], Awaitable[Answer]],
+        look: Callable[[], Awaitable[Answer | None]] | None = None,
+    ) -> Answer:
+        """Do it again while the service is away; before each repetition ask `look`.
+
+        What `look` finds is the answer; None means that nothing is there yet. Raises the last
+        failure when the patience is over, and every refusal at once.
+        """
+        wait: _Wait | None = None
+        while True:
+            try:
+                found = await look() if wait is not None and look is not None else None
+                answer = await do() if found is None else found
+            except ServiceError as error:
+                if self._terms is None or not is_away(error) or (self._over and wait is None):
+                    self._end(wait)
+                    raise
+                wait = wait or self._begin(self._terms, service, what)
+                await self._pause(self._terms, wait, error)
+            else:
+                self._end(wait)
+                return answer
+
+    def between(self, ports: Ports) -> Ports:
+        """The same ports of an attempt; calls that may be repeated as they are wait for answers."""
+        given = cast("Any", ports)
+
+        def patient(service: str, holder: object, name: str) -> object:
+            return _PatientPort(self, service, name, getattr(holder, name))
+
+        names = REPEATED.keys() - {QUEUE}
+        of_lakefs = {name: patient(LAKEFS, given.lakefs, name) for name in names}
+        lakefs, queue = replace(given.lakefs, **of_lakefs), patient(CONDUCTOR, given, QUEUE)
+        return cast("Ports", replace(given, patience=self, lakefs=lakefs, queue=queue))
+
+    def _begin(self, terms: PatienceTerms, service: str, what: str) -> _Wait:
+        """Two calls side by side wait as one: their time is counted once."""
+        now = terms.clock.monotonic()
+        if not self._open:
+            self.waits += 1
+            self._since = now
+        self._open += 1
+        return _Wait(service, what, now)
+
+    def _end(self, wait: _Wait | None) -> None:
+        terms = self._terms
+        if wait is None or terms is None:
+            return
+        now = terms.clock.monotonic()
+        self._open -= 1
+        if not self._open:
+            self.waited_seconds += now - self._since
+        seconds = round(now - wait.began, 3)
+        facts = {"service": wait.service, "waited_for": wait.what, "waited_seconds": seconds}
+        facts |= {"failures": wait.failures, "lasted": wait.reported}
+        terms.progress.phase(Phase.WAITED, facts)
+
+    async def _pause(self, terms: PatienceTerms, wait: _Wait, error: ServiceError) -> None:
+        """Let time pass before the next try, or raise.
+
+        Patience that is over does not begin again: each of the steps that follow would wait anew.
+        """
+        wait.failures += 1
+        if error is self._raised:  # of a call that waited inside this one
+            self._end(wait)
+            raise error
+        left, why = self._left(terms, wait)
+        if left > 0 and not self._over:
+            self._report(terms, wait, error)
+            ceiling = min(PAUSE_SECONDS_MAX, FIRST_PAUSE_SECONDS * 2.0 ** min(wait.failures - 1, 9))
+            why = await terms.rest(min(terms.fraction() * ceiling, left))
+        self._over = self._over or why
+        if self._over:
+            self._end(wait)
+            seconds = terms.clock.monotonic() - wait.began
+            text = f"{error}; waited {seconds:.0f} s for {wait.service}, until {self._over}"
+            unknown = isinstance(error, OutcomeUnknownError)
+            self._raised = (OutcomeUnknownError if unknown else UnavailableError)(text)
+            raise self._raised from error
+
+    def _left(self, terms: PatienceTerms, wait: _Wait) -> tuple[float, str]:
+        """Seconds that this wait may still take, and what is over after them."""
+        until, why = wait.began + terms.seconds_max, "PERAGO_PATIENCE was over"
+        if terms.row_until < until:
+            until, why = terms.row_until, "the row could no longer be this attempt's"
+        return until - terms.clock.monotonic(), why
+
+    def _report(self, terms: PatienceTerms, wait: _Wait, error: ServiceError) -> None:
+        """Once for a wait that lasts."""
+        if wait.reported or terms.clock.monotonic() - wait.began < UNREPORTED_SECONDS_MAX:
+            return
+        wait.reported = True
+        facts = {"service": wait.service, "waited_for": wait.what, "error": str(error)}
+        terms.progress.phase(Phase.WAITING, facts)
+        if wait.service == LAKEFS:
+            terms.lakefs_is_away(error)
+
+
+@final
+class _PatientPort:
+    """A port between whose calls and its caller stands patience."""
+
+    def __init__(self, patience: Patience, service: str, name: str, port: object) -> None:
+        self._patience = patience
+        self._service = service
+        self._name = name
+        self._port = port
+
+    def __getattr__(self, verb: str) -> Any:  # noqa: ANN401 - any port's
+        method = getattr(self._port, verb)
+        if verb not in REPEATED[self._name]:
+            return method
+
+        async def ask(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - any port's
+            return await self._patience.until_done(
+                self._service, f"{self._name}.{verb}", lambda: method(*arguments, **options)
+            )
+
+        return ask
+
+
+@final
+class WorkTime:
+    """A time limit that stands still while a service is away."""
+
+    def __init__(self, patience: Patience, clock: Clock, seconds: float) -> None:
+        self._patience = patience
+        self._clock = clock
+        self._until = clock.monotonic() + seconds - patience.waited_seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left; 0 or less when it is over."""
+        return self._until + self._patience.waited_seconds - self._clock.monotonic()

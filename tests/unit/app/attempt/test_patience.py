@@ -1,0 +1,371 @@
+"""An attempt whose service is away waits, looks, and goes on; its function runs once."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+import pytest
+from tests.attempt_worlds import AttemptWorker
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+
+from perago.adapters.memory.system import VirtualClock
+from perago.app.attempt.context import KnownRepositories
+from perago.app.attempt.patience import (
+    REPEATED,
+    Patience,
+    PatienceTerms,
+    StopOrder,
+    WorkTime,
+)
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.fence.trust import FenceTrust
+from perago.domain.attempt import AttemptStatus
+from perago.domain.policy import PolicySetting
+from perago.ports.conductor import TaskQueue
+from perago.ports.errors import (
+    AccessDeniedError,
+    OutcomeUnknownError,
+    ServiceError,
+    UnavailableError,
+)
+from perago.ports.lakefs import Branches, Commits, Tags
+from perago.ports.objects import Objects
+from perago.ports.task_body import BodyStopped
+from perago.ports.workspace import Phase, WorkspacePipeline
+from perago.testing.embedded_workers import NoLease
+from perago.testing.fault_injector import CallGate, lost_answer
+from perago.testing.faults import (
+    ANY_CALL,
+    Call,
+    Fault,
+    lose_answer,
+    lose_request,
+    meanwhile,
+    refuse,
+)
+
+Answer = TypeVar("Answer")
+
+OUTAGE_SECONDS = 20.0
+POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
+CONDUCTOR = "queue"
+
+
+STRIKES: Mapping[str, Callable[[int], Fault]] = {
+    "the answer": lambda nth: lose_answer(ANY_CALL, nth=nth),
+    "the request": lambda nth: lose_request(ANY_CALL, nth=nth),
+    "the connection": lambda nth: refuse(ANY_CALL, UnavailableError("refused"), nth=nth),
+}
+
+
+@final
+class Outage(CallGate):
+    """From one call on the service of that call is away for a time.
+
+    `arrives` says whether that call still takes effect, with its answer lost.
+    """
+
+    def __init__(
+        self, clock: VirtualClock, nth: int, *, arrives: bool, seconds: float = OUTAGE_SECONDS
+    ) -> None:
+        self._clock = clock
+        self._nth = nth
+        self._arrives = arrives
+        self._seconds = seconds
+        self._until = 0.0
+        self.calls: list[str] = []
+        self.service = ""
+
+    async def passes(self, call: Call, send: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
+        """Refuse while the service is away."""
+        self.calls.append(call.operation)
+        service = CONDUCTOR if call.operation.startswith(CONDUCTOR) else "lakefs"
+        if len(self.calls) == self._nth:
+            self.service, self._until = service, self._clock.monotonic() + self._seconds
+            if self._arrives:
+                with suppress(ServiceError):
+                    await send()
+                return lost_answer(call)
+        if service == self.service and self._clock.monotonic() < self._until:
+            raise UnavailableError(f"{call.operation}: connection refused")
+        return await send()
+
+
+async def _healthy_calls(world: FaultWorld) -> int:
+    await world.start()
+    report = await world.attempt(world.worker())
+    assert report is not None
+    assert report.error is None
+    return world.workers[0].calls.total()
+
+
+async def _assert_nothing_was_spent(world: FaultWorld, why: object) -> None:
+    workflow = await world.read()
+    rows = [(row.snapshot.status, row.reason) for row in workflow.attempts]
+    assert len(rows) == 1, (why, rows)
+    assert world.runs == 1, why
+    await assert_accepted(world)
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("changes", [True, False], ids=["changed", "unchanged"])
+@pytest.mark.parametrize("strike", STRIKES)
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_a_failure_of_any_one_call_spends_nothing(
+    tmp_path: Path,
+    policy: PolicySetting,
+    strike: str,
+    changes: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    calls = await _healthy_calls(FaultWorld(tmp_path / "healthy", policy, changes=changes))
+    for nth in range(2, calls + 1):  # the first one is the poll
+        world = FaultWorld(tmp_path / str(nth), policy, changes=changes)
+        await world.start()
+        await world.attempt(world.worker([STRIKES[strike](nth)]))
+        await _assert_nothing_was_spent(world, (nth, list(world.workers[0].calls)))
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_an_outage_that_begins_at_any_call_spends_nothing(
+    tmp_path: Path,
+    policy: PolicySetting,
+    arrives: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    calls = await _healthy_calls(FaultWorld(tmp_path / "healthy", policy))
+    for nth in range(2, calls + 1):
+        world = FaultWorld(tmp_path / str(nth), policy)
+        await world.start()
+        outage = Outage(world.clock, nth, arrives=arrives)
+        await world.attempt(world.worker(gate=outage))
+        await _assert_nothing_was_spent(world, (nth, outage.service, outage.calls))
+
+
+async def _struck(world: FaultWorld, outage: Outage) -> tuple[AttemptWorker, AttemptReport]:
+    await world.start()
+    worker = world.worker(gate=outage)
+    report = await world.attempt(worker)
+    assert report is not None
+    return worker, report
+
+
+async def _first_call_of(world: FaultWorld, operation: str, nth: int = 1) -> int:
+    """The number of a call among all calls of a healthy attempt."""
+    await world.start()
+    numbers: list[int] = []
+
+    def note() -> None:
+        numbers.append(world.workers[0].calls.total())
+
+    await world.attempt(world.worker([meanwhile(note, before=operation, nth=nth)]))
+    return numbers[0]
+
+
+async def test_the_wait_is_told_when_it_lasts_and_when_it_is_over(tmp_path: Path) -> None:
+    nth = await _first_call_of(FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED), "tags.read")
+    world = FaultWorld(tmp_path / "struck", PolicySetting.SETTLED)
+    worker, report = await _struck(world, Outage(world.clock, nth, arrives=False))
+    assert report.error is None
+    (waiting,) = [facts for phase, facts in worker.progress.events if phase is Phase.WAITING]
+    (waited,) = [facts for phase, facts in worker.progress.events if phase is Phase.WAITED]
+    assert waiting["service"] == waited["service"] == "lakeFS"
+    assert "connection refused" in str(waiting["error"])
+    seconds = waited["waited_seconds"]
+    assert isinstance(seconds, float)
+    assert OUTAGE_SECONDS <= seconds <= OUTAGE_SECONDS + 5
+
+
+@pytest.mark.parametrize("response_seconds", [60, 180])
+async def test_the_wait_ends_when_the_row_can_no_longer_be_its_own(
+    tmp_path: Path, response_seconds: int
+) -> None:
+    nth = await _first_call_of(
+        FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED), "commits.commit", 2
+    )
+    world = FaultWorld(
+        tmp_path / "struck", PolicySetting.SETTLED, response_seconds=response_seconds
+    )
+    before = world.clock.monotonic()
+    outage = Outage(world.clock, nth, arrives=False, seconds=1e6)
+    _, report = await _struck(world, outage)
+    assert isinstance(report.error, UnavailableError)
+    assert "until the row could no longer be this attempt's" in str(report.error)
+    took = world.clock.monotonic() - before
+    assert response_seconds <= took <= response_seconds + 5
+
+
+async def test_the_wait_is_no_longer_than_the_setting(tmp_path: Path) -> None:
+    nth = await _first_call_of(
+        FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED), "branches.create", 3
+    )
+    world = FaultWorld(tmp_path / "struck", PolicySetting.SETTLED, patience_seconds=30)
+    before = world.clock.monotonic()
+    outage = Outage(world.clock, nth, arrives=False, seconds=1e6)
+    _, report = await _struck(world, outage)
+    assert "until PERAGO_PATIENCE was over" in str(report.error)
+    assert 30 <= world.clock.monotonic() - before <= 35
+    assert report.update is not None
+    assert report.update.status is AttemptStatus.FAILED
+    assert "PRG-L008" in str(report.update.reason)
+
+
+async def test_without_patience_the_first_failure_is_the_last(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=0)
+    await world.start()
+    report = await world.attempt(world.worker([lose_answer("branch")]))
+    assert report is not None
+    assert isinstance(report.error, OutcomeUnknownError)
+
+
+async def test_an_upload_that_is_repeated_moves_only_what_is_not_there(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    worker = world.worker([lose_answer("objects.upload")])
+    report = await world.attempt(worker)
+    assert report is not None
+    assert report.error is None
+    # Two files: one arrived without an answer, so the repetition sends at most the other one.
+    assert world.workers[0].calls["objects.upload"] == 2
+    await assert_accepted(world)
+
+
+async def test_a_head_that_was_read_before_a_wait_is_read_again(tmp_path: Path) -> None:
+    """Else a relocation would drop what came while Conductor was away."""
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    await world.start()
+    away = [lose_request("fence", nth=nth) for nth in (2, 3, 4)]
+    come = meanwhile(world.human, before="fence", nth=2)
+    world.human("data/abandoned.txt")
+    report = await world.attempt(world.worker([come, *away]))
+    assert report is not None
+    assert world.workers[0].calls["branches.relocate"] == 0
+    assert "elsewhere/human.txt" in world.repository.files()
+
+
+async def test_a_refusal_is_never_waited_for(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    before = world.clock.monotonic()
+    refused = refuse("branch", AccessDeniedError("no"))
+    report = await world.attempt(world.worker([refused]))
+    assert report is not None
+    assert isinstance(report.error, AccessDeniedError)
+    assert world.clock.monotonic() == before
+
+
+def _terms(clock: VirtualClock, heard: list[Phase], *, stop: str = "") -> PatienceTerms:
+    class Heard:
+        def phase(self, phase: Phase, facts: object) -> None:
+            del facts
+            heard.append(phase)
+
+    class Order(StopOrder):
+        async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
+            waiting = asyncio.ensure_future(work)
+            await asyncio.sleep(0)
+            clock.advance(clock.seconds_to_next() or 0)
+            answer = await waiting
+            return BodyStopped(stop) if stop else answer
+
+    return PatienceTerms(
+        clock=clock,
+        fraction=lambda: 0.5,
+        seconds_max=100,
+        lease=NoLease(),
+        lease_seconds=0,
+        began=0,
+        stop_order=Order(),
+        progress=Heard(),
+        lakefs_is_away=lambda _: None,
+    )
+
+
+def _failing(
+    times: int, error: ServiceError | None = None
+) -> tuple[Callable[[], Awaitable[str]], list[int]]:
+    calls: list[int] = []
+
+    async def do() -> str:
+        calls.append(1)
+        if len(calls) <= times:
+            raise error or UnavailableError("away")
+        return "done"
+
+    return do, calls
+
+
+async def test_what_a_look_finds_is_the_answer() -> None:
+    patience = Patience(_terms(VirtualClock(), []))
+    do, calls = _failing(5)
+    seen: Sequence[str | None] = [None, None, "found"]
+    looks = iter(seen)
+
+    async def look() -> str | None:
+        return next(looks)
+
+    assert await patience.until_done("lakeFS", "x", do, look) == "found"
+    assert len(calls) == 3
+
+
+async def test_an_order_to_stop_ends_the_wait() -> None:
+    patience = Patience(_terms(VirtualClock(), [], stop="worker draining"))
+    do, calls = _failing(5)
+    with pytest.raises(UnavailableError, match="until worker draining"):
+        await patience.until_done("lakeFS", "x", do)
+    assert len(calls) == 1
+
+
+async def test_patience_that_is_over_does_not_begin_again() -> None:
+    clock = VirtualClock()
+    patience = Patience(_terms(clock, []))
+    do, _ = _failing(10_000)
+    with pytest.raises(UnavailableError, match="waited 100 s"):
+        await patience.until_done("lakeFS", "x", do)
+    before = clock.monotonic()
+    with pytest.raises(UnavailableError, match=r"^away$"):
+        await patience.until_done("lakeFS", "x", do)
+    assert clock.monotonic() == before
+
+
+async def test_work_time_stands_still_while_a_service_is_away() -> None:
+    clock = VirtualClock()
+    patience = Patience(_terms(clock, []))
+    time = WorkTime(patience, clock, 60)
+    do, _ = _failing(20)
+    await patience.until_done("lakeFS", "x", do)
+    assert patience.waited_seconds > 10
+    assert time.left == pytest.approx(60)
+    clock.advance(10)
+    assert time.left == pytest.approx(50)
+
+
+EFFECTS = {
+    "branches": {"create", "delete", "merge", "relocate"},
+    "commits": {"commit"},
+    "tags": {"create", "delete"},
+    "objects": {"download", "upload", "copy"},
+    "pipeline": {"materialise", "plan", "transfer", "forget"},
+    "trust": {"distrust"},
+    "known": set[str](),
+    "queue": {"poll", "extend_lease", "complete", "hand_back", "log", "read_log", "check"},
+}
+PORTS = {
+    "branches": Branches,
+    "commits": Commits,
+    "tags": Tags,
+    "objects": Objects,
+    "pipeline": WorkspacePipeline,
+    "trust": FenceTrust,
+    "known": KnownRepositories,
+    "queue": TaskQueue,
+}
+
+
+@pytest.mark.parametrize("name", sorted(PORTS))
+def test_of_every_call_it_is_decided_whether_it_may_be_repeated_as_it_is(name: str) -> None:
+    calls = {verb for verb in vars(PORTS[name]) if not verb.startswith("_")}
+    assert REPEATED[name] | EFFECTS[name] == calls
+    assert not REPEATED[name] & EFFECTS[name]
