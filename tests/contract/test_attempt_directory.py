@@ -113,13 +113,17 @@ async def test_A7_remove_is_idempotent(directories: AttemptDirectories) -> None:
 
 
 async def test_A8_remove_refuses_what_is_not_ours(
-    directories: AttemptDirectories, root: Path
+    adapter: str, directories: AttemptDirectories, root: Path
 ) -> None:
     foreign = root / "task_id=t9-exec=e9"
     foreign.mkdir(parents=True)
     with pytest.raises(WorkspaceLostError):
         await directories.remove(foreign)
     assert foreign.is_dir()
+    mine = await directories.create(marker())
+    with pytest.raises(WorkspaceLostError):
+        await DIRECTORIES[adapter](root).remove(mine)
+    assert mine.is_dir()
 
 
 async def test_A9_live_owners_are_no_leftovers(adapter: str, root: Path) -> None:
@@ -191,3 +195,48 @@ async def test_A13_one_directory_stops_no_other(adapter: str, root: Path) -> Non
     broken, found = await DIRECTORIES[adapter](root).leftovers(older_than_seconds=0)
     assert (broken.path, broken.error is None) == (odd, False)
     assert (found.path, found.error) == (directory, None)
+
+
+OUTCOME = ("key-1", '{"result": "\u00fc"}\nsecond line')
+
+
+async def test_A14_outcomes_outlive_their_owner(adapter: str, root: Path) -> None:
+    alive = DIRECTORIES[adapter](root)
+    mine = await alive.create(marker("e2"))
+    await alive.keep_outcome(mine, *OUTCOME)
+    directory = die_with_an_outcome(adapter, root, marker())
+    survivor = DIRECTORIES[adapter](root)
+    assert await survivor.kept_outcomes("key-1") == [(directory, OUTCOME[1])]
+    assert await survivor.kept_outcomes("key") == []
+    (leftover,) = await survivor.leftovers(older_than_seconds=0)
+    assert (leftover.path, leftover.has_outcome) == (directory, True)
+    await survivor.remove(directory)
+    assert await survivor.kept_outcomes("key-1") == []
+
+
+async def test_A15_one_execution_takes_over(adapter: str, root: Path) -> None:
+    directory = die_with_an_outcome(adapter, root, marker())
+    one, other = DIRECTORIES[adapter](root), DIRECTORIES[adapter](root)
+    await one.take_over(directory, marker("e2", "t2"))
+    await one.check(directory, ExecutionId("e2"))
+    with pytest.raises(WorkspaceLostError):
+        await other.take_over(directory, marker("e3"))
+    await one.check(directory, ExecutionId("e2"))
+    assert await other.kept_outcomes("key-1") == []
+    assert await other.leftovers(older_than_seconds=0) == []
+    await one.remove(directory)
+    with pytest.raises(WorkspaceLostError):
+        await one.take_over(directory, marker("e4"))
+
+
+async def test_A16_a_damaged_outcome_is_found(adapter: str, root: Path) -> None:
+    directory = die_with_an_outcome(adapter, root, marker())
+    kept = root / ".perago-attempts" / f"{directory.name}.outcome"
+    assert kept.stat().st_size > 0
+    kept.write_bytes(b"\xff\x00 torn")
+    assert await DIRECTORIES[adapter](root).kept_outcomes("any key") == [(directory, "")]
+
+
+def die_with_an_outcome(adapter: str, root: Path, marker: AttemptMarker) -> Path:
+    """A directory with an outcome whose owner is gone."""
+    return crash_after_creating(adapter, root, marker, outcome=OUTCOME)

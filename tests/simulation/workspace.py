@@ -104,6 +104,17 @@ class SimulatedDirectories(AttemptDirectories):
         del older_than_seconds
         return ()
 
+    async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
+        """A simulated host never comes back with its disk."""
+
+    async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
+        """None."""
+        del key
+        return ()
+
+    async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
+        """Nothing is left for anybody."""
+
 
 @final
 class SimulatedPipeline(WorkspacePipeline):
@@ -166,6 +177,15 @@ class SimulatedPipeline(WorkspacePipeline):
 
     async def forget(self, materialised: Materialised) -> None:
         """Nothing is remembered."""
+
+    async def describe(self, materialised: Materialised) -> None:
+        """A simulated disk dies with its process."""
+
+    async def reopen(
+        self, source: WorkspaceSource, directory: Path, described: str
+    ) -> Materialised:
+        """Nothing was described."""
+        raise AssertionError((source, directory, described))
 
     def _under(self, source: WorkspaceSource) -> Files:
         tree = self._lakefs.repository(source.repository).commit_of(source.commit).tree

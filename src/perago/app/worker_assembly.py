@@ -111,7 +111,8 @@ class Upkeep:
             write(LOGGER, logging.INFO, text, {"groups": programs})
         try:
             times = retention_times(self.settings)
-            done = await sweep_directories(self.container.directories(), times)
+            queue = self.container.conductor().queue
+            done = await sweep_directories(self.container.directories(), times, queue)
         except Exception as error:  # noqa: BLE001 - litter is no reason to end a worker
             write(LOGGER, logging.WARNING, "workspace garbage collection failed", _why(error))
             return

@@ -204,6 +204,15 @@ class CallbackPipeline(WorkspacePipeline):
         del materialised
         self._before = {}
 
+    async def describe(self, materialised: Materialised) -> None:
+        """Only `settled` goes on in another process, and callbacks are never under it."""
+        del materialised
+
+    async def reopen(self, source: WorkspaceSource, directory: Path, described: str) -> NoReturn:
+        """Nobody asks for it."""
+        del directory, described
+        _not_asked(source)
+
 
 class CallbackBranches:
     """The target stands at the input commit; staging branches are the callbacks'."""

@@ -61,6 +61,30 @@ PAGE_FOOT = """
 The fence is the hook that `perago fence install` puts into a repository. lakeFS runs it inside the
 atomic step that moves the branch, and the hook compares the head with the expected one.
 
+## A worker that dies after the task function
+
+Under `settled`, when the task function has ended, the worker writes its outcome beside the attempt
+directory and flushes it to the disk before it does anything else: the result, the key of the logical
+execution, and the path, size and stamps of every file. If the worker then dies before the decision
+(SIGKILL, no memory, a power cut), the next attempt of the same logical execution on that host goes on
+at the guardrails and the comparison. It downloads nothing, and the function does not run again.
+
+- Same host, same `PERAGO_WORKSPACE_ROOT`: an attempt on another host runs the function. So does a pod
+  that starts again, unless its root is on a volume that it finds again.
+- The directory has to be what the function left: the same files with the same size, times and inode.
+  If a process that the function left behind has changed it, the attempt refuses it, removes it, and
+  runs the function. A process that writes through memory it had mapped before the function ended can
+  change bytes and no times; do not leave such a process behind.
+- After a restart of the machine, times prove nothing. Every file is read and compared with its
+  checksum. Only the first 64 MiB of what the function wrote have one: if it wrote more, it runs again.
+  It also runs again if the power cut came before the system had written the files to the disk.
+- The outcome counts for the same task, key, input commit, branch, prefix and params only. The code of
+  the task is not part of the key: after a deploy, the outcome of the old code counts, as its decision
+  does. To have it computed again, run `perago reset-task`.
+- Spark tasks, and workspaces that were moved as Spark jobs, keep no outcome. Tasks without a workspace
+  and read-only tasks have no key, so they keep none either.
+- If the disk refuses the record, the attempt goes on without it and writes a warning.
+
 ## Retries on another input
 
 A logical execution is all retries of one scheduled task on one input: one commit, one branch, one

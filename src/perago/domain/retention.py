@@ -9,7 +9,7 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
-from perago.domain.attempt import WorkflowSnapshot
+from perago.domain.attempt import AttemptStatus, WorkflowSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,16 +105,41 @@ class StagingBranchFacts:
     """It has a staged commit of `settled`, and no decision points at it yet."""
 
 
-def judge_attempt_directory(owner: Owner, age: timedelta, times: RetentionTimes) -> Retention:
+# A row that failed or timed out is over for Conductor, and an operator may retry it: that retry is
+# the same logical execution. Every other end is the end of the task.
+RETRYABLE = frozenset({AttemptStatus.FAILED, AttemptStatus.TIMED_OUT})
+
+
+def standing_of_task(workflow: WorkflowSnapshot | None, task_id: str) -> AttemptStanding:
+    """Whether a later attempt of the same task may come, by the newest row of that task."""
+    rows = () if workflow is None else workflow.tasks
+    mine = next((row for row in rows if row.task_id == task_id), None)
+    if mine is None:
+        return AttemptStanding.UNKNOWN
+    same = [row for row in rows if row.logical_task_key == mine.logical_task_key]
+    newest = max(same, key=lambda row: row.seq).status
+    is_over = newest.is_terminal and newest not in RETRYABLE
+    return AttemptStanding.TERMINAL if is_over else AttemptStanding.LIVE
+
+
+def judge_attempt_directory(
+    owner: Owner, age: timedelta, times: RetentionTimes, task: AttemptStanding | None = None
+) -> Retention:
     """Gone owner: remove. Unknown owner: remove after the time to live. Living owner: keep.
 
-    A living owner keeps its directory however old it is: a body may run for days.
+    A living owner keeps its directory however old it is: a body may run for days. `task` is given
+    where the owner died after its task function ended: then the next attempt of the task on this
+    host goes on with the directory, so it stays until the task is over, or for the time to live.
     """
     match owner:
         case Owner.ALIVE:
             return Keep("its process is running")
-        case Owner.GONE:
+        case Owner.GONE if task is None:
             return Remove("its process has ended")
+        case Owner.GONE if task is AttemptStanding.TERMINAL:
+            return Remove("its task is over")
+        case Owner.GONE:
+            return _by_age(age, times.attempt_directory, "a later attempt may go on with it")
         case Owner.UNKNOWN:
             return _by_age(age, times.attempt_directory, "no process holds its lock")
 

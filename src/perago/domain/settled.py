@@ -51,7 +51,7 @@ PROMISES = (
         never_stale=_STALE,
         at_most_once="yes",
         on_protected_branches="yes",
-        runs_again="not after the decision",
+        runs_again="not after the decision; on the same host, not after it has ended",
     ),
 )
 

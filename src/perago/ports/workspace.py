@@ -33,6 +33,7 @@ class Leftover:
     """A directory whose owner is dead or unknown.
 
     `error` says why nothing could be told of it; such a one is reported and never removed.
+    `has_outcome` says that a finished task function left its outcome beside it.
     """
 
     path: Path
@@ -40,6 +41,7 @@ class Leftover:
     age_seconds: float
     owner: Owner = Owner.GONE
     error: str | None = None
+    has_outcome: bool = False
 
 
 class AttemptDirectories(Protocol):
@@ -55,8 +57,8 @@ class AttemptDirectories(Protocol):
     A5 check_finds_a_vanished_directory: a removed directory raises WorkspaceLostError.
     A6 check_finds_a_foreign_directory: a replaced or removed marker raises WorkspaceLostError.
     A7 remove_is_idempotent: removing an absent directory succeeds.
-    A8 remove_refuses_what_is_not_ours: a directory without marker raises WorkspaceLostError and
-       stays.
+    A8 remove_refuses_what_is_not_ours: a directory without marker, or of another process that
+       lives, raises WorkspaceLostError and stays.
     A9 live_owners_are_no_leftovers: a directory whose owner lives is never a leftover.
     A10 dead_owners_are_leftovers: the directory of a dead process is one.
     A11 names_are_safe: ids with slashes, dots and spaces stay below the root.
@@ -64,6 +66,12 @@ class AttemptDirectories(Protocol):
        whose owner is unknown while any process has its number, else gone.
     A13 one_directory_stops_no_other: what cannot be read of one directory is the error of that
        leftover, and the others are found.
+    A14 outcomes_outlive_their_owner: a kept outcome is found, by its key and as it was written,
+       when its owner is gone and not before; it goes with its directory.
+    A15 one_execution_takes_over: a directory whose owner is gone becomes that of another
+       execution; one whose owner lives raises WorkspaceLostError.
+    A16 a_damaged_outcome_is_found: one whose key cannot be read is found under every key, so that
+       somebody says so and removes it.
     """
 
     async def create(self, marker: AttemptMarker) -> Path:
@@ -84,6 +92,18 @@ class AttemptDirectories(Protocol):
 
     async def leftovers(self, *, older_than_seconds: float) -> Sequence[Leftover]:
         """Directories that nobody is known to work in, oldest first."""
+        ...
+
+    async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
+        """Write a text beside a directory; it outlives a power cut when this returns."""
+        ...
+
+    async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
+        """The directories whose owners are gone, with the texts that were kept under a key."""
+        ...
+
+    async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
+        """Make the directory of an owner that is gone that of another execution."""
         ...
 
 
@@ -150,6 +170,10 @@ class WorkspacePipeline(Protocol):
     P16 directory_markers_are_ignored: zero-byte `x/` objects do not appear and are not deleted.
     P17 unknown_commit: raises ReferenceMissingError.
     P18 empty_prefix_is_empty: a prefix without objects gives an empty directory.
+    P19 another_process_goes_on: where a workspace can be described, another process reopens it,
+       plans the same changes and transfers them.
+    P20 a_changed_directory_is_not_reopened: a file that was written, added, removed or replaced
+       since raises WorkspaceLostError, and so does a text that is no description.
     """
 
     async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:
@@ -176,6 +200,16 @@ class WorkspacePipeline(Protocol):
 
     async def forget(self, materialised: Materialised) -> None:
         """Drop what is remembered of a materialised workspace."""
+        ...
+
+    async def describe(self, materialised: Materialised) -> str | None:
+        """What `reopen` needs to go on in another process; None where that cannot be done."""
+        ...
+
+    async def reopen(
+        self, source: WorkspaceSource, directory: Path, described: str
+    ) -> Materialised:
+        """Go on with a directory that another process has materialised and described."""
         ...
 
 
@@ -278,6 +312,7 @@ class Phase(StrEnum):
     MATERIALISED = "materialised"
     PRE_CHECKED = "pre-checked"
     BODY_ENDED = "body-ended"
+    RECOVERED = "recovered"
     POST_CHECKED = "post-checked"
     COMPARED = "compared"
     FENCED = "fenced"

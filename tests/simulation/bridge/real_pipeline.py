@@ -88,6 +88,15 @@ class RealPipeline(WorkspacePipeline):
         """Forget what was read."""
         self._read.pop(materialised.directory, None)
 
+    async def describe(self, materialised: Materialised) -> None:
+        """A simulated disk dies with its process."""
+
+    async def reopen(
+        self, source: WorkspaceSource, directory: Path, described: str
+    ) -> Materialised:
+        """Nothing was described."""
+        raise AssertionError((source, directory, described))
+
     async def _under(self, source: WorkspaceSource) -> Files:
         start, objects = f"{source.prefix}/", self._lakefs.objects
         page = await objects.list_page(source.repository, source.commit, prefix=start)

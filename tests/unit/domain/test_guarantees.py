@@ -38,7 +38,9 @@ TABLE = {
     "works on protected branches": (
         "first publication only", "first publication only", YES, YES, YES,
     ),
-    "retry runs the task function again": (YES, YES, YES, YES, "not after the decision"),
+    "retry runs the task function again": (
+        YES, YES, YES, YES, "not after the decision; on the same host, not after it has ended",
+    ),
 }  # fmt: skip
 
 

@@ -28,6 +28,7 @@ from perago.domain.retention import (
     judge_staging_branch,
     standing_of,
     standing_of_attempt,
+    standing_of_task,
 )
 
 TIMES = RetentionTimes()
@@ -73,6 +74,48 @@ def test_the_times_are_the_ones_of_the_specification() -> None:
 def test_an_attempt_directory_goes_with_its_owner(owner: Owner, verdict: str) -> None:
     young = judge_attempt_directory(owner, DAY - SECOND, TIMES)
     assert word_over_time(young, judge_attempt_directory(owner, DAY, TIMES)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("task", "verdict"),
+    [
+        (AttemptStanding.LIVE, BY_AGE),
+        (AttemptStanding.UNKNOWN, BY_AGE),
+        (AttemptStanding.TERMINAL, REMOVE),
+    ],
+    ids=str,
+)
+def test_a_directory_with_an_outcome_waits_for_the_next_attempt(
+    task: AttemptStanding, verdict: str
+) -> None:
+    young = judge_attempt_directory(Owner.GONE, DAY - SECOND, TIMES, task)
+    assert word_over_time(young, judge_attempt_directory(Owner.GONE, DAY, TIMES, task)) == verdict
+
+
+@pytest.mark.parametrize(
+    ("statuses", "standing"),
+    [
+        ([AttemptStatus.IN_PROGRESS], AttemptStanding.LIVE),
+        ([AttemptStatus.TIMED_OUT, AttemptStatus.SCHEDULED], AttemptStanding.LIVE),
+        ([AttemptStatus.TIMED_OUT], AttemptStanding.LIVE),
+        ([AttemptStatus.FAILED], AttemptStanding.LIVE),
+        ([AttemptStatus.TIMED_OUT, AttemptStatus.COMPLETED], AttemptStanding.TERMINAL),
+        ([AttemptStatus.FAILED_WITH_TERMINAL_ERROR], AttemptStanding.TERMINAL),
+        ([AttemptStatus.CANCELED], AttemptStanding.TERMINAL),
+    ],
+)
+def test_a_task_is_over_when_no_retry_of_it_may_come(
+    statuses: list[AttemptStatus], standing: AttemptStanding
+) -> None:
+    rows = tuple(
+        AttemptSnapshot("w", f"t{number}", "ref", "edit", status, seq=number)
+        for number, status in enumerate(statuses)
+    )
+    other = AttemptSnapshot("w", "other", "another", "edit", AttemptStatus.COMPLETED, seq=9)
+    workflow = WorkflowSnapshot("w", WorkflowStatus.RUNNING, (*rows, other))
+    assert standing_of_task(workflow, "t0") is standing
+    assert standing_of_task(workflow, "unknown") is AttemptStanding.UNKNOWN
+    assert standing_of_task(None, "t0") is AttemptStanding.UNKNOWN
 
 
 HELD_BY = {
@@ -232,6 +275,10 @@ WEEK = "7 days, 0:00:00"
     [
         (judge_attempt_directory(Owner.ALIVE, YEAR, TIMES), Keep("its process is running")),
         (judge_attempt_directory(Owner.GONE, HOUR, TIMES), Remove("its process has ended")),
+        (judge_attempt_directory(Owner.GONE, HOUR, TIMES, AttemptStanding.TERMINAL),
+         Remove("its task is over")),
+        (judge_attempt_directory(Owner.GONE, HOUR, TIMES, AttemptStanding.LIVE),
+         Keep(f"a later attempt may go on with it, {YOUNG} 1 day, 0:00:00")),
         (judge_attempt_directory(Owner.UNKNOWN, YEAR, TIMES),
          Remove(f"no process holds its lock, {OLD} 1 day, 0:00:00")),
         (staging(AttemptStanding.LIVE), Keep("its attempt is in progress")),
@@ -260,7 +307,8 @@ WEEK = "7 days, 0:00:00"
          Remove(f"the fence check that made it is over, {OLD} 1:00:00")),
     ],
     ids=[
-        "living owner", "gone owner", "unknown owner", "attempt in progress", "attempt replaced",
+        "living owner", "gone owner", "task over", "task goes on", "unknown owner",
+        "attempt in progress", "attempt replaced",
         "attempt terminal", "decision", "unknown outcome", "unknown attempt", "staged commit",
         "live workflow",
         "young decision", "old decision", "mark after decisions", "mark of a live workflow",

@@ -141,6 +141,9 @@ def _number(fields: Mapping[str, object], name: str) -> int:
 # follow in the name of its record. Common file systems end at 255.
 SEGMENT_LENGTH_MAX = 90
 _NAME = re.compile(r"task_id=.+-exec=.+")
+# The first line of a kept outcome, before its key: an attempt that looks for its own reads no more
+# of the others.
+OUTCOME_OF = "perago outcome of "
 
 
 @final
@@ -177,6 +180,53 @@ class LocalAttemptDirectories(AttemptDirectories):
             return sorted(old, key=lambda leftover: leftover.age_seconds, reverse=True)
 
         return await self._concurrency.blocking(find)
+
+    async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
+        def keep() -> None:
+            try:
+                self._records.write_outcome(directory.name, f"{OUTCOME_OF}{key}\n{text}")
+            except OSError as error:
+                raise _refused(directory, error) from error
+
+        await self._concurrency.blocking(keep)
+
+    async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
+        def find() -> Sequence[tuple[Path, str]]:
+            try:
+                return list(self._kept_outcomes(key))
+            except OSError as error:
+                raise _refused(self._root, error) from error
+
+        return await self._concurrency.blocking(find)
+
+    async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
+        stamped = StampedMarker(marker, os.getpid(), self._clock.now())
+        await self._concurrency.blocking(lambda: self._take_over(directory, stamped))
+
+    def _kept_outcomes(self, key: str) -> Iterator[tuple[Path, str]]:
+        """Those of a key, and those whose first line is damaged."""
+        for name in self._records.outcomes():
+            if self._records.is_alive(name):
+                continue
+            first, _, text = (self._records.read_outcome(name) or "").partition("\n")
+            if first == f"{OUTCOME_OF}{key}":
+                yield self._root / name, text
+            elif not first.startswith(OUTCOME_OF):
+                yield self._root / name, ""
+
+    def _take_over(self, directory: Path, stamped: StampedMarker) -> None:
+        """Lock first: of two that find the same outcome, one goes on with it."""
+        if self._stamped(directory) is None:
+            raise _lost(directory)
+        try:
+            status = directory.lstat()
+            stamped = replace(stamped, device=status.st_dev, inode=status.st_ino)
+            self._records.take(directory.name, marker_text(stamped))
+            _write_marker(directory, marker_text(stamped))
+        except BlockingIOError as error:
+            raise WorkspaceLostError(f"{directory} belongs to a process that runs") from error
+        except OSError as error:
+            raise _refused(directory, error) from error
 
     def _create(self, stamped: StampedMarker) -> Path:
         attempt = stamped.marker.attempt
@@ -227,6 +277,8 @@ class LocalAttemptDirectories(AttemptDirectories):
             return
         if self._stamped(directory) is None:
             raise WorkspaceLostError(f"{directory} is not a Perago attempt workspace")
+        if self._records.is_of_another(name):
+            raise WorkspaceLostError(f"{directory} belongs to a process that runs")
         try:
             remove_tree(directory)
         except OSError as error:
@@ -280,7 +332,13 @@ class LocalAttemptDirectories(AttemptDirectories):
             return None
         lives = not has_record and _process_lives(stamped.owner_pid)
         age = (now - stamped.started_at).total_seconds()
-        return Leftover(path, stamped.marker, age, Owner.UNKNOWN if lives else Owner.GONE)
+        return Leftover(
+            path,
+            stamped.marker,
+            age,
+            Owner.UNKNOWN if lives else Owner.GONE,
+            has_outcome=self._records.has_outcome(path.name),
+        )
 
 
 def _segment(text: str) -> str:

@@ -263,8 +263,51 @@ class OwnerRecords:
             os.close(descriptor)
         return False
 
+    def is_of_another(self, name: str) -> bool:
+        """Whether another process holds the lock of a record."""
+        return name not in self._held and self.is_alive(name)
+
+    def write_outcome(self, name: str, text: str) -> None:
+        """Write what a task function came to; it is on the disk when this returns.
+
+        The file is flushed before it gets its name, and the directory after: without the first a
+        power cut leaves a name without bytes, without the second the bytes without a name.
+        """
+        fresh = self._outcome(name).with_suffix(".new-outcome")
+        fresh.unlink(missing_ok=True)  # of a write that a crash ended
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | _AS_IT_IS, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._outcome(name))
+        above = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)
+
+    def read_outcome(self, name: str) -> str | None:
+        """What was written, damaged bytes replaced; None where nothing was."""
+        try:
+            return self._outcome(name).read_text(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def has_outcome(self, name: str) -> bool:
+        """Whether an outcome was written."""
+        return self._outcome(name).exists()
+
+    def outcomes(self) -> list[str]:
+        """The name of every record with an outcome."""
+        if not self._directory.is_dir():
+            return []
+        return sorted(path.stem for path in self._directory.glob("*.outcome"))
+
     def drop(self, name: str) -> None:
         """Forget a record and let its lock go; an absent one is fine."""
+        self._outcome(name).with_suffix(".new-outcome").unlink(missing_ok=True)
+        self._outcome(name).unlink(missing_ok=True)
         self._fresh(name).unlink(missing_ok=True)
         self._record(name).unlink(missing_ok=True)
         self._lock(name).unlink(missing_ok=True)
@@ -274,6 +317,9 @@ class OwnerRecords:
 
     def _fresh(self, name: str) -> Path:
         return self._directory / f"{name}.new"
+
+    def _outcome(self, name: str) -> Path:
+        return self._directory / f"{name}.outcome"
 
     def _record(self, name: str) -> Path:
         return self._directory / f"{name}.json"

@@ -59,5 +59,14 @@ class SizedPipeline(WorkspacePipeline):
         await self._of(materialised).forget(materialised)
         self._by_large.discard(materialised.directory)
 
+    async def describe(self, materialised: Materialised) -> str | None:
+        return await self._of(materialised).describe(materialised)
+
+    async def reopen(
+        self, source: WorkspaceSource, directory: Path, described: str
+    ) -> Materialised:
+        self._by_large.discard(directory)
+        return await self._local.reopen(source, directory, described)
+
     def _of(self, materialised: Materialised) -> WorkspacePipeline:
         return self._large if materialised.directory in self._by_large else self._local

@@ -121,6 +121,16 @@ class SparkWorkspacePipeline(WorkspacePipeline):
         if workspace is not None:
             await self._concurrency.blocking(workspace.state.remove)
 
+    async def describe(self, materialised: Materialised) -> None:
+        """Its tables are of one Spark session, which ends with its process."""
+
+    async def reopen(
+        self, source: WorkspaceSource, directory: Path, described: str
+    ) -> Materialised:
+        """No description was ever made."""
+        del source, described
+        raise unknown_workspace(directory)
+
     async def _ranges(self, source: WorkspaceSource) -> list[KeyRange]:
         wanted = await self._sessions.run("start", lambda session: session.parts)
         return await cut_listing(self._objects, source, wanted)

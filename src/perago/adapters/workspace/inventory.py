@@ -7,7 +7,7 @@ a question about the difference and not a listing of everything. Nothing is move
 import contextlib
 import json
 import zlib
-from collections.abc import Awaitable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from operator import attrgetter
@@ -276,7 +276,7 @@ def name_clash(repository: str, one: str, other: str) -> UnsafeNameError:
     )
 
 
-def _written(entries: Sequence[ObjectEntry]) -> bytes:
+def columns_of(entries: Sequence[ObjectEntry]) -> dict[str, object]:
     """The entries as columns, because rows take five times as long to read and compress less."""
     columns: dict[str, object] = {
         name: [entry[number] for entry in entries]
@@ -285,18 +285,28 @@ def _written(entries: Sequence[ObjectEntry]) -> bytes:
     columns["described"] = {
         number: dict(entry.metadata) for number, entry in enumerate(entries) if entry.metadata
     }
-    return zlib.compress(json.dumps(columns, separators=(",", ":")).encode(), level=1)
+    return columns
+
+
+def entries_of(columns: Mapping[str, object]) -> list[ObjectEntry]:
+    """The entries of columns that went through JSON; KeyError, TypeError, ... for other ones."""
+    lists = cast("Mapping[str, list[object]]", columns)
+    described = cast("dict[str, dict[str, str]]", columns["described"])
+    rows = zip(*(lists[name] for name in ObjectEntry._fields[:-1]), repeat(NO_METADATA))
+    entries = [ObjectEntry._make(row) for row in rows]
+    for number, metadata in described.items():
+        entries[int(number)] = entries[int(number)]._replace(metadata=metadata)
+    return entries
+
+
+def _written(entries: Sequence[ObjectEntry]) -> bytes:
+    columns = json.dumps(columns_of(entries), separators=(",", ":"))
+    return zlib.compress(columns.encode(), level=1)
 
 
 def _read(body: bytes) -> list[ObjectEntry] | None:
     """The entries in order of path, None when they cannot be read; takes a while."""
     try:
-        columns = cast("dict[str, list[object]]", json.loads(zlib.decompress(body)))
-        described = cast("dict[str, dict[str, str]]", columns["described"])
-        rows = zip(*(columns[name] for name in ObjectEntry._fields[:-1]), repeat(NO_METADATA))
-        entries = [ObjectEntry._make(row) for row in rows]
-        for number, metadata in described.items():
-            entries[int(number)] = entries[int(number)]._replace(metadata=metadata)
+        return entries_of(cast("dict[str, object]", json.loads(zlib.decompress(body))))
     except (zlib.error, ValueError, KeyError, TypeError, IndexError):
         return None
-    return entries

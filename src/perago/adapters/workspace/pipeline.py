@@ -22,6 +22,7 @@ from perago.adapters.workspace.inventory import (
     refuse_unsafe_names,
     take_inventory,
 )
+from perago.adapters.workspace.kept_index import describe_workspace, reopen_workspace
 from perago.adapters.workspace.staging import Staging
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import disk_errors
@@ -152,6 +153,19 @@ class LocalWorkspacePipeline(WorkspacePipeline):
 
     async def forget(self, materialised: Materialised) -> None:
         self._indexes.pop(materialised.directory, None)
+
+    async def describe(self, materialised: Materialised) -> str:
+        index = self._index(materialised)
+        return await self._concurrency.blocking(
+            lambda: describe_workspace(materialised.directory, index)
+        )
+
+    async def reopen(
+        self, source: WorkspaceSource, directory: Path, described: str
+    ) -> Materialised:
+        index = await self._concurrency.blocking(lambda: reopen_workspace(directory, described))
+        self._indexes[directory] = index
+        return Materialised(source, directory, TransferCounts(objects=len(index.files)))
 
     def _index(self, materialised: Materialised) -> WorkspaceIndex:
         index = self._indexes.get(materialised.directory)

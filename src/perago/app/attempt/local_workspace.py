@@ -1,6 +1,11 @@
-"""The steps on the local disk: the workspace down, the guardrails, the body."""
+"""The steps on the local disk: the workspace down, the guardrails, the body.
+
+Under `settled` what the task function came to is kept beside its directory until the attempt ends.
+`recover_outcome` goes on with what an attempt of the same execution left when its worker died.
+"""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -12,12 +17,20 @@ from perago.app.attempt.stage import stage_changes, stage_nothing
 from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.errors import BodyFailedError, PeragoError
 from perago.domain.hand_back import Moment
-from perago.domain.logical_execution import StagedReference, WorkspaceReference
+from perago.domain.kept_outcome import KeptOutcome, RanFor, read_kept_outcome
+from perago.domain.logical_execution import (
+    CommitId,
+    RepositoryId,
+    StagedReference,
+    WorkspaceReference,
+)
 from perago.domain.sync_plan import SyncPlan
-from perago.ports.errors import ServiceError
+from perago.ports.errors import ServiceError, WorkspaceLostError
 from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
 from perago.ports.workspace import AttemptMarker, Materialised, Phase, SparkRoots, WorkspaceSource
 
+OUTCOME_NOT_KEPT = "the outcome of the task function is not kept for a later attempt"
+OUTCOME_REFUSED = "a kept outcome cannot be used"
 DROPPED_PATHS_NAMED_MAX = 10  # enough to see which part of the function wrote; one line of a log
 
 
@@ -26,10 +39,7 @@ async def materialise(
 ) -> tuple[Path, Materialised]:
     """A fresh directory with exactly what the input commit holds under the prefix."""
     assert attempt.task.workspace is not None, "only workspace tasks have one"
-    marker = AttemptMarker(
-        attempt.row, attempt.execution_id, owner_worker_id=attempt.settings.worker_id
-    )
-    directory = await ports.directories.create(marker)
+    directory = await ports.directories.create(_marker(attempt))
     attempt.leftovers.directory = directory
     source = WorkspaceSource(workspace.repository, workspace.ref, attempt.task.workspace.prefix)
 
@@ -41,7 +51,7 @@ async def materialise(
     async def begin_anew() -> None:
         """Half of a workspace is in the directory: begin with an empty one."""
         await ports.directories.remove(directory)
-        await ports.directories.create(marker)
+        await ports.directories.create(_marker(attempt))
 
     materialised = await ports.patience.until_done(LAKEFS, "the download", download, begin_anew)
     if isinstance(materialised, BodyStopped):
@@ -56,6 +66,11 @@ async def materialise(
     }
     ports.progress.phase(Phase.MATERIALISED, facts)
     return directory, materialised
+
+
+def _marker(attempt: Attempt) -> AttemptMarker:
+    worker_id = attempt.settings.worker_id
+    return AttemptMarker(attempt.row, attempt.execution_id, owner_worker_id=worker_id)
 
 
 async def check_workspace(
@@ -203,6 +218,7 @@ class LocalOpened:
 
     ports: AttemptPorts
     attempt: Attempt
+    target: Target | None
     directory: Path
     materialised: Materialised
 
@@ -213,12 +229,101 @@ class LocalOpened:
     async def run(self, params: Mapping[str, object]) -> LocalRan:
         """The task function gets the directory."""
         returned = await call_body(self.ports, self.attempt, params, self.directory)
-        return LocalRan(self.ports, self.attempt, self.directory, self.materialised, returned)
+        ran = LocalRan(self.ports, self.attempt, self.directory, self.materialised, returned)
+        ran_for = _ran_for(self.attempt, self.target, params)
+        if ran_for is not None:
+            await _keep_outcome(ran, ran_for)  # first of all: whatever dies from now on, it is kept
+        return ran
 
 
 async def open_local_workspace(
-    ports: AttemptPorts, attempt: Attempt, workspace: WorkspaceReference
+    ports: AttemptPorts,
+    attempt: Attempt,
+    workspace: WorkspaceReference,
+    target: Target | None = None,
 ) -> LocalOpened:
     """Download into a fresh directory."""
     directory, materialised = await materialise(ports, attempt, workspace)
-    return LocalOpened(ports, attempt, directory, materialised)
+    return LocalOpened(ports, attempt, target, directory, materialised)
+
+
+def _ran_for(
+    attempt: Attempt, target: Target | None, params: Mapping[str, object]
+) -> RanFor | None:
+    """For what a task function runs; None where a later attempt must run it again.
+
+    Only `settled` has a key that tells which attempts are one execution. Under the other policies
+    each attempt is a run of its own, and a retry that published the tree of another run would say
+    so nowhere.
+    """
+    if target is None or target.key is None or not target.level.shape.decides_by_tag:
+        return None
+    return RanFor.of(target.key, attempt.task.name, target.workspace, target.prefix, params)
+
+
+async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
+    """Write down what the task function came to; a disk that refuses costs no attempt."""
+    ports, returned = ran.ports, ran.returned
+    try:
+        described = await ports.lakefs.pipeline.describe(ran.materialised)
+        if described is None:
+            return
+        kept = KeptOutcome(ran_for, returned.result, returned.seconds, described)
+        await ports.directories.keep_outcome(ran.directory, ran_for.key, kept.as_text())
+    except (PeragoError, ServiceError) as error:
+        facts = {"warning": OUTCOME_NOT_KEPT, "error": str(error)}
+        ports.progress.phase(Phase.WARNED, facts)
+
+
+async def recover_outcome(
+    ports: AttemptPorts, attempt: Attempt, target: Target | None, params: Mapping[str, object]
+) -> LocalRan | None:
+    """Go on where an attempt of this execution died: no download, no task function.
+
+    Looks on this disk only. What cannot be used is removed with its directory, so that the next
+    attempt does not meet it again.
+    """
+    ran_for = None if attempt.task.on_spark else _ran_for(attempt, target, params)
+    if ran_for is None:
+        return None
+    try:
+        found = await ports.directories.kept_outcomes(ran_for.key)
+    except ServiceError as error:
+        ports.progress.phase(Phase.WARNED, {"warning": OUTCOME_REFUSED, "error": str(error)})
+        return None
+    for directory, text in found:
+        try:
+            return await _recovered(ports, attempt, ran_for, directory, text)
+        except (PeragoError, ServiceError) as error:
+            facts = {"directory": str(directory), "error": str(error)}
+            ports.progress.phase(Phase.WARNED, {"warning": OUTCOME_REFUSED, **facts})
+            attempt.leftovers.directory = None
+            with suppress(PeragoError, ServiceError):  # garbage collection finds it otherwise
+                await ports.directories.remove(directory)
+    return None
+
+
+async def _recovered(
+    ports: AttemptPorts, attempt: Attempt, ran_for: RanFor, directory: Path, text: str
+) -> LocalRan:
+    """Take a directory over and look at it; raises where its outcome is of no use here.
+
+    Taken over first: what is compared must not be taken by another process meanwhile.
+    """
+    kept = read_kept_outcome(text)
+    if kept is None:
+        raise WorkspaceLostError(f"the outcome kept for {directory} cannot be read")
+    if kept.ran_for != ran_for:
+        raise WorkspaceLostError(f"the outcome kept for {directory} is of {kept.ran_for}")
+    await ports.directories.take_over(directory, _marker(attempt))
+    attempt.leftovers.directory = directory
+    source = WorkspaceSource(
+        RepositoryId(ran_for.repository), CommitId(ran_for.input_commit), ran_for.prefix
+    )
+    materialised = await ports.lakefs.pipeline.reopen(source, directory, kept.directory)
+    attempt.leftovers.materialised = materialised
+    attempt.leftovers.moment = Moment.AFTER_FUNCTION
+    facts = {"directory": str(directory), "task_function_seconds": round(kept.seconds, 3)}
+    ports.progress.phase(Phase.RECOVERED, facts)
+    returned = Returned(kept.result, kept.seconds)
+    return LocalRan(ports, attempt, directory, materialised, returned)

@@ -20,7 +20,7 @@ from perago.app.attempt.complete import (
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.ending import HANDED_BACK, end_of_failure, what_failed
 from perago.app.attempt.facts import read_first_walk
-from perago.app.attempt.local_workspace import call_body, open_local_workspace
+from perago.app.attempt.local_workspace import call_body, open_local_workspace, recover_outcome
 from perago.app.attempt.publish import Finished, finish_decision, publish
 from perago.app.attempt.resume import find_decision_on_other_input, resume
 from perago.app.attempt.spark_workspace import open_spark_workspace
@@ -217,10 +217,16 @@ async def _produce_publication(
 async def _run_task_function(
     ports: AttemptPorts, attempt: Attempt, given: GivenInput, target: Target | None
 ) -> Ran:
-    """Show the input commit, then guardrails, task function, guardrails."""
-    opened = await open_workspace(ports, attempt, given.reference, target)
-    await opened.check()
-    ran = await opened.run(given.params)
+    """Show the input commit, then guardrails, task function, guardrails.
+
+    Where the function of this execution ended on this host and its worker died after it, only the
+    guardrails that follow it are left to do.
+    """
+    ran: Ran | None = await recover_outcome(ports, attempt, target, given.params)
+    if ran is None:
+        opened = await open_workspace(ports, attempt, given.reference, target)
+        await opened.check()
+        ran = await opened.run(given.params)
     await ran.check()
     return ran
 
@@ -234,7 +240,7 @@ async def open_workspace(
     """
     if attempt.task.on_spark:
         return await open_spark_workspace(ports, attempt, workspace, target)
-    return await open_local_workspace(ports, attempt, workspace)
+    return await open_local_workspace(ports, attempt, workspace, target)
 
 
 def read_input(attempt: Attempt) -> GivenInput:

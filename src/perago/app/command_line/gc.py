@@ -95,7 +95,8 @@ async def _collect(
                 judged[name] = await RemotePass(tools, RepositoryId(name), times, dry_run).run()
             except ServiceError as error:  # the others are looked through first
                 unreached.append(error)
-        local = await sweep_directories(container.directories(), times, dry_run=dry_run)
+        directories, queue = container.directories(), conductor.queue
+        local = await sweep_directories(directories, times, queue, dry_run=dry_run)
         return _Done(judged, local, unreached)
     finally:
         await lakefs.close()

@@ -1,9 +1,9 @@
 """Garbage collection on the local disk, and what both passes share.
 
-`sweep_directories` removes attempt directories whose owners are gone; one that cannot be removed is
-reported and the others go on. The rest is for `remote_pass`: listings page by page, the ages from
-the settings, and the owner of a staging branch by its name or by its commit. Which leftover may go
-is decided in `perago.domain.retention`.
+`sweep_directories` removes attempt directories whose owners are gone, but keeps those that a later
+attempt may go on with. One that cannot be removed is reported and the others go on. The rest is for
+`remote_pass`: listings page by page, the ages from the settings, and the owner of a staging branch
+by its name or by its commit. Which leftover may go is decided in `perago.domain.retention`.
 """
 
 import re
@@ -19,15 +19,19 @@ from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK
 from perago.domain.logical_execution import BranchName, CommitRecord, RepositoryId
 from perago.domain.names import staging_of
 from perago.domain.retention import (
+    AttemptStanding,
     Keep,
     RetentionTimes,
     WorkflowStanding,
     judge_attempt_directory,
     standing_of,
+    standing_of_task,
 )
 from perago.ports.asking import pages
+from perago.ports.conductor import TaskQueue
+from perago.ports.errors import ServiceError
 from perago.ports.lakefs import Branches, TagRecord, Tags
-from perago.ports.workspace import AttemptDirectories
+from perago.ports.workspace import AttemptDirectories, Leftover
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +43,16 @@ class LocalPass:
 
 
 async def sweep_directories(
-    directories: AttemptDirectories, times: RetentionTimes, *, dry_run: bool = False
+    directories: AttemptDirectories,
+    times: RetentionTimes,
+    queue: TaskQueue | None = None,
+    *,
+    dry_run: bool = False,
 ) -> LocalPass:
-    """Remove every directory whose owner is gone; where the lock cannot tell, by age."""
+    """Remove every directory whose owner is gone; where the lock cannot tell, by age.
+
+    Conductor is asked for directories with a kept outcome only: a later attempt may want them.
+    """
     removed: list[Path] = []
     failed: list[tuple[Path, str]] = []
     for leftover in await directories.leftovers(older_than_seconds=0):
@@ -49,7 +60,8 @@ async def sweep_directories(
             failed.append((leftover.path, leftover.error))
             continue
         age = timedelta(seconds=leftover.age_seconds)
-        verdict = judge_attempt_directory(leftover.owner, age, times)
+        task = await _standing_of_task(queue, leftover) if leftover.has_outcome else None
+        verdict = judge_attempt_directory(leftover.owner, age, times, task)
         if isinstance(verdict, Keep):
             continue
         try:
@@ -60,6 +72,17 @@ async def sweep_directories(
         else:
             removed.append(leftover.path)
     return LocalPass(removed, failed)
+
+
+async def _standing_of_task(queue: TaskQueue | None, leftover: Leftover) -> AttemptStanding:
+    """What Conductor says of the task; unknown where it does not answer."""
+    if queue is None or leftover.marker is None:
+        return AttemptStanding.UNKNOWN
+    row = leftover.marker.attempt
+    try:
+        return standing_of_task(await queue.read_workflow(row.workflow_id), row.task_id)
+    except ServiceError:
+        return AttemptStanding.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)

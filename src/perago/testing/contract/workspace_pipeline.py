@@ -1,7 +1,7 @@
 """Laws of `WorkspacePipeline`, and the bench they run on: a repository and a directory."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -320,3 +320,61 @@ async def test_P18_empty_prefix_is_empty(bench: Bench) -> None:
     assert set(entries) == {*TREE, "nothing/here/first"}
     before = (await bench.entries(commit))["top.txt"]
     assert entries["top.txt"] == before._replace(modified_at=entries["top.txt"].modified_at)
+
+
+async def test_P19_another_process_goes_on(bench: Bench) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    bench.write("a.csv", b"two,one\n")
+    bench.write("new", b"new")
+    (bench.directory / "empty").unlink()
+    plan = await bench.pipeline.plan(materialised)
+    described = await bench.pipeline.describe(materialised)
+    await bench.pipeline.forget(materialised)
+    if described is None:
+        with pytest.raises(WorkspaceLostError):
+            await bench.pipeline.reopen(materialised.source, bench.directory, "")
+        return
+    again = await bench.pipeline.reopen(materialised.source, bench.directory, described)
+    assert await bench.pipeline.plan(again) == plan
+    _, area = await bench.stage(again)
+    await bench.pipeline.verify(again, plan, area)
+    staged = await bench.tree(area.staged.branch)
+    assert below("data", staged) == bench.local()
+
+
+def _rewrite(directory: Path) -> None:
+    (directory / "deep/er/b.bin").write_bytes(bytes(256))
+
+
+def _append(directory: Path) -> None:
+    with (directory / "a.csv").open("ab") as file:
+        file.write(b"three\n")
+
+
+def _add(directory: Path) -> None:
+    (directory / "late").write_bytes(b"late")
+
+
+def _remove(directory: Path) -> None:
+    (directory / "new").unlink()
+
+
+def _replace(directory: Path) -> None:
+    directory.rename(directory.with_name("old"))
+    directory.mkdir()
+
+
+@pytest.mark.parametrize("change", [_rewrite, _append, _add, _remove, _replace])
+async def test_P20_a_changed_directory_is_not_reopened(
+    bench: Bench, change: Callable[[Path], None]
+) -> None:
+    materialised = await bench.materialise(await bench.commit(TREE))
+    bench.write("new", b"new")
+    described = await bench.pipeline.describe(materialised)
+    await bench.pipeline.forget(materialised)
+    for text in ("", "not a description"):
+        with pytest.raises(WorkspaceLostError):
+            await bench.pipeline.reopen(materialised.source, bench.directory, text)
+    change(bench.directory)
+    with pytest.raises(WorkspaceLostError):
+        await bench.pipeline.reopen(materialised.source, bench.directory, described or "")

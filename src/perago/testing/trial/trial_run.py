@@ -97,6 +97,17 @@ class KeptDirectories(AttemptDirectories):
         """What others left."""
         return await self._directories.leftovers(older_than_seconds=older_than_seconds)
 
+    async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
+        """A trial has one attempt: nobody would go on with what it came to."""
+
+    async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
+        """None."""
+        del key
+        return ()
+
+    async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
+        """Nothing is left for anybody."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrialServers:

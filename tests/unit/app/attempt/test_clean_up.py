@@ -48,6 +48,18 @@ class StubbornDirectories(AttemptDirectories):
         """As the disk does."""
         return await self.inner.leftovers(older_than_seconds=older_than_seconds)
 
+    async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
+        """As the disk does."""
+        await self.inner.keep_outcome(directory, key, text)
+
+    async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
+        """As the disk does."""
+        return await self.inner.kept_outcomes(key)
+
+    async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
+        """As the disk does."""
+        await self.inner.take_over(directory, marker)
+
 
 def _link(workspace: Path, _: int) -> None:
     (workspace / "out.txt").write_text("written")

@@ -347,7 +347,7 @@ EFFECTS = {
     "commits": {"commit"},
     "tags": {"create", "delete"},
     "objects": {"download", "upload", "copy"},
-    "pipeline": {"materialise", "plan", "transfer", "forget"},
+    "pipeline": {"materialise", "plan", "transfer", "forget", "describe", "reopen"},
     "trust": {"distrust"},
     "known": set[str](),
     "queue": {"poll", "extend_lease", "complete", "hand_back", "log", "read_log", "check"},

@@ -60,6 +60,16 @@ class SweptPipeline(WorkspacePipeline):
         """As it is."""
         await self.real.forget(materialised)
 
+    async def describe(self, materialised: Materialised) -> str | None:
+        """As it is."""
+        return await self.real.describe(materialised)
+
+    async def reopen(
+        self, source: WorkspaceSource, directory: Path, described: str
+    ) -> Materialised:
+        """As it is."""
+        return await self.real.reopen(source, directory, described)
+
 
 @final
 class IdleBody(TaskBody):

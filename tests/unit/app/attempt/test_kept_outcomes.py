@@ -1,0 +1,333 @@
+"""A task function that ended runs no second time where its worker died before the decision."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import final
+
+import pytest
+from tests.attempt_worlds import AttemptWorker
+from tests.dead_owners import let_locks_go
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+
+from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
+from perago.adapters.memory.system import SequentialConcurrency
+from perago.app.attempt.local_workspace import OUTCOME_NOT_KEPT, OUTCOME_REFUSED
+from perago.app.authoring.guardrails import forbid_glob
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.gc.local_pass import sweep_directories
+from perago.domain.errors import GuardrailViolation
+from perago.domain.kept_outcome import read_kept_outcome
+from perago.domain.policy import PolicySetting
+from perago.domain.retention import RetentionTimes
+from perago.ports.errors import LocalDiskError
+from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
+from perago.ports.workspace import AttemptDirectories, Phase
+from perago.testing.fault_injector import FaultInjector
+from perago.testing.faults import Fault, crash, lose_request
+
+
+@final
+@dataclass
+class LastBody(TaskBody):
+    """The process dies when its function has ended: no request leaves it any more."""
+
+    body: TaskBody
+    process: FaultInjector
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run the function, and let the process make its last steps without a network."""
+        outcome = await self.body.run(call)
+        self.process.dead = True
+        return outcome
+
+
+class Host:
+    """One machine: its workers come one after the other and have one root."""
+
+    def __init__(self, tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> None:
+        self.world = FaultWorld(tmp_path, policy)
+        self.root = tmp_path / "host"
+
+    def worker(self, *faults: Fault) -> AttemptWorker:
+        """The next process on this root."""
+        worker = self.world.worker(faults)
+        clock, concurrency = self.world.clock, SequentialConcurrency()
+        directories = LocalAttemptDirectories(self.root, clock, concurrency)
+        return replace(worker, world=replace(worker.world, directories=directories))
+
+    async def die_after_the_function(self, *, frees_locks: bool = True) -> None:
+        """A worker runs the function and dies before anything is staged; Conductor notices."""
+        await self.world.start()
+        worker = self.worker()
+        body = LastBody(worker.world.body, self.world.workers[-1])
+        dying = replace(worker, world=replace(worker.world, body=body))
+        assert await self.world.attempt(dying) is None
+        assert self.world.runs == 1
+        await self.lose_the_lease(frees_locks=frees_locks)
+
+    async def lose_the_lease(self, *, frees_locks: bool = True) -> None:
+        """The response time-out passes, and a retry is scheduled."""
+        if frees_locks:
+            let_locks_go(self.root)
+        self.world.clock.advance(self.world.response_seconds + 1)
+        await self.world.operator.workflows.decide(self.world.workflow)
+
+    async def next_attempt(self) -> AttemptWorker:
+        """The retry, on this root, and the workflow's end."""
+        worker = self.worker()
+        report = await self.world.attempt(worker)
+        assert report is not None
+        await assert_accepted(self.world)
+        return worker
+
+    @property
+    def directory(self) -> Path:
+        """The directory of the one attempt that died."""
+        (found,) = self.root.glob("task_id=*")
+        return found
+
+    @property
+    def record(self) -> Path:
+        """What was kept beside it."""
+        (found,) = self.root.glob(".perago-attempts/*.outcome")
+        return found
+
+    def downloads(self) -> int:
+        """Objects that the last worker downloaded."""
+        return self.world.workers[-1].calls["objects.download"]
+
+
+def refusals(worker: AttemptWorker) -> list[str]:
+    """Why outcomes were refused."""
+    warned = [facts for phase, facts in worker.progress.events if phase is Phase.WARNED]
+    return [str(facts.get("error")) for facts in warned if facts["warning"] == OUTCOME_REFUSED]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+async def test_the_next_attempt_on_the_root_runs_nothing_and_downloads_nothing(host: Host) -> None:
+    await host.die_after_the_function()
+    assert host.downloads() > 0
+
+    worker = await host.next_attempt()
+
+    assert (host.world.runs, host.downloads()) == (1, 0)
+    listed_at_staging = 1  # what was written is listed, and the input is not
+    assert host.world.workers[-1].calls["objects.list_page"] == listed_at_staging
+    phases = [phase for phase, _ in worker.progress.events]
+    assert Phase.RECOVERED in phases
+    assert Phase.BODY_ENDED not in phases
+    assert list(host.root.glob("task_id=*")) == []
+    assert list(host.root.glob(".perago-attempts/*")) == []
+
+
+async def test_an_outcome_survives_a_second_death(host: Host) -> None:
+    await host.die_after_the_function()
+    assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+    await host.lose_the_lease()
+
+    await host.next_attempt()
+
+    assert (host.world.runs, host.downloads()) == (1, 0)
+
+
+async def test_an_unchanged_workspace_is_recovered_too(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    host.world.changes = False
+    await host.die_after_the_function()
+    await host.next_attempt()
+    assert (host.world.runs, host.downloads()) == (1, 0)
+
+
+async def test_guardrails_after_the_function_are_asked_again(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    await host.die_after_the_function()
+    guarded = WorkspaceSpec(prefix="data", post=[forbid_glob("out.txt")])
+    host.world.task = replace(host.world.task, workspace=guarded)
+    report = await host.world.attempt(host.worker())
+    assert report is not None
+    assert isinstance(report.error, GuardrailViolation)
+    assert host.world.runs == 1
+
+
+async def test_another_root_runs_the_function(host: Host, tmp_path: Path) -> None:
+    await host.die_after_the_function()
+    host.root = tmp_path / "another host"
+    await host.next_attempt()
+    assert host.world.runs == 2
+    assert host.downloads() > 0
+
+
+async def test_a_worker_that_lives_keeps_its_outcome_to_itself(host: Host) -> None:
+    await host.die_after_the_function(frees_locks=False)
+    await host.next_attempt()
+    assert host.world.runs == 2
+    assert host.record.exists()
+
+
+def _write(directory: Path) -> None:
+    (directory / "out.txt").write_text("a left-over process")
+
+
+def _add(directory: Path) -> None:
+    (directory / "late.txt").write_text("a left-over process")
+
+
+def _remove(directory: Path) -> None:
+    (directory / "kept.txt").unlink()
+
+
+def _same_size(directory: Path) -> None:
+    text = (directory / "out.txt").read_text()
+    (directory / "out.txt").write_text(text.upper())
+
+
+@pytest.mark.parametrize("change", [_write, _add, _remove, _same_size])
+async def test_a_changed_directory_is_refused_and_the_function_runs(
+    host: Host, change: Callable[[Path], None]
+) -> None:
+    await host.die_after_the_function()
+    changed = host.directory
+    change(changed)
+
+    worker = await host.next_attempt()
+
+    assert host.world.runs == 2
+    assert host.downloads() > 0
+    (why,) = refusals(worker)
+    assert "is not what its task function left" in why
+    assert not changed.exists()
+
+
+async def test_other_params_are_another_execution(host: Host) -> None:
+    await host.die_after_the_function()
+    row = (await host.world.read()).attempts[-1]
+    await host.world.operator.workflows.terminate(host.world.workflow, "other params")
+    other = {**row.input_data, "params": {"text": "other"}}
+    await host.world.operator.workflows.rerun(host.world.workflow, row.snapshot.task_id, other)
+    report = await host.world.attempt(host.worker())
+    assert report is not None
+    assert report.error is None
+    assert host.world.runs == 2
+    assert host.world.repository.files()["data/out.txt"] == b"other 2"
+
+
+def _torn(record: bytes) -> bytes:
+    return record[: len(record) // 2]
+
+
+def _of_another_result(record: bytes) -> bytes:
+    return record.replace(rb"\"run\":1", rb"\"run\":7")
+
+
+def _of_another_format(record: bytes) -> bytes:
+    return record.replace(b'"format": 1', b'"format": 9')
+
+
+def _zeros(record: bytes) -> bytes:
+    return bytes(len(record))
+
+
+def _empty(record: bytes) -> bytes:
+    return record[:0]
+
+
+@pytest.mark.parametrize("damage", [_torn, _of_another_result, _of_another_format, _zeros, _empty])
+async def test_a_damaged_record_is_ignored_and_told(
+    host: Host, damage: Callable[[bytes], bytes]
+) -> None:
+    await host.die_after_the_function()
+    before = host.record.read_bytes()
+    after = damage(before)
+    assert after != before
+    host.record.write_bytes(after)
+
+    worker = await host.next_attempt()
+
+    assert host.world.runs == 2
+    (why,) = refusals(worker)
+    assert "cannot be read" in why
+
+
+async def test_a_record_of_another_execution_is_refused(host: Host) -> None:
+    await host.die_after_the_function()
+    first, _, text = host.record.read_text().partition("\n")
+    kept = read_kept_outcome(text)
+    assert kept is not None
+    other = replace(kept, ran_for=replace(kept.ran_for, input_commit="0" * 64))
+    host.record.write_text(f"{first}\n{other.as_text()}")
+
+    worker = await host.next_attempt()
+
+    assert host.world.runs == 2
+    assert len(refusals(worker)) == 1
+
+
+@pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
+async def test_other_policies_keep_nothing(tmp_path: Path, policy: PolicySetting) -> None:
+    host = Host(tmp_path, policy)
+    await host.die_after_the_function()
+    assert list(host.root.glob(".perago-attempts/*.outcome")) == []
+    await host.next_attempt()
+    assert host.world.runs == 2
+
+
+async def test_a_disk_that_refuses_the_record_costs_no_attempt(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(self: AttemptDirectories, directory: Path, key: str, text: str) -> None:
+        raise LocalDiskError(f"{directory}: no space left ({len(key) + len(text)}, {self})")
+
+    monkeypatch.setattr(LocalAttemptDirectories, "keep_outcome", refuse)
+    await host.world.start()
+    worker = await host.next_attempt()
+    warned = [facts for phase, facts in worker.progress.events if phase is Phase.WARNED]
+    assert [facts["warning"] for facts in warned] == [OUTCOME_NOT_KEPT]
+    assert host.world.runs == 1
+
+
+async def test_the_record_says_what_it_is_of(host: Host) -> None:
+    await host.die_after_the_function()
+    kept = read_kept_outcome(host.record.read_text().partition("\n")[2])
+    assert kept is not None
+    assert kept.result == {"run": 1, "text": ""}
+    assert kept.ran_for.input_commit == host.world.input
+    assert (kept.ran_for.prefix, kept.ran_for.task_name) == ("data", "edit")
+    assert json.loads(kept.as_text())["format"] == 1
+
+
+async def test_gc_keeps_an_outcome_until_its_task_is_over(host: Host) -> None:
+    await host.die_after_the_function()
+    directory = host.directory
+    collector = host.worker().world
+    times = RetentionTimes()
+
+    kept = await sweep_directories(collector.directories, times, collector.queue)
+    assert (kept.removed, kept.failed, directory.exists()) == ([], [], True)
+    await host.world.operator.workflows.terminate(host.world.workflow, "enough")
+    swept = await sweep_directories(collector.directories, times, collector.queue)
+    assert swept.removed == [directory]
+    assert list(host.root.glob(".perago-attempts/*")) == []
+
+
+async def test_gc_removes_an_outcome_that_is_too_old(host: Host) -> None:
+    await host.die_after_the_function()
+    directory = host.directory
+    collector = host.worker().world
+    times = RetentionTimes()
+    host.world.clock.advance(times.attempt_directory.total_seconds())
+    swept = await sweep_directories(collector.directories, times, collector.queue)
+    assert swept.removed == [directory]
+
+
+async def test_gc_keeps_an_outcome_by_its_age_where_conductor_does_not_answer(host: Host) -> None:
+    await host.die_after_the_function()
+    collector = host.worker().world
+    host.world.workers[-1].plan(lose_request("queue.read_workflow"))
+    kept = await sweep_directories(collector.directories, RetentionTimes(), collector.queue)
+    assert (kept.removed, kept.failed) == ([], [])
