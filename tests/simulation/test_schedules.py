@@ -16,7 +16,7 @@ from tests.simulation.sometimes import SOMETIMES, never_met
 pytestmark = pytest.mark.simulation
 
 GATE_SCHEDULES = 900  # of each mix: more than 20,000 in all
-SOAK_SCHEDULES = 38_000  # of each mix: an hour on two idle cores
+SOAK_SCHEDULES = 38_000  # of each mix: 38 minutes of processor time, 20 on two idle cores
 MILLION = 1_000_000
 GC_SCHEDULES = 100_000
 GC_MIXES = ("gc-default-ages", "gc-age-zero")

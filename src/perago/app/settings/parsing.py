@@ -172,11 +172,13 @@ def parse_address(value: str, name: str) -> str:
 
 def one_of(*choices: str) -> Parse[str]:
     """Return a parser that accepts these words only."""
+    # Not repr of a choice: of a member of an enum it shows the class too.
+    listed = ", ".join(f"'{each}'" for each in choices)
 
     def parse(value: str, name: str) -> str:
         word = value.strip().lower()
         if word not in choices:
-            _refuse(f"{name} must be one of {', '.join(map(repr, choices))}")
+            _refuse(f"{name} must be one of {listed}")
         return word
 
     return parse

@@ -8,6 +8,7 @@ import pytest
 
 from perago.app.settings import parsing
 from perago.domain.errors import RuntimeConfigError
+from perago.domain.policy import PolicySetting
 
 SIZE = "NAME must be a positive size such as '512KB', '100MB', or '1.5GB'"
 DAYS = "NAME must be a positive day count such as '7d' or '30d'"
@@ -99,6 +100,11 @@ def test_a_text_has_one_meaning(parse: parsing.Parse[Any], text: str, value: obj
             "NAME must be a host and a port such as '127.0.0.1:9102'",
         ),
         (parsing.one_of("a", "b"), ["c"], "NAME must be one of 'a', 'b'"),
+        (
+            parsing.one_of(*PolicySetting),
+            ["setled"],
+            "NAME must be one of 'auto', 'head-parent', 'lineage', 'settled'",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
