@@ -102,7 +102,7 @@ def _page_with(page: str, text: str) -> str:
     """The page once it shows a text; runs go on while it is served."""
     html = ""
     for _ in range(LOOKS_MAX):
-        html = _get(f"{page}worlds.html")[1]
+        html = _get(f"{page}scenes.html")[1]
         if text in html:
             return html
         time.sleep(0.2)  # noqa: TID251 - another process works

@@ -1,1 +1,1 @@
-"""The world: one package for each vendor, and the in-memory worlds beside them."""
+"""The outside systems: one package for each vendor, and servers in memory beside them."""

@@ -1,7 +1,7 @@
 """What the container has to know: which lakeFS, which Conductor, which disk, on which terms.
 
-Plain values; where each came from is the settings' business. `memory:` names the in-memory
-worlds of this process, any other scheme an adapter.
+Plain values; where each came from is the settings' business. `memory:` names a server in the
+memory of this process, any other scheme an adapter.
 """
 
 import re

@@ -1,1 +1,1 @@
-"""What the application asks of the world: Protocols with numbered laws."""
+"""What the application asks of outside systems: Protocols with numbered laws."""

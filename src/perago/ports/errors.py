@@ -1,4 +1,4 @@
-"""What the world did: the only exceptions that cross a port.
+"""What outside systems did: the only exceptions that cross a port.
 
 Adapters map their vendor's errors in one file. What follows from an error is not decided here.
 

@@ -33,7 +33,7 @@ class StagedChanges:
 class BodyCall:
     """One call: which task, where its workspace is, and its parameters as plain JSON.
 
-    A workspace is a local directory or, for a Spark task, a place that Spark opens. A call with
+    A workspace is a local directory or, for a Spark task, roots that Spark opens. A call with
     `staged` runs the checks of the task instead of its function, and returns an empty result.
     """
 

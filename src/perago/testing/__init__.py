@@ -1,7 +1,7 @@
-"""Testing kit: in-memory lakeFS and Conductor, planned faults, and a world that runs tasks on them.
+"""Testing kit: in-memory lakeFS and Conductor, planned faults, and workers that run tasks.
 
-Nothing here is automatic, nothing opens a socket by itself, and each environment is its own world.
-Names are imported on use, so that the pytest plugin costs a test run nothing.
+Nothing here is automatic, nothing opens a socket by itself, and each environment has servers of
+its own. Names are imported on use, so that the pytest plugin costs a test run nothing.
 """
 
 from importlib import import_module

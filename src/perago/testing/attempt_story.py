@@ -1,4 +1,4 @@
-"""What happened to one attempt, in order: its events, strikes, output, and how it ended.
+"""What happened to one attempt, in order: its events, injected faults, output, and how it ended.
 
 `StoryListener` reads the events that the attempt emits, as the log and the metrics of a worker do.
 The kit adds what no attempt can tell: planned faults, the death of its process, and what the task
@@ -20,7 +20,7 @@ class EventKind(StrEnum):
     """Where an event of an attempt comes from."""
 
     PHASE = "phase"
-    INJECTED = "strike"
+    INJECTED = "fault"
     OUTPUT = "output"
     END = "end"
 

@@ -1,6 +1,7 @@
-"""One worker process of an environment: the real steps, struck ports, one attempt at a time.
+"""One worker process of an environment: the real steps on ports with planned faults.
 
-Wires; what an attempt does is the application's, what goes wrong is planned elsewhere.
+It has one attempt at a time. What an attempt does is the application's; what goes wrong is planned
+elsewhere.
 """
 
 import asyncio
@@ -212,7 +213,7 @@ class EmbeddedWorkers(Surrounding):
 
     @property
     def means(self) -> RealMeans | None:
-        """The ground's."""
+        """What injects real faults, if these servers have it."""
         return self._servers.means
 
     @property

@@ -97,7 +97,7 @@ class PeragoEnvironment:
         return tuple(self._embedded.pending)
 
     def plan(self, *faults: Fault) -> None:
-        """Add faults; each strikes once."""
+        """Add faults; each happens once."""
         self._embedded.pending.extend(faults)
 
     def watch(self, seen: Callable[[], None]) -> None:
@@ -194,7 +194,7 @@ class PeragoEnvironment:
         return await tell_story(self.servers, self.repositories.values(), self.runs, self.attempts)
 
     async def story_text(self) -> str:
-        """The story as text: attempts with their phases and strikes, commits of every branch."""
+        """The story as text: attempts with their phases and faults, commits of every branch."""
         return "\n".join(story_lines(await self.story()))
 
     async def check_invariants(self, *, settled: bool | None = None) -> list[str]:

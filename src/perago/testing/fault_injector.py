@@ -116,7 +116,7 @@ class ProcessDied(BaseException):
 
 
 class Surrounding(Protocol):
-    """What the world does beside a worker."""
+    """What happens beside a worker."""
 
     @property
     def means(self) -> RealMeans | None:

@@ -1,6 +1,6 @@
 """Task bodies in the loop itself: nothing waits, nothing runs beside them, their output is kept.
 
-For embedded worlds. Must not be used where two bodies run at once: output is the process's.
+For servers in memory. Must not be used where two bodies run at once: output is the process's.
 """
 
 import asyncio

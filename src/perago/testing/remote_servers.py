@@ -1,4 +1,4 @@
-"""The ground on real servers: the same verbs over HTTP, and seconds that really pass.
+"""Real servers below an environment: the same verbs over HTTP, and seconds that really pass.
 
 Every environment uses repositories, workflows and a task domain of its own. TaskDefs are shared
 by name: two runs at once on one Conductor need different task names.
@@ -124,7 +124,7 @@ class RemoteServers(Servers):
         )
 
     def identities(self, number: int) -> SystemIdentities:
-        """Names that are new in the world."""
+        """Names that nothing else has."""
         del number
         return SystemIdentities()
 
@@ -137,7 +137,7 @@ class RemoteServers(Servers):
         return InlineBody(tasks, story)
 
     def unique(self, name: str) -> str:
-        """The name and this ground's own suffix."""
+        """The name and these servers' own suffix."""
         return f"{name}-{self._suffix}"
 
     def task_definition(self, definition: Mapping[str, object]) -> dict[str, object]:

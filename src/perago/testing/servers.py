@@ -32,7 +32,7 @@ class Servers(Protocol):
     conductor: ConductorInstallation
     clock: Clock
     domain: str | None  # the Conductor domain that keeps this environment's tasks to itself
-    means: RealMeans | None  # what strikes these workers for real, if anything does
+    means: RealMeans | None  # what injects real faults, if anything does
 
     def identities(self, number: int) -> Identities:
         """A source of identities for one worker."""
@@ -51,7 +51,7 @@ class Servers(Protocol):
         ...
 
     def task_definition(self, definition: Mapping[str, object]) -> dict[str, object]:
-        """A TaskDef as this ground can afford it: real seconds are dear."""
+        """A TaskDef with the waits that suit these servers: shorter ones where seconds are real."""
         ...
 
     async def create_repository(self, name: str) -> RepositoryId:
@@ -117,7 +117,7 @@ MAIN = "main"
 @final
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """Set-up and inspection past every worker; nothing here is struck by faults."""
+    """Set-up and inspection past every worker; no fault is injected here."""
 
     servers: Servers
     id: RepositoryId

@@ -92,12 +92,12 @@ async def test_a_run_is_a_document_that_json_can_carry() -> None:
     assert scene["broken"] == []
 
 
-async def test_a_fault_that_never_strikes_is_said() -> None:
+async def test_a_fault_that_never_happens_is_said() -> None:
     (broken,) = as_list((await _scene(crash(before="relocate")))["broken"])
     assert "its moment never came" in str(broken)
 
 
-async def test_the_page_shows_both_policies_their_commits_and_strikes() -> None:
+async def test_the_page_shows_both_policies_their_commits_and_faults() -> None:
     fault = foreign_commit(after="stage")
     scenes = [await _scene(fault), await _scene(fault, policy="head-parent")]
     html = page_html({"title": "dev", "scenes": scenes})
@@ -107,7 +107,7 @@ async def test_the_page_shows_both_policies_their_commits_and_strikes() -> None:
     for kind in ("published", "staged", "foreign", "root"):
         assert f'class="commit {kind}"' in html
     assert "left the history of main" in html
-    assert '<li class="strike">' in html
+    assert '<li class="fault">' in html
 
 
 COMPARED = {type(fault): case for case in CASES for fault in case.faults}
@@ -128,7 +128,7 @@ async def test_each_fault_is_shown_under_head_parent_beside_settled(case: Case) 
     html = page_html({"title": "dev", "scenes": [settled, head_parent]})
     policies = re.findall(r'<p class="policy">policy ([a-z-]+)</p>', html)
     assert policies == ["settled", "head-parent"]
-    assert html.count('<li class="strike">') >= 2 * len(case.faults)
+    assert html.count('<li class="fault">') >= 2 * len(case.faults)
     assert html.count("<svg") == 2
 
 
@@ -178,7 +178,7 @@ def test_a_graph_of_nothing_is_a_graph() -> None:
 SHOWN = Shown({"title": "t", "scenes": []})
 
 
-@pytest.mark.parametrize("path", ["/", "/worlds.html", "/story.json", "/version", "/page.css"])
+@pytest.mark.parametrize("path", ["/", "/scenes.html", "/story.json", "/version", "/page.css"])
 @pytest.mark.parametrize("host", [f"127.0.0.1:{PORT}", f"localhost:{PORT}"])
 def test_loopback_is_answered(path: str, host: str) -> None:
     assert answer(SHOWN, path, host, PORT).status is HTTPStatus.OK

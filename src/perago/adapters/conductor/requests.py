@@ -12,7 +12,7 @@
     other 4xx            RequestRefusedError  RequestRefusedError
     no token             as a read            as a read: the write was never sent
 
-The one place where a status becomes a meaning. Does not know who sends a request.
+The only module where a status becomes a meaning. Does not know who sends a request.
 """
 
 import json

@@ -168,12 +168,12 @@ class MemoryConductor:
         return tuple(row.record() for row in rows)
 
     def begin_complete(self, update: TerminalUpdate) -> OpenWrite:
-        """Read for a terminal update; landing it decides the workflow that it named."""
+        """Read for a terminal update; writing it decides the workflow that it named."""
         row = terminal_copy(self.state, update)
         return self._open(row, lambda: self._written(update.attempt.workflow_id))
 
     def begin_extend_lease(self, attempt: AttemptSnapshot) -> OpenWrite:
-        """Read for a heartbeat; landing it decides nothing."""
+        """Read for a heartbeat; writing it decides nothing."""
         return self._open(heartbeat_copy(self.state, attempt.task_id), None)
 
     def hand_back(self, given: HandBack) -> None:

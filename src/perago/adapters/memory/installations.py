@@ -279,12 +279,12 @@ def shared_lakefs(url: str) -> LakeFSInstallation:
 @cache
 def shared_memory(url: str) -> MemoryLakeFS:
     """The lakeFS of this name in this process."""
-    del url  # it is the name under which the cache keeps the world
+    del url  # it is the name under which the cache keeps the server
     return MemoryLakeFS()
 
 
 @cache
 def shared_conductor(url: str) -> ConductorInstallation:
     """The Conductor of this name in this process."""
-    del url  # it is the name under which the cache keeps the world
+    del url  # it is the name under which the cache keeps the server
     return conductor_installation(MemoryConductor(VirtualClock()), WorkerHandle())

@@ -99,7 +99,7 @@ class _Lost:
 
 @dataclass(frozen=True, slots=True)
 class _Merge:
-    """One request with the places it touches."""
+    """One merge request, with the repository and the branch that it changes."""
 
     lakefs: MemoryLakeFS
     state: RepositoryState

@@ -244,7 +244,7 @@ START_MS = int(START.timestamp() * 1000)
 class SeededIdentities(Identities):
     """Names and chance from one seed; a count keeps two names apart.
 
-    `now_ms` is the clock of its world, because a name tells when it was made; without one, time
+    `now_ms` is the clock of its servers, because a name tells when it was made; without one, time
     stands where a virtual clock starts.
     """
 

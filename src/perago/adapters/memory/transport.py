@@ -1,7 +1,7 @@
 """Bulk transfer over the objects port, for a lakeFS that has no other way: the one in memory.
 
-The kit moves the objects of a real lakeFS in this way too, because its faults strike between the
-calls of a port.
+The kit moves the objects of a real lakeFS in this way too, because it injects faults between
+the calls of a port.
 """
 
 import hashlib

@@ -123,9 +123,9 @@ class PartDown:
         incoming: Path,
         rows: Iterable[ListedObject],
     ) -> Iterator[PlacedFile]:
-        """Bring objects to their files, by way of a landing place on the same disk.
+        """Bring objects to their files, by way of `incoming`, a directory on the same disk.
 
-        A part that was given up and still runs can place nothing once the landing place is gone.
+        A part that was given up and still runs can write nothing once `incoming` is gone.
         """
         made: set[str] = set()
         with disk_errors(incoming):

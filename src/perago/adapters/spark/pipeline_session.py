@@ -174,7 +174,7 @@ class PipelineState:
     @property
     def incoming(self) -> Path:
         """Where objects arrive, as long as objects may."""
-        return self.folder / "landing"
+        return self.folder / "incoming"
 
     def create(self) -> None:
         """Make room, and remove what belongs to workspaces that are no more."""
@@ -190,8 +190,8 @@ class PipelineState:
         folder.mkdir()
 
     def close_incoming(self) -> None:
-        """Rename the landing place: a part that was given up and still runs can place nothing."""
-        closed = self.incoming.rename(self.folder / "landed")
+        """Rename `incoming`, so that a part that was given up and still runs can write nothing."""
+        closed = self.incoming.rename(self.folder / "closed")
         shutil.rmtree(closed, ignore_errors=True)
 
     def remove(self) -> None:

@@ -34,7 +34,7 @@ from perago.domain.errors import SparkSessionError
 from perago.ports.workspace import SparkRoots
 
 CONNECT_SECONDS = 5.0  # for one TCP connection; Spark itself would try for a minute
-_STANDALONE = re.compile(r"spark://(?P<places>.+)")
+_STANDALONE = re.compile(r"spark://(?P<addresses>.+)")
 
 
 def check_master(master: str) -> None:
@@ -43,7 +43,7 @@ def check_master(master: str) -> None:
     if found is None:
         return
     reasons: list[str] = []
-    for address in found["places"].split(","):
+    for address in found["addresses"].split(","):
         host, _, port = address.rpartition(":")
         try:
             with socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS):

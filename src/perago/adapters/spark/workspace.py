@@ -35,7 +35,7 @@ class SparkCall:
 def open_workspace(
     configuration: SparkConfiguration, roots: SparkRoots, call: SparkCall
 ) -> Generator[SparkWorkspace]:
-    """Open the place for one body; whatever it leaves running is ended and may be an error."""
+    """Open the workspace for one task function, and end the jobs and streams that it leaves."""
     session = attempt_session(configuration, roots)
     context = getattr(session, "sparkContext", None) if hasattr(session, "_jsc") else None
     # Over Spark Connect the session is the attempt's alone, and so is everything that it runs.
@@ -58,7 +58,7 @@ def open_workspace(
 
 @final
 class SessionWorkspace(SparkWorkspace):
-    """A place seen through a session."""
+    """A workspace seen through a session."""
 
     def __init__(self, session: Any, roots: SparkRoots) -> None:  # noqa: ANN401 - a pyspark session
         self._session = session

@@ -1,7 +1,7 @@
 """The workspace pipeline as Spark jobs: for workspaces that one process should not move.
 
 Workers and executors share the file system of the workspaces. The driver keeps totals and the
-places of tables; listings, indexes and plans stay in the tables. Joins the jobs; each of them
+paths of tables; listings, indexes and plans stay in the tables. Joins the jobs; each of them
 decides for itself.
 """
 

@@ -59,7 +59,7 @@ class KnownRepositories:
     async def check(
         self, workspace: WorkspaceReference, concurrency: Concurrency, *, writes: bool
     ) -> CommitRecord:
-        """Raise with the place's name unless the input can be worked on; its commit.
+        """Raise with the workspace's name unless the input can be worked on; its commit.
 
         The three questions are asked side by side; the repository's answer counts first.
         """

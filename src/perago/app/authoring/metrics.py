@@ -116,7 +116,7 @@ class MetricRecorder(ABC):
 
     @abstractmethod
     def with_context(self, context: TaskAttemptMetricContext) -> Self:
-        """Return a recorder that writes to the same place, bound to one attempt."""
+        """Return a recorder with the same destination, bound to one attempt."""
 
     @abstractmethod
     def record(self, kind: MetricKind, name: str, value: float, labels: Mapping[str, str]) -> None:

@@ -17,7 +17,7 @@ from perago._version import __version__
 class CommandRow:
     """One command: `home` is `module:name`, in this package or by its full dotted name.
 
-    Commands that bring a world of their own live above the application, in `perago.testing`.
+    Commands that bring servers of their own live above the application, in `perago.testing`.
     """
 
     name: str

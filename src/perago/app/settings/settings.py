@@ -36,7 +36,7 @@ NO_FLAGS: Mapping[str, object] = MappingProxyType({})
 
 
 class Settings(InheritedSettings):
-    """All settings, frozen; `load_settings` makes them from the world."""
+    """All settings, frozen; `load_settings` makes them from flags, the environment and files."""
 
     publication_policy: Annotated[
         PolicyName,

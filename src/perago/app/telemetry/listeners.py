@@ -100,7 +100,7 @@ class AttemptEvents(Progress):
 
 
 def facts_of(attempt: Attempt) -> dict[str, object]:
-    """The ids by which one attempt is found in every place that knows it."""
+    """The ids by which one attempt is found in every service that knows it."""
     row = attempt.row
     facts: dict[str, object] = {
         "task_name": row.task_type,

@@ -83,7 +83,7 @@ STYLES = {
     "staged": "blue",
     "abandoned": "yellow",
     "foreign": "magenta",
-    "strike": "bold red",
+    "fault": "bold red",
     "output": "dim",
     "end": "bold",
 }

@@ -5,8 +5,8 @@ let seen = null;
 async function look() {
   const version = await (await fetch("/version")).text();
   if (seen !== null && version !== seen) {
-    const part = await (await fetch("/worlds.html")).text();
-    document.getElementById("worlds").innerHTML = part;
+    const part = await (await fetch("/scenes.html")).text();
+    document.getElementById("scenes").innerHTML = part;
   }
   seen = version;
 }

@@ -109,7 +109,7 @@ def page_html(document: Mapping[str, object]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f"<title>{title}</title>"
         '<link rel="stylesheet" href="/page.css"><script src="/page.js" defer></script>'
-        f'</head><body><h1>{title}</h1><main id="worlds">{scenes_html(document)}</main>'
+        f'</head><body><h1>{title}</h1><main id="scenes">{scenes_html(document)}</main>'
         "</body></html>"
     )
 
@@ -223,7 +223,7 @@ def answer(shown: Shown, path: str, host: str, port: int) -> Answer:
         return Answer(HTTPStatus.MISDIRECTED_REQUEST, TEXT, "this page is served to loopback only")
     parts: dict[str, Callable[[], Answer]] = {
         "/": lambda: Answer(HTTPStatus.OK, HTML, page_html(shown.document)),
-        "/worlds.html": lambda: Answer(HTTPStatus.OK, HTML, scenes_html(shown.document)),
+        "/scenes.html": lambda: Answer(HTTPStatus.OK, HTML, scenes_html(shown.document)),
         "/story.json": lambda: Answer(HTTPStatus.OK, JSON, json.dumps(shown.document)),
         "/version": lambda: Answer(HTTPStatus.OK, TEXT, str(shown.version)),
         "/page.css": lambda: Answer(HTTPStatus.OK, "text/css", _resource("page.css")),
