@@ -50,6 +50,10 @@ BODY_FATES: Weighted = (
 )
 
 
+# 0.6.1 waits for its function however long it takes, or is killed: it never ends one alone.
+OLD_BODY_FATES: Weighted = tuple(each for each in BODY_FATES if each[0] != "drained")
+
+
 @dataclass(slots=True, eq=False)
 class Late:
     """A request that is under way longer than its sender waits."""
@@ -222,7 +226,7 @@ class Engine:
                 self._send(actor, None)
 
     def _body(self, actor: Actor) -> None:
-        fate = self._fate(actor, BODY_FATES)
+        fate = self._fate(actor, OLD_BODY_FATES if actor.old else BODY_FATES)
         if fate == "crash before":
             self.see("crashed in the body")
             self.kill(actor)
@@ -337,6 +341,7 @@ class Engine:
             self._ended(actor)
             return
         except Exception as error:
+            actor.coroutine = None  # it has ended: to kill it as well would hide this error
             raise Broken(8, f"{actor.name} let out {error!r}") from error
         assert stop is None or isinstance(stop, PortCall | Sleep | BodyRun), stop
         actor.stop = stop

@@ -15,11 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
+from perago.domain.hand_back import Cause
+
 
 class ServiceError(Exception):
     """A port could not do what it was asked; the message names the operation and the object."""
 
     code = "PRG-L001"
+    cause = Cause.SERVICE_AWAY
+    """What ended a wait for the service; only of an answer that is missing."""
 
 
 class MissingError(ServiceError):

@@ -37,7 +37,7 @@ def cause_of(error: Exception) -> Cause:
         case BodyFailedError():
             return error.cause
         case UnavailableError() | OutcomeUnknownError():
-            return Cause.SERVICE_AWAY
+            return error.cause
         case LocalDiskError() if error.is_full:
             return Cause.DISK_FULL
         case _:

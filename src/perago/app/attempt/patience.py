@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast, final
 
+from perago.domain.hand_back import Cause
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError, is_away
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyStopped, Lease
@@ -91,10 +92,9 @@ class PatienceTerms:
         beat = self.lease.last_beat
         return (self.began if beat is None else beat) + self.lease_seconds
 
-    async def rest(self, seconds: float) -> str:
-        """Let time pass; the reason if the attempt was told to stop."""
-        stopped = await self.stop_order.before_end_of(self.clock.sleep(seconds))
-        return stopped.reason if isinstance(stopped, BodyStopped) else ""
+    async def rest(self, seconds: float) -> BodyStopped | None:
+        """Let time pass; why, if the attempt was told to stop."""
+        return await self.stop_order.before_end_of(self.clock.sleep(seconds))
 
 
 @dataclass(slots=True)
@@ -118,6 +118,7 @@ class Patience:
     def __init__(self, terms: PatienceTerms | None = None) -> None:
         self._terms = terms if terms is not None and terms.seconds_max > 0 else None
         self._over = ""
+        self._cause = Cause.SERVICE_AWAY
         self._raised: ServiceError | None = None
         self._open = 0
         self._since = 0.0
@@ -198,7 +199,9 @@ class Patience:
         if left > 0 and not self._over:
             self._report(terms, wait, error)
             ceiling = min(PAUSE_SECONDS_MAX, FIRST_PAUSE_SECONDS * 2.0 ** min(wait.failures - 1, 9))
-            why = await terms.rest(min(terms.fraction() * ceiling, left))
+            stopped = await terms.rest(min(terms.fraction() * ceiling, left))
+            why = "" if stopped is None else stopped.reason
+            self._cause = self._cause if stopped is None else stopped.cause
         self._over = self._over or why
         if self._over:
             self._end(wait)
@@ -206,6 +209,7 @@ class Patience:
             text = f"{error}; waited {seconds:.0f} s for {wait.service}, until {self._over}"
             unknown = isinstance(error, OutcomeUnknownError)
             self._raised = (OutcomeUnknownError if unknown else UnavailableError)(text)
+            self._raised.cause = self._cause
             raise self._raised from error
 
     def _left(self, terms: PatienceTerms, wait: _Wait) -> tuple[float, str]:

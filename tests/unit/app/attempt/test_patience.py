@@ -22,6 +22,7 @@ from perago.app.attempt.patience import (
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptStatus
+from perago.domain.hand_back import Cause
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import (
@@ -268,7 +269,7 @@ def _terms(clock: VirtualClock, heard: list[Phase], *, stop: str = "") -> Patien
             await asyncio.sleep(0)
             clock.advance(clock.seconds_to_next() or 0)
             answer = await waiting
-            return BodyStopped(stop) if stop else answer
+            return BodyStopped(stop, Cause.DRAIN) if stop else answer
 
     return PatienceTerms(
         clock=clock,
@@ -313,17 +314,19 @@ async def test_what_a_look_finds_is_the_answer() -> None:
 async def test_an_order_to_stop_ends_the_wait() -> None:
     patience = Patience(_terms(VirtualClock(), [], stop="worker draining"))
     do, calls = _failing(5)
-    with pytest.raises(UnavailableError, match="until worker draining"):
+    with pytest.raises(UnavailableError, match="until worker draining") as raised:
         await patience.until_done("lakeFS", "x", do)
     assert len(calls) == 1
+    assert raised.value.cause is Cause.DRAIN, "a drain hands the row back at any moment"
 
 
 async def test_patience_that_is_over_does_not_begin_again() -> None:
     clock = VirtualClock()
     patience = Patience(_terms(clock, []))
     do, _ = _failing(10_000)
-    with pytest.raises(UnavailableError, match="waited 100 s"):
+    with pytest.raises(UnavailableError, match="waited 100 s") as raised:
         await patience.until_done("lakeFS", "x", do)
+    assert raised.value.cause is Cause.SERVICE_AWAY
     before = clock.monotonic()
     with pytest.raises(UnavailableError, match=r"^away$"):
         await patience.until_done("lakeFS", "x", do)
