@@ -11,6 +11,7 @@ from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.system import RecordingProgress
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.staging import LocalDirectoryUploads
 from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
@@ -112,6 +113,12 @@ def attempt_worker(
             ),
             trust=trust,
             known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
+            uploads=LocalDirectoryUploads(
+                lakefs.objects,
+                lakefs.commits,
+                around.transport or MemoryTransport(lakefs.objects, around.concurrency),
+                around.concurrency,
+            ),
         ),
         queue=conductor.queue,
         body=ThreadBody(by_name),

@@ -8,7 +8,7 @@ from perago.app.authoring.current_attempt import CancelSignal, CurrentAttempt, c
 
 _ANSWERS = (
     (CancelSignal, "cancel.", ("is_set", "wait")),
-    (CurrentAttempt, "", ("progress", "logger")),
+    (CurrentAttempt, "", ("progress", "logger", "checkpoint")),
 )
 
 
@@ -28,11 +28,18 @@ def attempt_rows() -> Iterator[tuple[str, str]]:
         value = getattr(stand_in, each.name)
         if isinstance(value, str | int):
             yield f"`{each.name}`", f"`{value!r}` outside a worker"
+    kept = "What an earlier attempt kept (`path`, `note`, `taken_at`), or None"
+    yield "`resumed_from`", f"{kept}: [how to](../how-to/checkpoints.md)."
     for owner, prefix, names in _ANSWERS:
         for name in names:
             found = getattr(owner, name)
             call = "" if isinstance(found, property) else _arguments(found)
-            yield f"`{prefix}{name}{call}`", inspect.getdoc(found) or ""
+            yield f"`{prefix}{name}{call}`", _first_paragraph(found)
+
+
+def _first_paragraph(found: object) -> str:
+    """A row of a table has one line."""
+    return (inspect.getdoc(found) or "").split("\n\n")[0].replace("\n", " ")
 
 
 def _arguments(function: object) -> str:

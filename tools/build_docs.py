@@ -32,6 +32,7 @@ RUN_PAGES = frozenset(
         "docs/how-to/test-retries.md",
         "docs/how-to/send-events.md",
         "docs/how-to/choose-servers.md",
+        "docs/how-to/checkpoints.md",
     }
 )
 RUN_LANGUAGES = frozenset({"python", "console", "sh"})

@@ -23,9 +23,9 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 240, 31_000, 0.07
 # What is reached of the two that are not: the gate holds these, and they may only fall. Comments
 # and blank lines do not count, because a reason that is written down is no reason to fail. A new
-# capability raises the number by what it needs; the last ones were to hand rows back, to wait, and
-# to go on after a worker died.
-CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 37_000, 0.091
+# capability raises the number by what it needs; the last ones were to hand rows back, to wait,
+# to go on after a worker died, and checkpoints.
+CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 38_000, 0.092
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (

@@ -45,7 +45,7 @@ class Answer(BaseModel):
     owner_email="data@example.com",
     metrics=MetricSpec(),
 )
-def obey(params: Order, metrics: MetricRecorder) -> Answer:
+def obey(params: Order, metrics: MetricRecorder) -> Answer:  # noqa: C901 - one case a thing to do
     """Do what the parameters say."""
     match params.what:
         case "raise":
@@ -57,6 +57,8 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:
         case "sleep" | "sleep with programs running" as how:
             _start_programs(how)
             time.sleep(params.number)  # noqa: TID251 - a body may well sleep
+        case keep if keep.startswith("keep "):
+            current_attempt().checkpoint(keep.removeprefix("keep "), note={"number": params.number})
         case told if told.startswith("tell "):
             _tell(told.removeprefix("tell "), metrics)
         case "talk":

@@ -14,7 +14,7 @@ from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.retention import Owner
 from perago.ports.errors import ExistsError, WorkspaceLostError
-from perago.ports.workspace import AttemptDirectories, AttemptMarker
+from perago.ports.workspace import AttemptDirectories, AttemptMarker, beside
 
 
 @pytest.fixture(params=list(DIRECTORIES))
@@ -185,6 +185,18 @@ async def test_A12_an_owner_without_a_lock_is_unknown(
     (directory / ATTEMPT_MARKER).write_text(json.dumps(left))
     (leftover,) = await directories.leftovers(older_than_seconds=0)
     assert (leftover.path, leftover.owner) == (directory, owner)
+
+
+async def test_A17_what_stands_beside_goes_too(adapter: str, root: Path) -> None:
+    directory = crash_after_creating(adapter, root, marker())
+    (beside(directory) / "out").mkdir(parents=True)
+    (beside(directory) / "out" / "file").write_text("a copy for a checkpoint")
+    survivor = DIRECTORIES[adapter](root)
+    (leftover,) = await survivor.leftovers(older_than_seconds=0)
+    assert leftover.path == directory, "what stands beside is no leftover of its own"
+    await survivor.remove(directory)
+    assert not directory.exists()
+    assert not beside(directory).exists()
 
 
 async def test_A13_one_directory_stops_no_other(adapter: str, root: Path) -> None:

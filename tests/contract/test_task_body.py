@@ -1,12 +1,22 @@
 """Laws of perago.ports.task_body."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.contract.task_bodies import BODIES, TELEMETRY, call_of, checks_of
 
-from perago.ports.task_body import BodyRaised, BodyReturned, BodyStopped, TaskBody
+from perago.app.authoring.checkpoint_copies import claim
+from perago.domain.attempt import ExecutionId
+from perago.ports.task_body import (
+    BodyRaised,
+    BodyReturned,
+    BodyStopped,
+    Checkpoints,
+    CheckpointTerms,
+    TaskBody,
+)
 
 
 @pytest.fixture(params=list(BODIES))
@@ -78,3 +88,27 @@ async def test_Y7_checks_run_as_bodies_do(body: TaskBody, tmp_path: Path) -> Non
     stopped = await body.run(checks_of(tmp_path, "sleep", seconds_max=0.2))
     assert stopped == BodyStopped("the task function ran longer than 0.2 seconds")
     assert await body.run(call_of("count", 1, execution_id="e2")) == BodyReturned({"number": 1})
+
+
+async def test_Y8_copies_are_told(body: TaskBody, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("state")
+    told: list[None] = []
+
+    async def upload() -> None:
+        """Do nothing: who runs the function uploads nothing."""
+
+    beside = tmp_path / "beside"
+    terms = CheckpointTerms(out=str(beside / "out"), bytes_max=100)
+    checkpoints = Checkpoints(terms, upload, taken=lambda: told.append(None))
+    keep = replace(call_of(f"keep {tmp_path / 'state'}", 7), checkpoints=checkpoints)
+    assert await body.run(keep) == BodyReturned({"number": 7})
+    assert len(told) == 1
+    copy = claim(beside)
+    assert copy is not None
+    assert copy.note == {"number": 7}
+    assert (copy.directory / "state").read_text() == "state"
+    small = replace(checkpoints, terms=replace(terms, bytes_max=1))
+    refused = await body.run(replace(keep, checkpoints=small, execution_id=ExecutionId("e2")))
+    assert isinstance(refused, BodyRaised)
+    assert "has 5 bytes, expected at most 1 in a checkpoint" in refused.reason
+    assert len(told) == 1

@@ -15,6 +15,7 @@ PAGES = {
     "testing.md": ('result: {"rows": 1}', "5 passed", "the process dies after merge"),
     "how-to/test-retries.md": ("4 passed",),
     "how-to/send-events.md": ("2 passed",),
+    "how-to/checkpoints.md": ("1 passed",),
     "spark.md": (),
     "reference/task.md": (),
     "how-to/choose-servers.md": ("https://lakefs.staging.example.org", "memory:"),

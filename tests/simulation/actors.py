@@ -35,7 +35,8 @@ from perago.app.attempt.reset_task import ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
-from perago.app.gc.remote_pass import GcTools, RemotePass
+from perago.app.gc.local_pass import GcTools
+from perago.app.gc.remote_pass import RemotePass
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting

@@ -21,7 +21,13 @@ from perago.domain.errors import RuntimeConfigError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
-from perago.ports.workspace import AttemptDirectories, Progress, SparkGateway, WorkspacePipeline
+from perago.ports.workspace import (
+    AttemptDirectories,
+    DirectoryUploads,
+    Progress,
+    SparkGateway,
+    WorkspacePipeline,
+)
 
 ADAPTERS_GROUP = "perago.adapters"
 Connection = TypeVar("Connection", LakeFSConnection, ConductorConnection)
@@ -162,6 +168,13 @@ def _pipeline(
     return open_pipeline(connections, lakefs, concurrency, listener, open_lakefs)
 
 
+def _uploads(lakefs: LakeFSInstallation, concurrency: Concurrency) -> DirectoryUploads:
+    from perago.adapters.workspace.staging import LocalDirectoryUploads  # noqa: PLC0415 - lazy
+
+    transport = lakefs.transport(concurrency)
+    return LocalDirectoryUploads(lakefs.objects, lakefs.commits, transport, concurrency)
+
+
 def _canary(lakefs: LakeFSInstallation, identities: Identities) -> Canary:
     return Canary(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
 
@@ -173,7 +186,10 @@ def _trust(
 
 
 def _lakefs_ports(
-    lakefs: LakeFSInstallation, pipeline: WorkspacePipeline, trust: FenceTrust
+    lakefs: LakeFSInstallation,
+    pipeline: WorkspacePipeline,
+    trust: FenceTrust,
+    uploads: DirectoryUploads,
 ) -> LakeFS:
     return LakeFS(
         branches=lakefs.branches,
@@ -184,6 +200,7 @@ def _lakefs_ports(
         pipeline=pipeline,
         trust=trust,
         known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
+        uploads=uploads,
     )
 
 
@@ -225,7 +242,8 @@ class Container(containers.DeclarativeContainer):
     pipeline = providers.Singleton(_pipeline, connections, lakefs, concurrency, progress, clock)
     canary = providers.Singleton(_canary, lakefs, identities)
     trust = providers.Singleton(_trust, lakefs, canary, concurrency, clock)
-    lakefs_ports = providers.Singleton(_lakefs_ports, lakefs, pipeline, trust)
+    uploads = providers.Singleton(_uploads, lakefs, concurrency)
+    lakefs_ports = providers.Singleton(_lakefs_ports, lakefs, pipeline, trust, uploads)
 
     fence_tools = providers.Factory(_fence_tools, lakefs, identities)
     reset_tools = providers.Factory(_reset_tools, lakefs, conductor, clock)

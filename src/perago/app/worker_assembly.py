@@ -1,4 +1,4 @@
-"""What a worker does beside its attempts: ask the services at start, and collect garbage.
+"""What a worker does beside its attempts: ask services, collect garbage, upload checkpoints.
 
 One failure never stops a pass, and no pass stops the worker.
 """
@@ -7,14 +7,15 @@ import asyncio
 import logging
 import os
 import shutil
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import final
 
 from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.container import Container
-from perago.app.gc.local_pass import retention_times, sweep_directories
-from perago.app.gc.remote_pass import GcTools, RemotePass
+from perago.app.gc.local_pass import GcTools, retention_times, sweep_directories
+from perago.app.gc.remote_pass import RemotePass
 from perago.app.settings.settings import Settings
 from perago.app.start_checks import check_registered
 from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk, warn_of_service
@@ -34,7 +35,7 @@ from perago.app.telemetry.metrics import (
     Samples,
     SharedSamples,
 )
-from perago.app.worker.attempts import Bodies
+from perago.app.worker.attempts import Bodies, Order, StopOrders
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.executor_process import end_left_programs, executor_environment
 from perago.app.worker.join_task import JOIN, JOIN_TASK, JoiningBody
@@ -48,6 +49,7 @@ from perago.app.worker.polling import (
 )
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.processes import HandedOverBody, Orphans, executor_user_of
+from perago.app.worker.slot_budget import first_of
 from perago.app.worker.thread_body import ThreadBody
 from perago.app.worker.worker import WorkerParts, domain_of
 from perago.app.worker_container import notify_service
@@ -57,7 +59,7 @@ from perago.domain.logical_execution import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
 from perago.ports.errors import ServiceError
-from perago.ports.task_body import TaskBody
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, Checkpoints, TaskBody
 from perago.ports.telemetry import Telemetry
 
 LOGGER = logging.getLogger("perago.worker")
@@ -153,6 +155,81 @@ def _why(error: Exception) -> dict[str, object]:
     return {"error": str(error)}
 
 
+@final
+class UploadingBody(TaskBody):
+    """Runs calls elsewhere, and uploads what they keep."""
+
+    def __init__(self, beneath: TaskBody, orders: StopOrders) -> None:
+        self._beneath = beneath
+        self._orders = orders
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run one call; its last upload has ended when it returns."""
+        if call.checkpoints is None:
+            return await self._beneath.run(call)
+        with self._orders.for_execution(call.execution_id) as order:
+            return await self._run(call, call.checkpoints, order)
+
+    async def _run(self, call: BodyCall, checkpoints: Checkpoints, order: Order) -> BodyOutcome:
+        uploads = _Uploads(checkpoints.upload)
+        given = replace(checkpoints, taken=uploads.wake)
+        try:
+            outcome = await self._beneath.run(replace(call, checkpoints=given))
+            if not isinstance(outcome, BodyReturned):
+                # The next attempt goes on from the upload that is under way. A function that has
+                # returned needs none, and an order to stop leaves no time for it.
+                await uploads.last(order)
+        finally:
+            await uploads.end()
+        return outcome
+
+
+@final
+class _Uploads:
+    """The uploads of one call."""
+
+    def __init__(self, upload: Callable[[], Awaitable[None]]) -> None:
+        self._upload = upload
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+        self._waits = False
+        self._ended = False
+
+    def wake(self) -> None:
+        """A copy waits; said from any thread."""
+        try:
+            self._loop.call_soon_threadsafe(self._start)
+        except RuntimeError:  # the loop is closed: a thread outlived the worker's end
+            return
+
+    async def last(self, order: Order) -> None:
+        """Wait for the upload under way, until the order to stop."""
+        self._ended = True  # a thread that the function left behind may still take copies
+        self._waits = False
+        if self._task is not None:
+            await first_of(self._task, order)
+
+    async def end(self) -> None:
+        """Give up what is still under way."""
+        self._ended = True
+        self._waits = False
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _start(self) -> None:
+        if self._ended:
+            return
+        self._waits = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run(), name="perago-checkpoint")
+
+    async def _run(self) -> None:
+        while self._waits:
+            self._waits = False
+            await self._upload()
+
+
 PROBE_REPOSITORY = RepositoryId("perago-probe")
 
 
@@ -193,9 +270,7 @@ def assemble(
     samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
     program = _program(order, secrets)
     bodies = _bodies(order, container, worker_id, program, samples)
-    runs: TaskBody = bodies
-    if program.user is not None:
-        runs = HandedOverBody(bodies, program.user, container.concurrency())
+    runs = _around(bodies, program, container)
     # Attempts without a workspace never ask for lakeFS, which may not even be configured.
     has_lakefs = any(task.has_workspace for task in order.tasks)
     tasks = {task.name: task for task in order.tasks}
@@ -311,6 +386,14 @@ def _bodies(
     return ProcessBody(settings, container.clock())
 
 
+def _around(bodies: Bodies, program: ExecutorProgram, container: Container) -> TaskBody:
+    """What happens around every call: another user gets its workspace, checkpoints are uploaded."""
+    runs: TaskBody = bodies
+    if program.user is not None:
+        runs = HandedOverBody(bodies, program.user, container.concurrency())
+    return UploadingBody(runs, bodies.orders)
+
+
 def _attempt_settings(settings: Settings, worker_id: str, secrets: Secrets) -> AttemptSettings:
     return AttemptSettings(
         worker_id=worker_id,
@@ -321,6 +404,8 @@ def _attempt_settings(settings: Settings, worker_id: str, secrets: Secrets) -> A
         failure_reason_max_length=settings.failure_reason_max_length,
         body_seconds=float(settings.body_seconds),
         patience_seconds=settings.patience.total_seconds(),
+        checkpoint_seconds=settings.checkpoint_interval.total_seconds(),
+        checkpoint_bytes_max=settings.checkpoint_size,
         secrets=secrets,
     )
 

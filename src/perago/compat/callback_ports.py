@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any, NoReturn, Self, final
 
 from perago.app.authoring.current_attempt import (
+    CurrentAttempt,
     StagedWorkspace,
     TaskExecutionContext,
     assert_current_attempt_snapshot,
+    running,
     snapshot_of,
 )
 from perago.app.authoring.envelope import read_workspace_input
@@ -23,7 +25,7 @@ from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot
-from perago.domain.errors import TaskInputError
+from perago.domain.errors import CheckpointRefusedError, TaskInputError
 from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import ATTEMPT_MARKER
@@ -307,10 +309,18 @@ class DirectBody(TaskBody):
         """Call the function; what it raises becomes a value, an exit of the interpreter passes."""
         assert call.workspace is None or isinstance(call.workspace, Path), "no Spark here"
         try:
-            result = invoke_body(self._task, call.params, call.workspace, metrics=self._metrics)
+            with running(CurrentAttempt(take=_refuse_checkpoint)):
+                result = invoke_body(self._task, call.params, call.workspace, metrics=self._metrics)
         except Exception as error:  # noqa: BLE001 - a body may raise anything
             return BodyRaised(failure_reason(error), terminal=error_is_terminal(error))
         return BodyReturned(result)
+
+
+def _refuse_checkpoint(path: Path, note: object) -> NoReturn:
+    """The callbacks write to lakeFS by themselves, and none of them writes a checkpoint."""
+    del path, note
+    text = "callbacks keep none; run the task in a worker"
+    raise CheckpointRefusedError.because(text)
 
 
 class NoLease:

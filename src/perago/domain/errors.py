@@ -6,7 +6,7 @@ Spark. A refusal or an outage of a service is in `perago.ports.errors`.
 
 import shlex
 from collections.abc import Sequence
-from typing import cast
+from typing import Self, cast
 
 from perago.domain.attempt import Stale
 from perago.domain.hand_back import Cause, all_reasons
@@ -33,6 +33,17 @@ class PublishFenceError(PeragoError, RuntimeError):
     """The target branch is not where this publication may land; nothing was changed."""
 
     code = "PRG-F002"
+
+
+class CheckpointRefusedError(PeragoError, ValueError):
+    """What a task function wanted to keep cannot be a checkpoint; nothing was copied."""
+
+    code = "PRG-B006"
+
+    @classmethod
+    def because(cls, refused: str) -> Self:
+        """The refusal of a call that has no checkpoints at all."""
+        return cls(f"no checkpoints here: {refused}", code="PRG-B005")
 
 
 class StaleAttemptError(PeragoError, RuntimeError):

@@ -101,6 +101,27 @@ One case is not covered: the merge of an earlier attempt may take effect after s
 completed without a change. To avoid it, do not let params depend on the attempt, for example on its
 task id.
 
+## Checkpoints
+
+Under `settled` a task function can save its state while it runs
+([how to](how-to/checkpoints.md)). These are the limits:
+
+- The next attempt of the same logical execution finds the newest checkpoint that was uploaded
+  completely, on whatever host it runs. A worker that dies loses what was done since: at most
+  `PERAGO_CHECKPOINT_INTERVAL` and the time of one upload. If the task function fails, the newest copy is
+  uploaded before the retry begins.
+- A checkpoint is never published, and never changes what is. It is on a branch of its own execution,
+  so two attempts that overlap never mix their files.
+- Which checkpoint is the newest is told by the time at which its execution began, by the clock of its
+  worker. If two attempts overlap and the clocks of their workers differ, the next attempt may find the
+  checkpoint of the other one. It belongs to the same input and params, and may be less far.
+- A rerun by an operator, a retry on another input or with other params, and a task after
+  `perago reset-task` are logical executions of their own, and find nothing.
+- If lakeFS does not take a checkpoint, the attempt goes on. If the newest checkpoint is damaged or is
+  removed while it is read, the task function begins anew. If lakeFS does not answer, the attempt fails as
+  it does for its workspace.
+- Until the decision, everyone who may read the repository may read the checkpoints.
+
 ## Reruns by an operator
 
 Conductor identifies the end of an attempt by the task id alone, and a rerun keeps that id. If an

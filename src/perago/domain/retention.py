@@ -205,6 +205,25 @@ def judge_attempt_mark(
     return verdict
 
 
+def judge_checkpoint(
+    workflow: WorkflowStanding, age: timedelta | None, times: RetentionTimes, *, decided: bool
+) -> Retention:
+    """A checkpoint is kept while an attempt may still go on from it.
+
+    execution     workflow live   terminal, unknown
+    decided       remove          remove
+    not decided   keep            by age
+
+    Not by its attempt: the one that took it has failed or died as a rule, and the next one is
+    queued. An operator may retry a workflow that has ended, hence "by age" there.
+    """
+    if decided:
+        return Remove("its execution has decided")
+    if workflow is WorkflowStanding.LIVE:
+        return Keep("its workflow is not terminal")
+    return _by_age(age, times.staging_branch, f"its workflow is {workflow}")
+
+
 def judge_relocated_tag(age: timedelta | None, times: RetentionTimes) -> Retention:
     """A tag on a head that a relocation left behind."""
     return _by_age(age, times.relocated, "it names what a relocation replaced")

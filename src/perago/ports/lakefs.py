@@ -7,7 +7,7 @@ laws in each docstring have one contract test each.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from perago.domain.logical_execution import (
     NO_METADATA,
@@ -47,6 +47,10 @@ class BranchPage:
     def last(self) -> str:
         """What the next page comes after."""
         return self.names[-1]
+
+
+BranchList: TypeAlias = list[tuple[RepositoryId, BranchName]]
+"""Branches of several repositories."""
 
 
 class Branches(Protocol):

@@ -4,8 +4,8 @@
 the heartbeats, which must be ended before the terminal update is sent.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +30,47 @@ class StagedChanges:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundCheckpoint:
+    """The checkpoint that a call goes on from: a directory, its note, and when it was taken."""
+
+    directory: str
+    note: object
+    taken_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointTerms:
+    """Where a task function puts its checkpoints, how often and how large; plain JSON.
+
+    Finished copies lie in `out`, the newest one only: a process without keys makes them, and
+    another one takes them away. `refused` says why this call has no checkpoints.
+    """
+
+    out: str = ""
+    interval_seconds: float = 0.0
+    bytes_max: int = 0
+    found: FoundCheckpoint | None = None
+    refused: str = ""
+
+
+def _nothing() -> None:
+    """The default of `taken`: no one has to be woken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """The checkpoints of one call: the terms, who uploads a copy, and who is told of one.
+
+    `upload` sends the newest copy that waits, if one does, and raises nothing. `taken` may be
+    called from any thread.
+    """
+
+    terms: CheckpointTerms
+    upload: Callable[[], Awaitable[None]]
+    taken: Callable[[], None] = _nothing
+
+
+@dataclass(frozen=True, slots=True)
 class BodyCall:
     """One call: which task, where its workspace is, and its parameters as plain JSON.
 
@@ -45,6 +86,7 @@ class BodyCall:
     seconds_max: float = 0.0
     spark: SparkRoots | None = None
     staged: StagedChanges | None = None
+    checkpoints: Checkpoints | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +136,8 @@ class TaskBody(Protocol):
        or a line of progress, it returns as it would have without, and the next body runs.
     Y7 checks_run_as_bodies_do: a call with a staged commit runs the checks and not the function;
        an exception of a check becomes BodyRaised naming the check, and a limit ends it.
+    Y8 copies_are_told: a copy that the function takes for a checkpoint is complete, and `taken` was
+       called, when the call returns; a refused one raises in the function.
     """
 
     async def run(self, call: BodyCall) -> BodyOutcome:

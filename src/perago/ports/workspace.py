@@ -1,8 +1,9 @@
 """Workspaces: attempt directories, the transfer between lakeFS and disk, Spark, and progress.
 
 `AttemptDirectories` makes one marked directory for each execution. `WorkspacePipeline` brings a
-commit into it and plans and sends what changed. `SparkWorkspace` is what a Spark task works with
-instead. `Progress` is told of each phase of an attempt.
+commit into it and plans and sends what changed. `DirectoryUploads` sends checkpoints.
+`SparkWorkspace` is what a Spark task works with instead. `Progress` is told of each phase of an
+attempt.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, Literal, Protocol
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.domain.retention import Owner
-from perago.domain.sync_plan import SyncPlan
+from perago.domain.sync_plan import FileFacts, SyncPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,11 @@ class Leftover:
     owner: Owner = Owner.GONE
     error: str | None = None
     has_outcome: bool = False
+
+
+def beside(directory: Path) -> Path:
+    """Where checkpoints of an attempt lie: beside its directory, so that none is published."""
+    return directory.with_name(f"{directory.name}.beside")
 
 
 class AttemptDirectories(Protocol):
@@ -72,6 +78,8 @@ class AttemptDirectories(Protocol):
        execution; one whose owner lives raises WorkspaceLostError.
     A16 a_damaged_outcome_is_found: one whose key cannot be read is found under every key, so that
        somebody says so and removes it.
+    A17 what_stands_beside_goes_too: removing a directory removes the one beside it, which is no
+       leftover of its own.
     """
 
     async def create(self, marker: AttemptMarker) -> Path:
@@ -213,6 +221,34 @@ class WorkspacePipeline(Protocol):
         ...
 
 
+class DirectoryUploads(Protocol):
+    """Brings a directory onto a private branch, again and again, while its files change.
+
+    A workspace is compared with what was downloaded. A directory here was never downloaded: it is
+    compared with what the branch holds.
+
+    Laws (tests/contract/test_directory_uploads.py has one test for each, by name):
+
+    U1 bring_makes_the_tree: afterwards the branch holds exactly the directory below the prefix, and
+       everything else as it was.
+    U2 only_changes_travel: a file that the branch holds with the same bytes is not sent again.
+    U3 held_is_what_the_branch_shows: also what was written and not committed.
+    U4 symlinks_are_refused: a symlink raises with the fixed text, and nothing is written.
+    U5 a_missing_branch: raises BranchMissingError.
+    U6 lost_answer_is_unknown: law L0. An upload whose answer is lost raises OutcomeUnknownError.
+    """
+
+    async def held(self, area: StagingArea) -> Mapping[str, FileFacts]:
+        """What a branch holds below the prefix now, by relative path."""
+        ...
+
+    async def bring(
+        self, directory: Path, held: Mapping[str, FileFacts], area: StagingArea
+    ) -> tuple[Mapping[str, FileFacts], TransferCounts]:
+        """Make the branch hold the directory; what it holds then, and what travelled."""
+        ...
+
+
 WriteMode = Literal["append", "overwrite", "error", "ignore"]
 
 
@@ -310,7 +346,9 @@ class Phase(StrEnum):
     RESUMED = "resumed"
     TRANSFERRING = "transferring"
     MATERIALISED = "materialised"
+    WENT_ON = "went-on"
     PRE_CHECKED = "pre-checked"
+    CHECKPOINTED = "checkpointed"
     BODY_ENDED = "body-ended"
     RECOVERED = "recovered"
     POST_CHECKED = "post-checked"

@@ -14,6 +14,7 @@ from typing import final
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.staging import LocalDirectoryUploads
 from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
@@ -166,6 +167,7 @@ def embedded_worker(
             pipeline=faulty_port(pipeline, "pipeline", injector),
             trust=parts.trust,
             known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
+            uploads=LocalDirectoryUploads(lakefs.objects, lakefs.commits, transport, concurrency),
         ),
         queue=conductor.queue,
         body=faulty_port(servers.body(parts.tasks, parts.reader), "body", injector),

@@ -52,6 +52,7 @@ class PeragoEnvironment:
         servers: Servers | None = None,
         require_ownership: bool = False,
         strict_input: bool = False,
+        checkpoint_seconds: float = 0.0,
     ) -> None:
         self.servers = MemoryServers() if servers is None else servers
         self.fence = fence
@@ -60,6 +61,8 @@ class PeragoEnvironment:
             publication=PolicySetting(policy),
             require_ownership=require_ownership,
             strict_input=strict_input,
+            # A task function takes no time of the environment's clock: each call takes a copy.
+            checkpoint_seconds=checkpoint_seconds,
         )
         self.repositories: dict[RepositoryId, Repository] = {}
         self.runs: list[WorkflowRun] = []

@@ -27,6 +27,7 @@ from perago import (
     workspace_upload_files,
     write_taskdef,
 )
+from perago.app.authoring.current_attempt import CheckpointTaker
 from perago.app.authoring.envelope import (
     check_stored_result,
     read_params,
@@ -43,6 +44,7 @@ from perago.app.settings.settings import load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_services
 from perago.app.worker.processes import executor_user_of
 from perago.domain.error_codes import Retried, UnknownCodeError, error_codes
+from perago.ports.task_body import CheckpointTerms
 
 PLACE = {"repository": "r", "branch": "b", "refType": "commit", "ref": "c"}
 BUDGET = dict.fromkeys(
@@ -208,6 +210,8 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-B001": lambda _: raising(TaskFailed("why")),
     "PRG-B002": lambda _: raising(TaskTerminalError("why")),
     "PRG-B004": lambda _: raising(KeyError("why")),
+    "PRG-B005": lambda folder: take_checkpoint(folder, CheckpointTerms(refused="why")),
+    "PRG-B006": lambda folder: take_checkpoint(folder, CheckpointTerms(out=str(folder / "out"))),
     "PRG-G001": lambda folder: check_guardrails(folder, [require_file("a")], "pre"),
     "PRG-G002": lambda folder: check_guardrails(folder, [require_file("a")], "post"),
     "PRG-W002": with_odd_name,
@@ -215,6 +219,12 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-X002": lambda _: raising(UnknownCodeError("PRG-0")),
     "PRG-X003": lambda _: parse_address("repository"),
 }
+
+
+def take_checkpoint(folder: Path, terms: CheckpointTerms) -> None:
+    """Ask for a checkpoint of one byte, where none may have any."""
+    (folder / "state").write_text("x")
+    CheckpointTaker(terms, lambda _: None)(folder / "state", None)
 
 
 class Calling(BaseModel):

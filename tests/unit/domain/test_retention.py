@@ -23,6 +23,7 @@ from perago.domain.retention import (
     judge_attempt_directory,
     judge_attempt_mark,
     judge_canary_branch,
+    judge_checkpoint,
     judge_decision,
     judge_relocated_tag,
     judge_staging_branch,
@@ -328,3 +329,25 @@ def test_what_conductor_and_the_lock_say_is_told_in_words() -> None:
 def test_nothing_holds_a_staging_branch_that_was_not_said_to() -> None:
     plain = StagingBranchFacts(HOUR, AttemptStanding.TERMINAL, LIVE)
     assert (plain.decision_points_at_it, plain.outcome_unknown, plain.undecided) == (False,) * 3
+
+
+@pytest.mark.parametrize(
+    ("workflow", "decided", "expected"),
+    [
+        (WorkflowStanding.LIVE, False, KEEP),
+        (WorkflowStanding.TERMINAL, False, BY_AGE),
+        (WorkflowStanding.UNKNOWN, False, BY_AGE),
+        (WorkflowStanding.LIVE, True, REMOVE),
+        (WorkflowStanding.TERMINAL, True, REMOVE),
+        (WorkflowStanding.UNKNOWN, True, REMOVE),
+    ],
+)
+def test_a_checkpoint_goes_with_the_decision_or_after_its_workflow(
+    workflow: WorkflowStanding,
+    decided: bool,  # noqa: FBT001
+    expected: str,
+) -> None:
+    young, old = (
+        judge_checkpoint(workflow, age, TIMES, decided=decided) for age in (DAY - SECOND, DAY)
+    )
+    assert word_over_time(young, old) == expected

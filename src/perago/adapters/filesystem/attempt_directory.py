@@ -24,7 +24,7 @@ from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.retention import Owner
 from perago.ports.errors import DISK_FULL, ExistsError, LocalDiskError, WorkspaceLostError
 from perago.ports.system import Clock, Concurrency
-from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover
+from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover, beside
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,6 +280,9 @@ class LocalAttemptDirectories(AttemptDirectories):
         if self._records.is_of_another(name):
             raise WorkspaceLostError(f"{directory} belongs to a process that runs")
         try:
+            # First, because what stands beside has no marker: alone it would never be found again.
+            if os.path.lexists(beside(directory)):
+                remove_tree(beside(directory))
             remove_tree(directory)
         except OSError as error:
             raise _refused(directory, error) from error

@@ -141,20 +141,31 @@ async def compare(
     found, suspects = await concurrency.blocking(index.survey)
     for suspect in suspects:
         refuse_name(prefix, suspect.path)
+    found.update(await hashed_files(concurrency, directory, suspects))
+    # Asked again, because a directory that was replaced during the walk looks like one whose
+    # files were all deleted.
+    await concurrency.blocking(index.require_same_directory)
+    return plan_sync({path: _facts(path, one) for path, one in index.files.items()}, found)
+
+
+async def hashed_files(
+    concurrency: Concurrency,
+    directory: Path,
+    files: Sequence[ScannedFile],
+    *,
+    threads_max: int = HASHING_THREADS_MAX,
+) -> dict[str, FileFacts]:
+    """Read files side by side; their facts by relative path."""
 
     async def hash_share(share: Sequence[ScannedFile]) -> Sequence[FileFacts]:
         return await concurrency.blocking(lambda: [_hashed(directory, file) for file in share])
 
     # Dealt out largest first, so that no thread is left with all the bytes.
-    suspects.sort(key=lambda file: file.stamp[0], reverse=True)
-    shares = [suspects[start::HASHING_THREADS_MAX] for start in range(HASHING_THREADS_MAX)]
+    files = sorted(files, key=lambda file: file.stamp[0], reverse=True)
+    shares = [files[start::threads_max] for start in range(threads_max)]
     shares = [share for share in shares if share]
-    for hashed in await concurrency.each(shares, hash_share, at_most=HASHING_THREADS_MAX):
-        found.update((facts.path, facts) for facts in hashed)
-    # Asked again, because a directory that was replaced during the walk looks like one whose
-    # files were all deleted.
-    await concurrency.blocking(index.require_same_directory)
-    return plan_sync({path: _facts(path, one) for path, one in index.files.items()}, found)
+    answers = await concurrency.each(shares, hash_share, at_most=threads_max)
+    return {facts.path: facts for hashed in answers for facts in hashed}
 
 
 def _hashed(directory: Path, file: ScannedFile) -> FileFacts:

@@ -1,19 +1,23 @@
 """A plan onto its staging branch, and the branch against the plan.
 
 Uploads, copies on the server and deletions go side by side. Afterwards the branch is asked: first
-for its uncommitted paths, then for the objects that were written.
+for its uncommitted paths, then for the objects that were written. `LocalDirectoryUploads` brings
+checkpoints onto a branch. It reads every byte of a directory each time, because its files are
+copies, whose stamps do not say whether the originals were written since.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
+from perago.adapters.workspace.changes import hashed_files, refuse_name, scan
 from perago.domain.key_ranges import ListingWindow, windows
 from perago.domain.logical_execution import NO_METADATA
-from perago.domain.paths import md5_of_checksum, object_path
-from perago.domain.sync_plan import FileFacts, SyncPlan, batched
+from perago.domain.paths import listing_prefix, md5_of_checksum, object_path, relative_path
+from perago.domain.sync_plan import FileFacts, SyncPlan, batched, plan_sync
 from perago.ports.asking import pages
-from perago.ports.errors import DamagedObjectError
+from perago.ports.errors import DamagedObjectError, disk_errors
 from perago.ports.lakefs import ChangeKind, Commits
 from perago.ports.objects import (
     DEFAULT_CONTENT_TYPE,
@@ -27,7 +31,7 @@ from perago.ports.objects import (
     nobody_counts,
 )
 from perago.ports.system import Concurrency
-from perago.ports.workspace import StagingArea, TransferCounts
+from perago.ports.workspace import DirectoryUploads, StagingArea, TransferCounts
 
 # A copy on the server and a page of a listing are short requests: what takes time is the way
 # there and back, so some are under way together.
@@ -195,3 +199,60 @@ def difference(area: StagingArea, path: str, expected: object, found: object) ->
         f"staging branch {area.staged.branch} is not what was planned at {path!r}: expected"
         f" {expected or 'no change'}, found {found or 'no change'}; nothing was published"
     )
+
+
+# Beside a task function that needs the processors itself. One would make a checkpoint of some
+# gigabytes take longer than the interval.
+HASHING_THREADS_MAX = 2
+
+
+@final
+class LocalDirectoryUploads(DirectoryUploads):
+    """Directories of this host."""
+
+    def __init__(
+        self,
+        objects: Objects,
+        commits: Commits,
+        transport: ObjectTransport,
+        concurrency: Concurrency,
+    ) -> None:
+        self._objects = objects
+        self._concurrency = concurrency
+        self._staging = Staging(objects, commits, transport, concurrency)
+
+    async def held(self, area: StagingArea) -> Mapping[str, FileFacts]:
+        staged = area.staged
+        listed = pages(
+            lambda after: self._objects.list_page(
+                staged.repository, staged.branch, prefix=listing_prefix(area.prefix), after=after
+            )
+        )
+        found: dict[str, FileFacts] = {}
+        async for page in listed:
+            for entry in page.entries:
+                path = relative_path(area.prefix, entry.path)
+                if path:
+                    # A checksum that is no MD5 differs from every file, so that file is sent again.
+                    checksum = md5_of_checksum(entry.checksum) or entry.checksum
+                    found[path] = FileFacts(path, checksum, entry.size)
+        return found
+
+    async def bring(
+        self, directory: Path, held: Mapping[str, FileFacts], area: StagingArea
+    ) -> tuple[Mapping[str, FileFacts], TransferCounts]:
+        with disk_errors(directory):
+            files = await self._concurrency.blocking(lambda: list(scan(directory)))
+        for file in files:
+            refuse_name(area.prefix, file.path)
+        found = await hashed_files(
+            self._concurrency, directory, files, threads_max=HASHING_THREADS_MAX
+        )
+        plan = plan_sync(held, found)
+        # Never copied on the server: the source of a copy may be what this very plan overwrites,
+        # because `held` is what the branch shows now and no commit.
+        moved = tuple(facts for facts, _ in plan.copy)
+        plan = replace(plan, upload=(*plan.upload, *moved), copy=())
+        counts = await self._staging.write(directory, lambda _: None, plan, area)
+        unchanged = len(found) - len(plan.upload)
+        return found, replace(counts, reused=unchanged)

@@ -47,6 +47,8 @@ async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
         await _keep_staging(ports, *leftovers.staging, leftovers.proposed)
     for repository, branch in () if leftovers.outcome_unknown else leftovers.scratch:
         await delete_staging(ports, repository, branch)
+    for repository, branch in leftovers.checkpoints if leftovers.decided else ():
+        await delete_staging(ports, repository, branch)
     if leftovers.materialised is not None:
         await _only_tell(
             ports, ports.lakefs.pipeline.forget(leftovers.materialised), LOCAL_FAILED, {}

@@ -17,6 +17,7 @@ from perago.domain.attempt import (
     PublishBudget,
     merge_timeout_seconds,
 )
+from perago.domain.checkpoints import BYTES_MAX, INTERVAL_SECONDS
 from perago.domain.commit_metadata import PublicationIdentity
 from perago.domain.errors import InputNotCommitError, PublicationRefusedError
 from perago.domain.hand_back import Moment
@@ -33,12 +34,13 @@ from perago.domain.policy import Level, PolicySetting
 from perago.domain.publication import Isolation
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.conductor import TaskQueue
-from perago.ports.lakefs import Branches, Commits, Repositories, RepositoryFacts, Tags
+from perago.ports.lakefs import Branches, BranchList, Commits, Repositories, RepositoryFacts, Tags
 from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import TaskBody
 from perago.ports.workspace import (
     AttemptDirectories,
+    DirectoryUploads,
     Materialised,
     Progress,
     SparkGateway,
@@ -101,6 +103,7 @@ class LakeFS:
     pipeline: WorkspacePipeline
     trust: FenceTrust
     known: KnownRepositories
+    uploads: DirectoryUploads | None = None  # without it task functions have no checkpoints
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,8 @@ class AttemptSettings:
     failure_reason_max_length: int = 500  # the default of PERAGO_FAILURE_REASON_MAX_LENGTH
     body_seconds: float = 0.0
     patience_seconds: float = PATIENCE_SECONDS
+    checkpoint_seconds: float = INTERVAL_SECONDS
+    checkpoint_bytes_max: int = BYTES_MAX
     secrets: Secrets = NO_SECRETS
     reads_before_end: bool = True
     """False for the callbacks of 0.6.1: they send no end, and are asked only when 0.6.1 asked."""
@@ -152,9 +157,8 @@ class Leftovers:
     directory: Path | None = None
     materialised: Materialised | None = None
     staging: tuple[RepositoryId, BranchName] | None = None
-    scratch: list[tuple[RepositoryId, BranchName]] = field(
-        default_factory=list[tuple[RepositoryId, BranchName]]
-    )
+    scratch: BranchList = field(default_factory=BranchList)
+    checkpoints: BranchList = field(default_factory=BranchList)  # they go with the decision
     commits: set[CommitId] = field(default_factory=set[CommitId])
     """Commits on private branches whose ids came in answers. The answer of any other was lost."""
     staging_may_go: bool = True

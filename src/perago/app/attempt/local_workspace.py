@@ -6,15 +6,22 @@ Under `settled` what the task function came to is kept beside its directory unti
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 
 from perago.app.attempt.check_staged import Returned, Shown, call_checks
+from perago.app.attempt.checkpoints import AttemptCheckpoints
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.stage import stage_changes, stage_nothing
+from perago.app.authoring.checkpoint_copies import OUT
 from perago.app.authoring.guardrails import check_guardrails
+from perago.domain.checkpoints import (
+    CHECKPOINT_FOLDER,
+    checkpoint_branch,
+    checkpoint_branches_of,
+)
 from perago.domain.errors import BodyFailedError, PeragoError
 from perago.domain.hand_back import Moment
 from perago.domain.kept_outcome import KeptOutcome, RanFor, read_kept_outcome
@@ -26,8 +33,24 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import ServiceError, WorkspaceLostError
-from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
-from perago.ports.workspace import AttemptMarker, Materialised, Phase, SparkRoots, WorkspaceSource
+from perago.ports.task_body import (
+    BodyCall,
+    BodyOutcome,
+    BodyRaised,
+    BodyReturned,
+    BodyStopped,
+    Checkpoints,
+    CheckpointTerms,
+)
+from perago.ports.workspace import (
+    AttemptMarker,
+    Materialised,
+    Phase,
+    SparkRoots,
+    StagingArea,
+    WorkspaceSource,
+    beside,
+)
 
 OUTCOME_NOT_KEPT = "the outcome of the task function is not kept for a later attempt"
 OUTCOME_REFUSED = "a kept outcome cannot be used"
@@ -93,6 +116,7 @@ async def call_body(
     directory: Path | None,
     *,
     spark: SparkRoots | None = None,
+    checkpoints: AttemptCheckpoints | None = None,
 ) -> Returned:
     """Run the team's function."""
     call = BodyCall(
@@ -105,8 +129,16 @@ async def call_body(
         spark=spark,
     )
     began = ports.clock.monotonic()
+    if checkpoints is not None:
+        call = replace(
+            call, checkpoints=Checkpoints(_terms(attempt, checkpoints), checkpoints.upload)
+        )
     outcome = await ports.body.run(call)
     attempt.leftovers.moment = Moment.IN_FUNCTION
+    if checkpoints is not None and _may_be_repeated(outcome):
+        # The next attempt goes on from the newest copy, so it travels before the retry begins. An
+        # order to stop (a drain, a lost attempt) leaves no time for it.
+        await ports.stop_order.before_end_of(checkpoints.upload())
     ports.progress.phase(Phase.BODY_ENDED, {"outcome": type(outcome).__name__})
     match outcome:
         case BodyReturned(result):
@@ -118,6 +150,26 @@ async def call_body(
             raise error
         case BodyStopped(reason, cause):
             raise BodyFailedError(reason, cause=cause)
+
+
+def _may_be_repeated(outcome: BodyOutcome) -> bool:
+    """Whether a later attempt may run the task function again."""
+    match outcome:
+        case BodyReturned():
+            return False
+        case BodyRaised(_, terminal):
+            return not terminal
+        case BodyStopped():  # for example by a kernel that was out of memory
+            return True
+
+
+def _terms(attempt: Attempt, checkpoints: AttemptCheckpoints) -> CheckpointTerms:
+    return CheckpointTerms(
+        out=str(checkpoints.directory / OUT),
+        interval_seconds=attempt.settings.checkpoint_seconds,
+        bytes_max=attempt.settings.checkpoint_bytes_max,
+        found=checkpoints.found,
+    )
 
 
 async def warn_of_dropped_writes(ports: AttemptPorts, materialised: Materialised) -> None:
@@ -221,6 +273,7 @@ class LocalOpened:
     target: Target | None
     directory: Path
     materialised: Materialised
+    checkpoints: AttemptCheckpoints | None
 
     async def check(self) -> None:
         """Judge the directory."""
@@ -228,12 +281,40 @@ class LocalOpened:
 
     async def run(self, params: Mapping[str, object]) -> LocalRan:
         """The task function gets the directory."""
-        returned = await call_body(self.ports, self.attempt, params, self.directory)
+        returned = await call_body(
+            self.ports, self.attempt, params, self.directory, checkpoints=self.checkpoints
+        )
         ran = LocalRan(self.ports, self.attempt, self.directory, self.materialised, returned)
         ran_for = _ran_for(self.attempt, self.target, params)
         if ran_for is not None:
             await _keep_outcome(ran, ran_for)  # first of all: whatever dies from now on, it is kept
         return ran
+
+
+def _checkpoints_of(
+    ports: AttemptPorts, attempt: Attempt, target: Target | None, directory: Path
+) -> AttemptCheckpoints | None:
+    """The checkpoints of an attempt; None where its level of guarantee gives it none.
+
+    Only `settled` has a key that all attempts of one logical execution share, and a decision that
+    ends the need for checkpoints.
+    """
+    uploads = ports.lakefs.uploads
+    if uploads is None or target is None or target.key is None:
+        return None
+    if not target.level.shape.decides_by_tag:
+        return None
+    workspace = target.workspace
+    branch = checkpoint_branch(target.key, attempt.execution_id)
+    staged = StagedReference(workspace.repository, branch, workspace.ref)
+    return AttemptCheckpoints(
+        ports,
+        attempt,
+        uploads,
+        StagingArea(staged, CHECKPOINT_FOLDER),
+        siblings=checkpoint_branches_of(target.key),
+        directory=beside(directory),
+    )
 
 
 async def open_local_workspace(
@@ -242,9 +323,15 @@ async def open_local_workspace(
     workspace: WorkspaceReference,
     target: Target | None = None,
 ) -> LocalOpened:
-    """Download into a fresh directory."""
+    """Download into a fresh directory, and beside it the newest checkpoint.
+
+    A first attempt does not ask for one, because nothing can be there.
+    """
     directory, materialised = await materialise(ports, attempt, workspace)
-    return LocalOpened(ports, attempt, target, directory, materialised)
+    checkpoints = _checkpoints_of(ports, attempt, target, directory)
+    if checkpoints is not None and (attempt.row.retry_count or attempt.row.poll_count > 1):
+        await checkpoints.go_on_from_newest()
+    return LocalOpened(ports, attempt, target, directory, materialised, checkpoints)
 
 
 def _ran_for(

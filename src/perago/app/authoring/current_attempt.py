@@ -1,19 +1,25 @@
 """Attempts as the callbacks of 0.6.1 see them: any object with the right attributes.
 
-Translates such objects into the values the core compares. Reads no server.
+Translates such objects into the values the core compares. Reads no server. `CurrentAttempt` is what
+a task function asks, and `CheckpointTaker` copies what it keeps.
 """
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from pathlib import Path
+from typing import Any, final
 
+from perago.app.authoring.checkpoint_copies import note_text, put_copy, survey
 from perago.domain import logical_execution as staging
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId, Stale, compare_narrow
-from perago.domain.errors import StaleAttemptError
+from perago.domain.errors import CheckpointRefusedError, StaleAttemptError
+from perago.ports.task_body import CheckpointTerms
 
 _STATUSES = frozenset(each.value for each in AttemptStatus)
 
@@ -118,6 +124,24 @@ def _log_progress(message: str, facts: Mapping[str, object]) -> None:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """What an earlier attempt kept: a directory beside the workspace, its note, and its time."""
+
+    path: Path
+    note: Any
+    taken_at: datetime
+
+
+TakeCheckpoint = Callable[[Path, object], bool]
+
+
+def _keep_nothing(path: Path, note: object) -> bool:
+    """Outside a worker a task function is a plain function, and no one runs it again."""
+    del path, note
+    return False
+
+
+@dataclass(frozen=True)
 class CurrentAttempt:
     """The attempt a body runs in."""
 
@@ -130,6 +154,8 @@ class CurrentAttempt:
     iteration: int = 0
     cancel: CancelSignal = field(default_factory=CancelSignal, compare=False)
     report: ReportProgress = field(default=_log_progress, compare=False, repr=False)
+    resumed_from: Checkpoint | None = field(default=None, compare=False)
+    take: TakeCheckpoint = field(default=_keep_nothing, compare=False, repr=False)
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -145,6 +171,78 @@ class CurrentAttempt:
     def progress(self, message: str, **facts: object) -> None:
         """Log how far the task function is; the output of the attempt does not change."""
         self.report(message, facts)
+
+    def checkpoint(self, path: str | Path, *, note: object = None) -> bool:
+        """Keep a file or a directory for the next attempt, which finds it as `resumed_from`.
+
+        Returns when the files are copied; they are uploaded while the function goes on. Whether it
+        was kept: a call within `PERAGO_CHECKPOINT_INTERVAL` of the last one copies nothing. The
+        note is plain JSON.
+        """
+        return self.take(Path(path), note)
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTaken:
+    """One copy that was put where the parent finds it."""
+
+    files: int
+    bytes: int
+
+
+@final
+class CheckpointTaker:
+    """Takes the checkpoints of one call; threads of the task function may share it."""
+
+    def __init__(
+        self,
+        terms: CheckpointTerms,
+        taken: Callable[[CopyTaken], None],
+        *,
+        cancel: CancelSignal | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._terms = terms
+        self._taken = taken
+        self._cancel = CancelSignal() if cancel is None else cancel
+        self._now = now
+        self._last: float | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def __call__(self, source: Path, note: object) -> bool:
+        """Copy and return True; False when it is too early, or the disk took no copy.
+
+        Raises CheckpointRefusedError for what can never be a checkpoint.
+        """
+        terms = self._terms
+        if terms.refused:
+            raise CheckpointRefusedError.because(terms.refused)
+        with self._lock:
+            if self._closed or self._cancel.is_set():
+                return False
+            now = self._now()
+            if self._last is not None and now - self._last < terms.interval_seconds:
+                return False
+            about = note_text(note)
+            files = survey(source, terms.bytes_max)
+            try:
+                put_copy(files, about, Path(terms.out))
+            except OSError as error:
+                # The disk of the worker is no reason to lose the work that it should save.
+                logger.warning("no checkpoint was taken: %s", error)
+                return False
+            self._last = now
+            self._taken(CopyTaken(len(files), sum(file.size for file in files)))
+            return True
+
+    def close(self) -> None:
+        """Take nothing more.
+
+        A thread that the function left behind would copy into a directory that is removed by then.
+        """
+        with self._lock:
+            self._closed = True
 
 
 _current: ContextVar[CurrentAttempt | None] = ContextVar("perago_current_attempt", default=None)
@@ -174,3 +272,5 @@ def running(attempt: CurrentAttempt) -> Generator[CurrentAttempt]:
     finally:
         _in_this_process.remove(attempt)
         _current.reset(token)
+        if isinstance(attempt.take, CheckpointTaker):
+            attempt.take.close()

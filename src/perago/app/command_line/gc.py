@@ -17,8 +17,15 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
-from perago.app.gc.local_pass import Judged, LocalPass, one_age, retention_times, sweep_directories
-from perago.app.gc.remote_pass import GcTools, RemotePass
+from perago.app.gc.local_pass import (
+    GcTools,
+    Judged,
+    LocalPass,
+    one_age,
+    retention_times,
+    sweep_directories,
+)
+from perago.app.gc.remote_pass import RemotePass
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings

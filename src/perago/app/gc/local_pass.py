@@ -2,35 +2,49 @@
 
 `sweep_directories` removes attempt directories whose owners are gone, but keeps those that a later
 attempt may go on with. One that cannot be removed is reported and the others go on. The rest is for
-`remote_pass`: listings page by page, the ages from the settings, and the owner of a staging branch
-by its name or by its commit. Which leftover may go is decided in `perago.domain.retention`.
+`remote_pass`: listings page by page, the ages from the settings, the owner of a staging branch by
+its name or by its commit, and what is asked about a checkpoint. Which leftover may go is decided in
+`perago.domain.retention`.
 """
 
 import re
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import final
 
 from perago.app.settings.settings import Settings
 from perago.domain.attempt import WorkflowSnapshot
+from perago.domain.checkpoints import key_of_checkpoint, read_checkpoint, workflow_of_key
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
-from perago.domain.logical_execution import BranchName, CommitRecord, RepositoryId
-from perago.domain.names import staging_of
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+    decision_tag,
+    parse_attempt_mark,
+    workflow_segment,
+)
+from perago.domain.names import execution_time, staging_of
 from perago.domain.retention import (
     AttemptStanding,
     Keep,
+    Retention,
     RetentionTimes,
     WorkflowStanding,
     judge_attempt_directory,
+    judge_checkpoint,
     standing_of,
     standing_of_task,
 )
 from perago.ports.asking import pages
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import ServiceError
-from perago.ports.lakefs import Branches, TagRecord, Tags
+from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
+from perago.ports.system import Clock
 from perago.ports.workspace import AttemptDirectories, Leftover
 
 
@@ -86,6 +100,17 @@ async def _standing_of_task(queue: TaskQueue | None, leftover: Leftover) -> Atte
 
 
 @dataclass(frozen=True, slots=True)
+class GcTools:
+    """The ports of a pass."""
+
+    branches: Branches
+    commits: Commits
+    tags: Tags
+    queue: TaskQueue
+    clock: Clock
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
     """One leftover and what was decided about it; `error` when that could not be done."""
 
@@ -125,6 +150,44 @@ class Owner:
     def standing(self) -> WorkflowStanding:
         """Whether it lives."""
         return standing_of(self.workflow)
+
+
+def scheduled_of(mark: TagName) -> int:
+    """The scheduled time in a mark's name, in milliseconds."""
+    parsed = parse_attempt_mark(mark)
+    return parsed.scheduled_time if parsed else 0
+
+
+NOT_OURS = "Perago makes no such names"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class CheckpointJudge:
+    """The checkpoints of one repository; `ask` asks Conductor once for each workflow."""
+
+    tools: GcTools
+    repository: RepositoryId
+    times: RetentionTimes
+    ask: Callable[[str], Awaitable[WorkflowSnapshot | None]]
+
+    async def verdict(self, branch: BranchName) -> Retention:
+        """What may become of a branch; its name tells its logical execution."""
+        key = key_of_checkpoint(branch)
+        if key is None:
+            return Keep(NOT_OURS)
+        head = await self.tools.branches.head(self.repository, branch)
+        decision = await self.tools.tags.read(self.repository, decision_tag(key))
+        segment = workflow_of_key(key)
+        # A name holds a hash of an odd workflow id. Then only the commit tells the id itself.
+        written = head.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
+        workflow = await self.ask(written if workflow_segment(written) == segment else segment)
+        checkpoint = read_checkpoint(head)
+        moment = execution_time(branch) if checkpoint is None else checkpoint.taken_at
+        age = None if moment is None else max(self.tools.clock.now() - moment, timedelta(0))
+        return judge_checkpoint(
+            standing_of(workflow), age, self.times, decided=decision is not None
+        )
 
 
 # A million tags or branches, because a pass holds what it lists in memory. What follows after them

@@ -1,4 +1,4 @@
-"""One pass over a repository: decisions, staging branches, marks, relocated heads, canaries.
+"""One pass over a repository: decisions, branches, marks, checkpoints, relocated heads, canaries.
 
 Lists, asks Conductor once for each workflow, lets the domain judge, deletes. One failure never
 stops the pass; a pass is bounded. When a pass runs is decided elsewhere.
@@ -17,6 +17,9 @@ from datetime import UTC, datetime, timedelta
 from typing import final
 
 from perago.app.gc.local_pass import (
+    NOT_OURS,
+    CheckpointJudge,
+    GcTools,
     Judged,
     Owner,
     WorkflowLeftovers,
@@ -25,8 +28,10 @@ from perago.app.gc.local_pass import (
     is_own_commit,
     owner_by_commit,
     owner_by_name,
+    scheduled_of,
 )
 from perago.domain.attempt import WorkflowSnapshot
+from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY, STAGING_BRANCH
 from perago.domain.errors import OUTCOME_UNKNOWN
 from perago.domain.logical_execution import (
@@ -65,7 +70,6 @@ from perago.domain.retention import (
     standing_of_attempt,
 )
 from perago.ports.asking import until_answered
-from perago.ports.conductor import TaskQueue
 from perago.ports.errors import (
     BranchExistsError,
     BranchMissingError,
@@ -73,26 +77,13 @@ from perago.ports.errors import (
     ServiceError,
     UnavailableError,
 )
-from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
-from perago.ports.system import Clock
+from perago.ports.lakefs import TagRecord
 
 # Of a Conductor that is down each of thousands of questions may take a time-out.
 UNANSWERED_IN_A_ROW_MAX = 3
 # How deep a decision may lie below commits that a task function with keys put on its branch.
 LATE_COMMITS_MAX = 100
-NOT_OURS = "Perago makes no such names"
 _HASH = re.compile(r"[0-9a-f]{32}")  # what `short_hash` makes of an id that no name can hold
-
-
-@dataclass(frozen=True, slots=True)
-class GcTools:
-    """The ports of a pass."""
-
-    branches: Branches
-    commits: Commits
-    tags: Tags
-    queue: TaskQueue
-    clock: Clock
 
 
 @final
@@ -125,6 +116,7 @@ class RemotePass:
             ("attempt marks", lambda: self._list_marks(left)),
             ("relocated tags", self._relocated),
             ("canary branches", self._canaries),
+            ("checkpoints", self._checkpoints),
         )
         for kinds, work in listings:
             try:
@@ -228,7 +220,7 @@ class RemotePass:
         """
         if owner.standing is WorkflowStanding.LIVE:
             return timedelta(0)
-        ages = [self._since(_scheduled(tag.name) / 1000) for tag in left.marks]
+        ages = [self._since(scheduled_of(tag.name) / 1000) for tag in left.marks]
         if owner.workflow and owner.workflow.ended_at:
             return min((self._since(owner.workflow.ended_at / 1000), *ages))
         for tag in left.decisions:
@@ -252,7 +244,7 @@ class RemotePass:
                 self._failed("attempt mark", tag.name, error)
             return
         # The newest first, and none after one that stays: a mark says what the older ones mean.
-        for tag in sorted(left.marks, key=lambda tag: _scheduled(tag.name), reverse=True):
+        for tag in sorted(left.marks, key=lambda tag: scheduled_of(tag.name), reverse=True):
             await self._settle("attempt mark", tag.name, verdict, self._tag_gone(tag.name))
             if self.judged[-1].error is not None:
                 verdict = Keep("a newer mark of its workflow could not be removed")
@@ -401,6 +393,18 @@ class RemotePass:
             verdict = judge_canary_branch(self._since_moment(execution_time(branch)), self.times)
             await self._settle("canary branch", branch, verdict, self._branch_gone(branch))
 
+    async def _checkpoints(self) -> None:
+        judge = CheckpointJudge(self.tools, self.repository, self.times, self._ask)
+        async for branch in self._names(CHECKPOINT_BRANCH_PREFIX):
+            try:
+                verdict = await judge.verdict(branch)
+            except BranchMissingError:
+                continue  # its attempt has decided meanwhile
+            except ServiceError as error:
+                self._failed("checkpoint", branch, error)
+            else:
+                await self._settle("checkpoint", branch, verdict, self._branch_gone(branch))
+
     async def _settle(
         self, kind: str, name: str, verdict: Retention, remove: Callable[[], Awaitable[str | None]]
     ) -> None:
@@ -442,9 +446,3 @@ class RemotePass:
 
     def _since(self, seconds: float) -> timedelta:
         return max(self.tools.clock.now() - datetime.fromtimestamp(seconds, UTC), timedelta(0))
-
-
-def _scheduled(tag: TagName) -> int:
-    """The scheduled time in a mark's name, in milliseconds."""
-    mark = parse_attempt_mark(tag)
-    return mark.scheduled_time if mark else 0

@@ -26,6 +26,7 @@ from perago.app.settings.layers import (
 )
 from perago.app.settings.parsing import Variable, parse_worker_id_prefix, value_text
 from perago.domain.attempt import PATIENCE_SECONDS
+from perago.domain.checkpoints import BYTES_MAX, INTERVAL_SECONDS
 from perago.domain.errors import TaskDefinitionError
 from perago.domain.policy import PolicyName, PolicySetting
 
@@ -89,6 +90,22 @@ class Settings(InheritedSettings):
             " never waits longer than the row can be its own. `0s`: not at all",
         ),
     ] = timedelta(seconds=PATIENCE_SECONDS)
+    checkpoint_interval: Annotated[
+        timedelta,
+        Variable(
+            "PERAGO_CHECKPOINT_INTERVAL",
+            parsing.parse_duration,
+            "Shortest time between two checkpoints of a task function; earlier calls keep nothing",
+        ),
+    ] = timedelta(seconds=INTERVAL_SECONDS)
+    checkpoint_size: Annotated[
+        int,
+        Variable(
+            "PERAGO_CHECKPOINT_SIZE",
+            parsing.parse_size,
+            "Largest size of a checkpoint. The disk of the worker holds up to three copies of it",
+        ),
+    ] = BYTES_MAX
     executor_user: Annotated[
         str | None,
         Variable(

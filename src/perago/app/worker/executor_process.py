@@ -41,7 +41,7 @@ from perago.app.worker.processes import (
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
 from perago.domain.attempt import ExecutionId
 from perago.domain.text import Secrets
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Checkpoints
 
 # By prefix, so that a variable that a later release adds is left out without a change here.
 # systemd's two would let a task function report the worker ready, or keep its watchdog quiet.
@@ -227,7 +227,7 @@ class ExecutorProcess:
         while (frame := self._channel.receive()) is not None:
             if not isinstance(frame, frames.RunBody):
                 raise frames.FrameError(f"an executor cannot handle a message of kind {frame.kind}")
-            call = _call_of(frame)
+            call = _call_of(frame, self._channel)
             try:
                 outcome = self._run(call, frame.worker_id)
             except BodyCancelled:  # it came as the body was about to end
@@ -289,7 +289,13 @@ def _load(module: str) -> list[TaskDefinition]:
     return [found]
 
 
-def _call_of(frame: frames.RunBody) -> BodyCall:
+def _call_of(frame: frames.RunBody, channel: Channel) -> BodyCall:
+    checkpoints = None
+    if frame.checkpoints is not None:
+        taken = frames.CheckpointTaken(frame.execution_id)
+        checkpoints = Checkpoints(
+            frame.checkpoints, upload=_by_the_parent, taken=lambda: channel.send(taken)
+        )
     return BodyCall(
         task_name=frame.task_name,
         attempt=frame.attempt,
@@ -298,7 +304,12 @@ def _call_of(frame: frames.RunBody) -> BodyCall:
         workspace=None if frame.workspace is None else Path(frame.workspace),
         spark=frame.spark,
         staged=frame.staged,
+        checkpoints=checkpoints,
     )
+
+
+async def _by_the_parent() -> None:
+    """Do nothing: uploads need keys, and this process has none."""
 
 
 def _flush() -> None:

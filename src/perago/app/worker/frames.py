@@ -22,6 +22,7 @@ from perago.ports.task_body import (
     BodyRaised,
     BodyReturned,
     BodyStopped,
+    CheckpointTerms,
     StagedChanges,
 )
 from perago.ports.workspace import SparkRoots
@@ -49,6 +50,7 @@ class RunBody:
     worker_id: str = ""
     spark: SparkRoots | None = None
     staged: StagedChanges | None = None
+    checkpoints: CheckpointTerms | None = None
     kind: Literal["run"] = "run"
 
 
@@ -126,8 +128,25 @@ class Progressed:
     kind: Literal["progressed"] = "progressed"
 
 
+@dataclass(frozen=True, slots=True)
+class CheckpointTaken:
+    """Executor to parent: a copy for a checkpoint waits beside the workspace."""
+
+    execution_id: str
+    kind: Literal["checkpoint-taken"] = "checkpoint-taken"
+
+
 Frame: TypeAlias = (
-    RunBody | Ready | ImportFailed | Returned | Raised | Cancelled | Logged | Sampled | Progressed
+    RunBody
+    | Ready
+    | ImportFailed
+    | Returned
+    | Raised
+    | Cancelled
+    | Logged
+    | Sampled
+    | Progressed
+    | CheckpointTaken
 )
 # A message of these that is not well-formed is dropped; any other one ends the executor.
 _TELEMETRY = frozenset({"logged", "sampled", "progressed"})

@@ -98,6 +98,7 @@ def run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
         worker_id=worker_id,
         spark=call.spark,
         staged=call.staged,
+        checkpoints=None if call.checkpoints is None else call.checkpoints.terms,
     )
 
 
@@ -355,6 +356,9 @@ class ProcessBody(TaskBody):
                 self._observer.sampled(call, metric, name, value, labels)
             case frames.Progressed(message, facts) if call is not None:
                 self._observer.progressed(call, message, facts)
+            case frames.CheckpointTaken(execution_id) if call is not None:
+                if call.checkpoints is not None and execution_id == call.execution_id:
+                    call.checkpoints.taken()
             case frames.Returned() | frames.Raised() | frames.Cancelled():
                 if slot.body is not None and slot.body.take_end(frame):
                     slot.crashes = 0

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import NamedTuple, final
@@ -24,7 +24,7 @@ from perago.app.settings.settings import Settings
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.errors import LocalDiskError
 from perago.ports.system import Concurrency
-from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
+from perago.ports.task_body import BodyCall, BodyOutcome, CheckpointTerms, TaskBody
 
 SETTING = "PERAGO_EXECUTOR_USER"
 HOME_DIRECTORY = ".perago-executor-home"  # for users without a home, as in containers
@@ -176,6 +176,11 @@ class HandedOverBody(TaskBody):
         directory = call.workspace
         if directory is None:
             return await self._beneath.run(call)
+        if call.checkpoints is not None:
+            # The copies of that user lie in a directory of that user, who could put a link to a
+            # file of ours there while it is uploaded.
+            terms = CheckpointTerms(refused="executors run as another user (PERAGO_EXECUTOR_USER)")
+            call = replace(call, checkpoints=replace(call.checkpoints, terms=terms))
         try:
             await self._concurrency.blocking(lambda: hand_over(directory, self._user))
             outcome = await self._beneath.run(call)

@@ -14,10 +14,18 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Self, cast, final
 
-from perago.app.authoring.current_attempt import CancelSignal, CurrentAttempt, running
+from perago.app.authoring.current_attempt import (
+    CancelSignal,
+    Checkpoint,
+    CheckpointTaker,
+    CopyTaken,
+    CurrentAttempt,
+    running,
+)
 from perago.app.authoring.failure import error_is_terminal, failure_reason
 from perago.app.authoring.invocation import invoke_body
 from perago.app.authoring.metrics import (
@@ -31,7 +39,13 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import check_name
 from perago.app.telemetry.listeners import BodyObserver
 from perago.domain.errors import TaskDefinitionError
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned
+from perago.ports.task_body import (
+    BodyCall,
+    BodyOutcome,
+    BodyRaised,
+    BodyReturned,
+    CheckpointTerms,
+)
 from perago.ports.workspace import SparkWorkspace
 
 TakeSample = Callable[[str, str, float, Mapping[str, str]], None]
@@ -173,7 +187,7 @@ def run_body(
 ) -> BodyOutcome:
     """Call the function; an exit of the interpreter becomes a value too."""
     around = BodySurroundings() if around is None else around
-    attempt = _current_attempt(call, around)
+    attempt = _current_attempt(task, call, around)
 
     def take(metric: str, name: str, value: float, labels: Mapping[str, str]) -> None:
         around.observer.sampled(call, metric, name, value, labels)
@@ -226,11 +240,20 @@ def _check_reason(error: BaseException) -> str:
     return failure_reason(error)
 
 
-def _current_attempt(call: BodyCall, around: BodySurroundings) -> CurrentAttempt:
+def _current_attempt(
+    task: TaskDefinition, call: BodyCall, around: BodySurroundings
+) -> CurrentAttempt:
     def report(message: str, facts: Mapping[str, object]) -> None:
         with suppress(Exception):  # what a body says of its progress never fails it
             said = {sendable_text(name): _sendable(facts[name]) for name in facts}
             around.observer.progressed(call, sendable_text(message), said)
+
+    terms = _checkpoint_terms(task, call)
+
+    def taken(copy: CopyTaken) -> None:
+        report("checkpoint taken", {"files": copy.files, "bytes": copy.bytes})
+        if call.checkpoints is not None:
+            call.checkpoints.taken()
 
     return CurrentAttempt(
         task_name=call.task_name,
@@ -242,7 +265,34 @@ def _current_attempt(call: BodyCall, around: BodySurroundings) -> CurrentAttempt
         iteration=call.attempt.iteration,
         cancel=around.cancel,
         report=report,
+        resumed_from=_found(terms),
+        take=CheckpointTaker(terms, taken, cancel=around.cancel),
     )
+
+
+def _checkpoint_terms(task: TaskDefinition, call: BodyCall) -> CheckpointTerms:
+    """The terms of this call, or why it has none."""
+    if call.checkpoints is not None:
+        return call.checkpoints.terms
+    if call.staged is not None:
+        return CheckpointTerms(refused="a check judges a staged commit, and is not run again")
+    if task.workspace is None:
+        return CheckpointTerms(refused="the task has no workspace, so no repository to keep one in")
+    if task.workspace.read_only:
+        return CheckpointTerms(refused="the task is read-only, and such a task writes nothing")
+    if task.on_spark:
+        return CheckpointTerms(
+            refused="a Spark task writes to lakeFS itself; write a table instead"
+        )
+    text = "the attempt is not under policy settled; run `perago fence install REPOSITORY BRANCH`"
+    return CheckpointTerms(refused=text)
+
+
+def _found(terms: CheckpointTerms) -> Checkpoint | None:
+    found = terms.found
+    if found is None:
+        return None
+    return Checkpoint(Path(found.directory), found.note, datetime.fromisoformat(found.taken_at))
 
 
 def _sendable(value: object) -> object:

@@ -28,6 +28,7 @@ from perago.adapters.memory.system import SeededIdentities, SequentialConcurrenc
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
+from perago.adapters.workspace.staging import LocalDirectoryUploads
 from perago.app.attempt.context import (
     Attempt,
     AttemptPorts,
@@ -143,6 +144,7 @@ def trial_ports(
             pipeline=LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport),
             trust=fence_trust(lakefs, identities, concurrency, servers.clock),
             known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
+            uploads=LocalDirectoryUploads(lakefs.objects, lakefs.commits, transport, concurrency),
         ),
         queue=conductor_installation(servers.conductor, WorkerHandle()).queue,
         body=body,

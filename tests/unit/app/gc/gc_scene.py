@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld
 
-from perago.app.gc.local_pass import Judged
-from perago.app.gc.remote_pass import GcTools, RemotePass
+from perago.app.gc.local_pass import GcTools, Judged
+from perago.app.gc.remote_pass import RemotePass
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.retention import RetentionTimes
 from perago.testing.faults import Fault, crash

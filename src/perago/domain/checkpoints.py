@@ -1,0 +1,111 @@
+"""Checkpoints of task functions that run: the names of their branches, and what their commits say.
+
+Each execution writes to a checkpoint branch of its own, because two attempts that overlap would
+mix their files on a shared one. The names of one logical execution share a prefix, so one listing
+finds them all. They sort by the time at which their executions began: the id ends the name.
+
+No such branch is ever published: a merge names the decided commit of a staging branch, and nothing
+else. The prefix `perago-scratch-` is one that no release deletes unless it knows what stands there.
+"""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from perago.domain.attempt import AttemptSnapshot, ExecutionId
+from perago.domain.commit_metadata import (
+    EXECUTION_ID,
+    LOGICAL_TASK_KEY,
+    PHASE,
+    RETRY_COUNT,
+    TASK_ID,
+)
+from perago.domain.logical_execution import BranchName, CommitRecord, LogicalExecutionKey
+from perago.domain.names import SCRATCH_BRANCH_PREFIX
+
+# Garbage collection finds checkpoints of older releases by it: it may never change.
+CHECKPOINT_BRANCH_PREFIX = f"{SCRATCH_BRANCH_PREFIX}checkpoint-"
+# Beside the data of the input commit, on which the branch stands. It is no path of a workspace.
+CHECKPOINT_FOLDER = ".perago-checkpoint"
+
+CHECKPOINT = "checkpoint"  # the phase in the metadata of its commits
+NUMBER = "perago.checkpoint_number"
+NOTE = "perago.checkpoint_note"
+TAKEN_AT = "perago.checkpoint_taken_at"
+POLL_COUNT = "perago.poll_count"
+
+# A checkpoint costs a copy, and an upload beside the task function. Once a minute neither is felt,
+# and a worker that dies loses a minute of hours.
+INTERVAL_SECONDS = 60.0
+# The disk of the worker holds up to three copies: one being made, one waiting, one being uploaded.
+BYTES_MAX = 10 * 1024**3
+# More files cost a request each, so a checkpoint of them would take longer than the interval. One
+# archive of them is one file.
+FILES_MAX = 10_000
+# A note is metadata of a commit, which lakeFS returns with every read of that commit. Anything
+# larger belongs into a file of the checkpoint.
+NOTE_CHARACTERS_MAX = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointRecord:
+    """One committed checkpoint as its commit tells it; the note is plain JSON."""
+
+    number: int
+    note: object
+    taken_at: datetime
+
+
+def checkpoint_branch(key: LogicalExecutionKey, execution_id: ExecutionId) -> BranchName:
+    """The branch on which one execution keeps its checkpoints."""
+    return BranchName(f"{checkpoint_branches_of(key)}{execution_id}")
+
+
+def checkpoint_branches_of(key: LogicalExecutionKey) -> str:
+    """Prefix of the checkpoint branches of all executions of one logical execution."""
+    return f"{CHECKPOINT_BRANCH_PREFIX}{key}-"
+
+
+def key_of_checkpoint(branch: BranchName) -> LogicalExecutionKey | None:
+    """The logical execution of a checkpoint branch; None for a name that is not one."""
+    key, _, execution_id = branch.removeprefix(CHECKPOINT_BRANCH_PREFIX).rpartition("-")
+    parts = key.rsplit("-", 2)  # a workflow id may hold hyphens, the two hashes hold none
+    if not branch.startswith(CHECKPOINT_BRANCH_PREFIX) or not execution_id:
+        return None
+    return LogicalExecutionKey(key) if len(parts) == 3 and all(parts) else None  # noqa: PLR2004 - workflow, chain, input
+
+
+def workflow_of_key(key: LogicalExecutionKey) -> str:
+    """The workflow segment of a key."""
+    return key.rsplit("-", 2)[0]
+
+
+def checkpoint_metadata(
+    attempt: AttemptSnapshot, execution_id: ExecutionId, checkpoint: CheckpointRecord
+) -> dict[str, str]:
+    """What the commit of a checkpoint says: whose it is, and its note."""
+    return {
+        PHASE: CHECKPOINT,
+        LOGICAL_TASK_KEY: attempt.logical_task_key,
+        TASK_ID: attempt.task_id,
+        RETRY_COUNT: str(attempt.retry_count),
+        POLL_COUNT: str(attempt.poll_count),
+        EXECUTION_ID: execution_id,
+        NUMBER: str(checkpoint.number),
+        NOTE: json.dumps(checkpoint.note),
+        TAKEN_AT: checkpoint.taken_at.isoformat(),
+    }
+
+
+def read_checkpoint(record: CommitRecord) -> CheckpointRecord | None:
+    """The checkpoint that a commit holds; None for any other commit."""
+    said = record.metadata
+    if said.get(PHASE) != CHECKPOINT:
+        return None
+    try:
+        moment = datetime.fromisoformat(said[TAKEN_AT])
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return CheckpointRecord(int(said[NUMBER]), json.loads(said[NOTE]), moment)
+    except (KeyError, ValueError):
+        return None
