@@ -11,9 +11,11 @@ ANSWERS = ProbeAnswers({"/livez": lambda: True}, lambda: "runtime_busy_slots 1\n
 PATHS = ["/metrics", "/livez"]
 
 
-async def ask(path: str, *hosts: str, version: str = "1.1") -> tuple[int, str]:
+async def ask(
+    path: str, *hosts: str, version: str = "1.1", answers: ProbeAnswers = ANSWERS
+) -> tuple[int, str]:
     """The status and the text of one answer."""
-    async with probe_server("127.0.0.1", 0, ANSWERS) as port:
+    async with probe_server("127.0.0.1", 0, answers) as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         fields = "".join(f"Host: {host}\r\n" for host in hosts)
         writer.write(f"GET {path} HTTP/{version}\r\n{fields}\r\n".encode())
@@ -67,3 +69,11 @@ async def test_the_page_of_a_stranger_reads_nothing(path: str, hosts: tuple[str,
 
 async def test_a_prober_that_sends_no_host_is_answered() -> None:
     assert (await ask("/livez", version="1.0"))[0] == 200
+
+
+async def test_notes_stand_below_the_answer_of_a_probe() -> None:
+    notes = ["attempts that wait for lakeFS: 2"]
+    probes = {"/readyz": lambda: False, "/livez": lambda: True}
+    answers = ProbeAnswers(probes, lambda: "", lambda: notes)
+    assert await ask("/readyz", answers=answers) == (503, f"not ok\n{notes[0]}\n")
+    assert await ask("/livez", answers=answers) == (200, f"ok\n{notes[0]}\n")

@@ -30,7 +30,7 @@ from perago.domain.sync_plan import SyncPlan
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.lakefs import CommitRequest, MergeRequest
-from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned
+from perago.ports.task_body import BodyCall, BodyRaised, BodyReturned, BodyStopped
 from perago.ports.workspace import (
     AttemptMarker,
     Materialised,
@@ -52,6 +52,10 @@ class FailedError(Exception):
         self.terminal = terminal
 
 
+class DrainedError(Exception):
+    """The worker was told to stop while the task function ran."""
+
+
 async def run_old_attempt(
     world: AttemptPorts, record: AttemptRecord, worker_id: str, execution_id: ExecutionId
 ) -> None:
@@ -60,6 +64,8 @@ async def run_old_attempt(
     output: Mapping[str, object] = {}
     try:
         output = await _work(world, record, execution_id)
+    except DrainedError:
+        return None  # 0.6.1 leaves the row to its response time-out
     except FailedError as error:
         ends_for_good = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
         status = ends_for_good if error.terminal else AttemptStatus.FAILED
@@ -96,6 +102,8 @@ async def _work(
     ended = await world.body.run(call)
     if isinstance(ended, BodyRaised):
         raise FailedError(ended.reason, terminal=ended.terminal)
+    if isinstance(ended, BodyStopped):
+        raise DrainedError
     assert isinstance(ended, BodyReturned), ended
     plan = await pipeline.plan(workspace)
     await _fence(world, attempt)

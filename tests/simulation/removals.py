@@ -34,19 +34,19 @@ class Removals:
     decided_in_vain: dict[TagName, Actor] = field(default_factory=dict[TagName, Actor])
     """Who made a decision whose branch was gone by then."""
     _tags: dict[TagName, CommitId] = field(default_factory=dict[TagName, CommitId])
-    _branches: set[BranchName] = field(default_factory=set[BranchName])
+    _branches: dict[BranchName, CommitId] = field(default_factory=dict[BranchName, CommitId])
     _gone_late: set[BranchName] = field(default_factory=set[BranchName])
 
     def before(self) -> None:
         """Something is about to be deleted."""
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         self._tags = dict(repository.tags)
-        self._branches = set(repository.branches)
+        self._branches = {name: each.head.id for name, each in repository.branches.items()}
 
     def after(self, actor: Actor, *, late: bool) -> None:
         """It is deleted: was it free to go?"""
         repository = self.scene.lakefs.repository(self.scene.repository.id)
-        for branch in self._branches - repository.branches.keys():
+        for branch in self._branches.keys() - repository.branches.keys():
             if actor.holds_a_row:
                 continue
             self._branch_gone(actor, branch)
@@ -120,8 +120,24 @@ class Removals:
         records = [repository.graph[repository.tags[tag]].record for tag in decisions]
         return {BranchName(record.metadata.get(STAGING_BRANCH, "")) for record in records}
 
+    def _holds_a_decision(self, head: CommitId) -> bool:
+        """Whether a decided commit stands below a head.
+
+        An attempt that repeats the creation of its branch deletes it at its end. If the first
+        creation lands after that, there is an empty branch of that name, which keeps nothing.
+        """
+        repository = self.scene.lakefs.repository(self.scene.repository.id)
+        tags = repository.tags.items()
+        decided = {commit for tag, commit in tags if tag.startswith(DECISION_TAG_PREFIX)}
+        while head not in decided:
+            parents = repository.graph[head].record.parents
+            if not parents:
+                return False
+            head = parents[0]
+        return True
+
     def _branch_gone(self, actor: Actor, branch: BranchName) -> None:
-        if branch in self._decided_branches():
+        if branch in self._decided_branches() and self._holds_a_decision(self._branches[branch]):
             self._taken.append((actor, branch))
         for owner in self.facts.actors:
             mine = owner.record is not None and owner.record.snapshot.task_id in branch

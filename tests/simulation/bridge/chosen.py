@@ -32,7 +32,7 @@ CHOSEN: Sequence[tuple[str, int]] = (
     ("fork-anew", 14),
     ("gc-age-zero", 53),
     ("gc-default-ages", 8),
-    ("gc-default-ages", 21),
+    ("gc-default-ages", 20),
     ("head-parent", 21),
     ("lineage", 5),
     ("lineage-verbs", 5),
@@ -46,7 +46,7 @@ CHOSEN: Sequence[tuple[str, int]] = (
     ("reruns", 45),
     ("reset-task", 13),
     ("verbs", 9),
-    ("verbs", 39),
+    ("verbs", 25),
 )
 
 

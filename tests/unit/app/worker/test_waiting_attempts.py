@@ -1,0 +1,155 @@
+"""What a worker does with an attempt that waits for lakeFS: circuit, drain, loss, and who hears."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tests.kit_cases import counting_task
+from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.worker.test_worker_life import nothing_to_do, started
+
+from perago.adapters.system.host import SystemClock
+from perago.app.attempt.context import Attempt
+from perago.app.telemetry.listeners import WaitingAttempts, WaitLines
+from perago.app.telemetry.metrics import AttemptMetrics, Metrics
+from perago.app.worker.attempts import Heartbeat, HeartbeatLease
+from perago.app.worker.polling import Circuit, CircuitBreaker, ServiceGate
+from perago.app.worker.worker import WorkerEnd
+from perago.domain.attempt import AttemptStatus, Current, FenceVerdict, Stale
+from perago.domain.policy import PolicySetting
+from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago.ports.workspace import Phase
+from perago.testing import PeragoEnvironment
+from perago.testing.faults import Fault, refuse
+
+AWAY = UnavailableError("connection refused")
+
+
+def _away_for_ever() -> list[Fault]:
+    return [refuse("branches.create", AWAY, nth=nth) for nth in range(1, 200)]
+
+
+async def _until(happened: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not happened():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+def _breaker() -> CircuitBreaker:
+    return CircuitBreaker("lakefs", now=SystemClock().monotonic, fraction=lambda: 1.0)
+
+
+async def _answers() -> None:
+    """The health question."""
+
+
+async def test_a_wait_opens_the_circuit_and_a_drain_ends_it_after_the_grace(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    breaker = _breaker()
+    gate = ServiceGate(breaker, _answers)
+    worker, running = await started(world, *_away_for_ever(), job=nothing_to_do(), lakefs_gate=gate)
+    await _until(lambda: breaker.state is Circuit.OPEN)
+    assert not worker.is_ready
+    assert worker.attempts.running, "the attempt still waits"
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+    row = (await world.read()).attempts[0]
+    assert row.snapshot.status is AttemptStatus.SCHEDULED, "handed back: no retry is spent"
+    assert "for lakeFS, until worker draining" in str(row.reason)
+    assert "PRG-L008" in str(row.reason)
+    assert world.runs == 1
+
+
+async def test_an_attempt_that_is_lost_stops_waiting_and_sends_nothing(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
+    worker, running = await started(world, *_away_for_ever(), job=nothing_to_do())
+    await _until(lambda: world.workers[0].calls["branches.create"] > 2)
+    await world.operator.workflows.terminate(world.workflow, "not wanted")
+    assert await worker.attempts.all_ended(seconds_max=20)
+    assert world.workers[0].calls["queue.complete"] == 0
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+
+
+async def test_the_first_beat_after_an_outage_is_sent_at_once() -> None:
+    sent: list[float] = []
+    clock = SystemClock()
+
+    async def send() -> None:
+        sent.append(clock.monotonic())
+        if len(sent) in {1, 2}:
+            raise UnavailableError("connection refused")
+        if len(sent) == 3:
+            raise OutcomeUnknownError("no answer")
+
+    async def look() -> FenceVerdict:
+        return Current()
+
+    def lost(stale: Stale) -> None:
+        raise AssertionError(stale)
+
+    heartbeat = Heartbeat(send, look, lost, pause_seconds=1.0, fraction=lambda: 0.05)
+    lease = HeartbeatLease(heartbeat, clock).start()
+    await _until(lambda: len(sent) == 4)
+    await asyncio.sleep(0.05)
+    beat = lease.last_beat
+    await lease.end()
+    assert sent[3] - sent[0] < 1.0, "three pauses of 0.2 s, and not of 1 s"
+    assert beat == pytest.approx(sent[3], abs=0.01)
+
+
+async def _some_attempt() -> Attempt:
+    found: list[Attempt] = []
+
+    class Finder:
+        def phase(
+            self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+        ) -> None:
+            del phase, facts, seconds
+            found.append(attempt)
+
+    with PeragoEnvironment() as env:
+        env.listen(Finder())
+        await env.run(counting_task()[0], await env.repository())
+    return found[0]
+
+
+WAITING = {"service": "lakeFS", "waited_for": "x", "error": "connection refused"}
+WAITED = {"service": "lakeFS", "waited_seconds": 20.5, "failures": 9, "lasted": True}
+
+
+async def test_probes_metrics_and_the_log_of_the_task_hear_of_a_wait() -> None:
+    attempt, waiting, metrics = await _some_attempt(), WaitingAttempts(), Metrics()
+    lines: list[str] = []
+    listeners = [waiting, AttemptMetrics(metrics), WaitLines(lines.append)]
+    for each in listeners:
+        each.phase(attempt, Phase.WAITING, WAITING, 1.0)
+    assert waiting.lines() == ["attempts that wait for lakeFS: 1"]
+    for each in listeners:
+        each.phase(attempt, Phase.WAITED, WAITED, 20.5)
+    assert waiting.lines() == []
+    assert [line.partition(" ")[2].partition(" ")[2] for line in lines] == [
+        "waits for lakeFS: connection refused",
+        "waited 20.5 s for lakeFS",
+    ]
+    assert 'runtime_service_wait_seconds_sum{service="lakeFS",task_name="clean"} 20.5' in (
+        metrics.text()
+    )
+
+
+async def test_a_conductor_that_is_away_is_sent_no_line_before_it_is_back() -> None:
+    attempt, lines = await _some_attempt(), list[str]()
+    log = WaitLines(lines.append)
+    log.phase(attempt, Phase.WAITING, {**WAITING, "service": "Conductor"}, 1.0)
+    log.phase(attempt, Phase.WAITED, {**WAITED, "lasted": False}, 0.2)
+    assert lines == []
+    log.phase(attempt, Phase.WAITED, {**WAITED, "service": "Conductor"}, 20.5)
+    assert len(lines) == 1
+
+
+async def test_a_wait_that_ends_with_its_attempt_is_forgotten() -> None:
+    attempt, waiting = await _some_attempt(), WaitingAttempts()
+    waiting.phase(attempt, Phase.WAITING, WAITING, 1.0)
+    waiting.phase(attempt, Phase.ENDED, {"status": "FAILED", "recorded": "recorded"}, 30.0)
+    assert waiting.lines() == []
