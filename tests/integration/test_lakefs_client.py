@@ -295,7 +295,7 @@ client = module.LakeFSClient(configuration)
 drawn = []
 def give_up(terms, *, chance, **_):
     drawn.append(chance)
-module.pause_before_repeating = give_up
+module.retry.pause_before_repeating = give_up
 def fail():
     request = module.ApiRequest("GET", ("config",))
     try:

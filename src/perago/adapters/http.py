@@ -11,14 +11,7 @@ import asyncio
 import re
 import ssl
 import threading
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterable,
-    AsyncIterator,
-    Callable,
-    Coroutine,
-    Mapping,
-)
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -46,6 +39,7 @@ ANSWER_BYTES_MAX = 256 * 1024 * 1024
 # How long a cancelled caller waits for the end of its work in another thread. A request ends within
 # a piece of its body, so this is for a loop that hangs, and a drain must not hang with it.
 ABANDONED_SECONDS_MAX = 3.0
+CLOSE_SECONDS = 2.0  # a connection that does not close keeps no process waiting
 
 Value = TypeVar("Value")
 Headers: TypeAlias = Mapping[str, str]
@@ -99,7 +93,7 @@ class Reply:
         self.status = response.status
         self.headers: Headers = response.headers
 
-    async def pieces(self) -> AsyncIterator[bytes]:
+    async def pieces(self) -> AsyncGenerator[bytes]:
         """Yield the body as it arrives; a connection that breaks or stalls is NoAnswerError."""
         while True:
             try:
@@ -387,27 +381,27 @@ class LoopThread:
             await asyncio.wait([waiting], timeout=ABANDONED_SECONDS_MAX)
             raise
 
-    def end_work(self) -> None:
-        """Cancel what is under way, or those who wait for it in other threads would do so for ever.
+    def close(self, last: Coroutine[object, object, None]) -> None:
+        """Cancel what is under way, do the last work, then stop the loop and end its thread.
 
-        They get NoAnswerError.
+        In this order, because what goes on would open connections again. Those who wait for it in
+        other threads get NoAnswerError; left alone, they would wait for ever.
         """
-        with suppress(TimeoutError):
-            self.submit(_end_all()).result(ABANDONED_SECONDS_MAX)
 
-    def close(self) -> None:
-        """Stop the loop and wait for its thread; the work in it must have ended."""
+        async def end() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=ABANDONED_SECONDS_MAX)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await last
+
+        with suppress(TimeoutError):
+            self.submit(end()).result(ABANDONED_SECONDS_MAX + CLOSE_SECONDS)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
-
-
-async def _end_all() -> None:
-    """Cancel what still runs in this loop, and wait for its end."""
-    tasks = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _hand_over(ended: Future[Value], task: asyncio.Task[Value]) -> None:

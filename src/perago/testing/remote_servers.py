@@ -292,5 +292,4 @@ class _ClientOfItsOwn(ApiClient):
         if self._is_closed:
             return
         self._is_closed = True
-        self._thread.submit(self._client.close()).result()
-        self._thread.close()
+        self._thread.close(self._client.close())

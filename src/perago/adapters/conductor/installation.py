@@ -19,22 +19,7 @@ from perago.adapters.conductor.requests import (
     path_of,
 )
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
-from perago.ports.conductor import (
-    NO_DOMAINS,
-    HandBack,
-    PollRequest,
-    TaskDefinitions,
-    TaskQueue,
-    TerminalUpdate,
-    WorkflowRecord,
-    Workflows,
-)
-from perago.ports.errors import (
-    MissingError,
-    OutcomeUnknownError,
-    RequestRefusedError,
-    UnavailableError,
-)
+from perago.ports import conductor, errors
 from perago.ports.installations import ConductorInstallation
 
 POLL_ANSWER_SECONDS = 15.0  # beyond the wait that the server was asked for
@@ -65,16 +50,16 @@ class _OverApi:
         """What is there, in our terms; None when Conductor has no such thing."""
         try:
             answer = await self._call(request)
-        except MissingError:
+        except errors.MissingError:
             return None
         return meaning(answer)
 
 
 @final
-class ConductorTaskQueue(_OverApi, TaskQueue):
+class ConductorTaskQueue(_OverApi, conductor.TaskQueue):
     """Polls, reads and updates task rows."""
 
-    async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
+    async def poll(self, request: conductor.PollRequest) -> tuple[AttemptRecord, ...]:
         purpose, path = f"poll {request.task_type}", ("tasks", "poll", "batch", request.task_type)
         query = {
             "workerid": request.worker_id,
@@ -102,12 +87,12 @@ class ConductorTaskQueue(_OverApi, TaskQueue):
         body = mapping.heartbeat_body(attempt, worker_id)
         await self._call(ApiRequest(purpose, "POST", "/tasks", body=body))
 
-    async def complete(self, update: TerminalUpdate, *, timeout_seconds: float) -> None:
+    async def complete(self, update: conductor.TerminalUpdate, *, timeout_seconds: float) -> None:
         purpose = f"send {update.status} for task {update.attempt.task_id}"
         body, seconds = mapping.terminal_body(update), timeout_seconds
         await self._call(ApiRequest(purpose, "POST", "/tasks", body=body, timeout_seconds=seconds))
 
-    async def hand_back(self, given: HandBack, *, timeout_seconds: float) -> None:
+    async def hand_back(self, given: conductor.HandBack, *, timeout_seconds: float) -> None:
         purpose = f"hand back task {given.attempt.task_id}"
         body, seconds = mapping.hand_back_body(given), timeout_seconds
         await self._call(ApiRequest(purpose, "POST", "/tasks", body=body, timeout_seconds=seconds))
@@ -132,7 +117,7 @@ class ConductorTaskQueue(_OverApi, TaskQueue):
             if below is not None
             else "the address must be the one of Conductor's API, such as http://host:8080/api"
         )
-        raise UnavailableError(
+        raise errors.UnavailableError(
             f"no Conductor at {self._client.address}: /version answers something else than "
             f"a version like 3.x; {remedy}"
         )
@@ -141,13 +126,13 @@ class ConductorTaskQueue(_OverApi, TaskQueue):
         """What answers there if it is a version; only a missing answer is an error."""
         try:
             version = str(await self._call(ApiRequest("ask for the version", "GET", path)))
-        except (MissingError, NotConductorError):
+        except (errors.MissingError, NotConductorError):
             return None
         return version if VERSION.fullmatch(version) else None
 
 
 @final
-class ConductorTaskDefinitions(_OverApi, TaskDefinitions):
+class ConductorTaskDefinitions(_OverApi, conductor.TaskDefinitions):
     """Task definitions in Conductor's own JSON, untouched in both directions."""
 
     async def read(self, name: str) -> Mapping[str, object] | None:
@@ -163,7 +148,7 @@ class ConductorTaskDefinitions(_OverApi, TaskDefinitions):
 
 
 @final
-class ConductorWorkflows(_OverApi, Workflows):
+class ConductorWorkflows(_OverApi, conductor.Workflows):
     """Defines, starts, ends, repeats and reads workflows."""
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:
@@ -172,8 +157,8 @@ class ConductorWorkflows(_OverApi, Workflows):
         answer = await self._call(ApiRequest(purpose, "PUT", "/metadata/workflow", body=body))
         # A refused definition is answered with 200 and stands among the errors.
         result = mapping.json_object(answer or {}, "the result of a registration")
-        if errors := result.get("bulkErrorResults"):
-            raise RequestRefusedError(f"{purpose} at {self._client.address}: {errors}")
+        if refused := result.get("bulkErrorResults"):
+            raise errors.RequestRefusedError(f"{purpose} at {self._client.address}: {refused}")
 
     async def start(
         self,
@@ -181,7 +166,7 @@ class ConductorWorkflows(_OverApi, Workflows):
         workflow_input: Mapping[str, object],
         *,
         version: int = 1,
-        task_to_domain: Mapping[str, str] = NO_DOMAINS,
+        task_to_domain: Mapping[str, str] = conductor.NO_DOMAINS,
     ) -> str:
         body = {
             "name": name,
@@ -192,13 +177,13 @@ class ConductorWorkflows(_OverApi, Workflows):
         purpose = f"start workflow {name}"
         workflow_id = await self._call(ApiRequest(purpose, "POST", "/workflow", body=body))
         if not isinstance(workflow_id, str):
-            raise OutcomeUnknownError(
+            raise errors.OutcomeUnknownError(
                 f"{purpose} at {self._client.address}: expected a workflow id, "
                 f"found {workflow_id!r}; look for the workflow before starting it again"
             )
         return workflow_id
 
-    async def read(self, workflow_id: str) -> WorkflowRecord | None:
+    async def read(self, workflow_id: str) -> conductor.WorkflowRecord | None:
         return await self._found(_workflow(workflow_id), mapping.workflow_record)
 
     async def terminate(self, workflow_id: str, reason: str) -> None:
@@ -211,20 +196,20 @@ class ConductorWorkflows(_OverApi, Workflows):
     async def resume(self, workflow_id: str) -> None:
         try:
             await self._verb("PUT", "resume", workflow_id)
-        except OutcomeUnknownError as error:
+        except errors.OutcomeUnknownError as error:
             # The server answers 500 for a workflow that is not paused; nothing is unknown then.
             if NOT_PAUSED not in str(error):
                 raise
-            raise RequestRefusedError(str(error)) from error
+            raise errors.RequestRefusedError(str(error)) from error
 
     async def retry(self, workflow_id: str) -> None:
         try:
             await self._verb("POST", "retry", workflow_id)
-        except MissingError as error:
+        except errors.MissingError as error:
             # The server answers 404 for a workflow that is there, but is still running.
             if await self.read(workflow_id) is None:
                 raise
-            raise RequestRefusedError(str(error)) from error
+            raise errors.RequestRefusedError(str(error)) from error
 
     async def rerun(
         self,
@@ -246,7 +231,9 @@ class ConductorWorkflows(_OverApi, Workflows):
 
     async def release_without_result(self, attempt: AttemptRecord) -> None:
         purpose = f"release task {attempt.snapshot.task_id}"
-        body = mapping.hand_back_body(HandBack(attempt.snapshot, attempt.snapshot.worker_id))
+        body = mapping.hand_back_body(
+            conductor.HandBack(attempt.snapshot, attempt.snapshot.worker_id)
+        )
         await self._call(ApiRequest(purpose, "POST", "/tasks", body=body))
 
     async def decide(self, workflow_id: str) -> None:

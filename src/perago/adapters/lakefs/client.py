@@ -22,44 +22,18 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any, ParamSpec, TypeVar, final
 from urllib.parse import quote, urlencode, urljoin
 
-from perago.adapters.http import (
-    NO_HEADERS,
-    PIECE_BYTES,
-    Headers,
-    HttpClient,
-    LoopThread,
-    NoAnswerError,
-    NotSentError,
-    NotTrustedError,
-    Outgoing,
-    Reply,
-)
+from perago.adapters import http
+from perago.adapters.lakefs import errors, retry
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, api_address
-from perago.adapters.lakefs.errors import (
-    Failure,
-    Lost,
-    NotSent,
-    Operation,
-    Refused,
-    is_unknown,
-    port_error,
-    read_refusal,
-    shortened,
-    store_refusal,
-)
+from perago.adapters.lakefs.errors import Failure, Lost, NotSent, Operation, Refused, shortened
 from perago.adapters.lakefs.object_files import LeavingFile
-from perago.adapters.lakefs.retry import (
-    asked_for_seconds,
-    is_worth_repeating,
-    pause_before_repeating,
-)
 from perago.domain.logical_execution import IMPOSSIBLE_NAMES
 from perago.ports.errors import LocalDiskError, OutcomeUnknownError, UnavailableError
 from perago.ports.telemetry import request_sent
@@ -76,7 +50,6 @@ HANDS_MAX = 8
 QUESTIONS_MAX = 48
 # Smaller reads and writes are done in the loop: handing them to a thread costs as much as they do.
 INLINE_BYTES_MAX = 64 * 1024
-CLOSE_SECONDS = 2.0  # a connection that does not close keeps no process waiting
 # One object as JSON has some hundred bytes, an error a sentence. The bounds only keep a proxy that
 # answers without end from filling the memory.
 JSON_BYTES_MAX = 16 * 1024 * 1024
@@ -112,12 +85,12 @@ class FailedRequestError(Exception):
     """One attempt at a request failed."""
 
     def __init__(
-        self, failure: Failure, headers: Headers = NO_HEADERS, *, is_final: bool = False
+        self, failure: Failure, headers: http.Headers = http.NO_HEADERS, *, is_final: bool = False
     ) -> None:
         super().__init__(str(failure))
         self.failure = failure
-        self.asked_for = asked_for_seconds(headers)
-        self.is_final = is_final or not is_worth_repeating(failure)
+        self.asked_for = retry.asked_for_seconds(headers)
+        self.is_final = is_final or not retry.is_worth_repeating(failure)
 
 
 @dataclass(slots=True)
@@ -131,17 +104,17 @@ class FileBody:
     around: tuple[bytes, bytes] = (b"", b"")
     error: LocalDiskError | UnavailableError | None = None
 
-    def outgoing(self) -> Outgoing:
+    def outgoing(self) -> http.Outgoing:
         """The body of one attempt."""
-        return Outgoing(self._pieces(), self.length + sum(map(len, self.around)))
+        return http.Outgoing(self._pieces(), self.length + sum(map(len, self.around)))
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         before, behind = self.around
         if before:
             yield before
         end = self.start + self.length
-        for offset in range(self.start, end, PIECE_BYTES):
-            stretch = offset, min(PIECE_BYTES, end - offset)
+        for offset in range(self.start, end, http.PIECE_BYTES):
+            stretch = offset, min(http.PIECE_BYTES, end - offset)
             try:
                 if self.length <= INLINE_BYTES_MAX:
                     piece = self.file.read(*stretch)
@@ -169,7 +142,7 @@ class LakeFSClient:
         self._credentials = {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
         # Kept in a fork: collected there, its connections would leave the selector that the parent
         # still uses.
-        self._http = HttpClient(configuration.http)
+        self._http = http.HttpClient(configuration.http)
         self._lock = Lock()
         self._is_closed = False
         self._process = 0
@@ -182,8 +155,8 @@ class LakeFSClient:
         if isinstance(answer, Lost) and answer.broken and not operation.writes:
             # A kept connection that its other end had closed: reading again changes nothing.
             answer = await self.attempt(request, read)
-        if isinstance(answer, Refused | Lost | NotSent):
-            raise port_error(operation, answer)
+        if isinstance(answer, Failure):
+            raise errors.port_error(operation, answer)
         return answer
 
     async def attempt(
@@ -206,10 +179,10 @@ class LakeFSClient:
         try:
             self._open()
             return await self._loop.run(work)
-        except NotSentError as error:  # it has not begun
+        except http.NotSentError as error:  # it has not begun
             work.close()
             raise UnavailableError(f"{error}, so nothing was sent; try again") from error
-        except NoAnswerError as error:
+        except http.NoAnswerError as error:
             raise OutcomeUnknownError(f"lakeFS at {self.address}: {error}") from error
 
     def close(self) -> None:
@@ -220,21 +193,18 @@ class LakeFSClient:
         if process != os.getpid():
             return
         atexit.unregister(self.close)
-        self._loop.end_work()  # first: what goes on would open connections again
-        with suppress(TimeoutError):
-            self._loop.submit(self._http.close()).result(CLOSE_SECONDS)
-        self._loop.close()
+        self._loop.close(self._http.close())
         self._hands.shutdown(wait=False)
 
     def _open(self) -> None:
         """Make what one process needs, when it is first needed; a fork needs its own."""
         with self._lock:
             if self._is_closed:
-                raise NotSentError(f"lakeFS at {self.address}: the client is closed")
+                raise http.NotSentError(f"lakeFS at {self.address}: the client is closed")
             if self._process == os.getpid():
                 return
             # First: where no thread can be started, the next request tries again.
-            self._loop = LoopThread("perago-lakefs-loop")
+            self._loop = http.LoopThread("perago-lakefs-loop")
             self._process = os.getpid()
             self._hands = ThreadPoolExecutor(HANDS_MAX, thread_name_prefix="perago-lakefs")
             self._slots = asyncio.Semaphore(self.configuration.requests_concurrent_max)
@@ -278,10 +248,10 @@ class LakeFSClient:
                     return await attempt()
             except FailedRequestError as error:
                 failures += 1
-                if operation.writes and lost is None and is_unknown(error.failure):
+                if operation.writes and lost is None and errors.is_unknown(error.failure):
                     lost = error.failure
                 first = first if failures > 1 else loop.time()
-                pause = pause_before_repeating(
+                pause = retry.pause_before_repeating(
                     self.configuration.retry,
                     failures=failures,
                     seconds_since_first=loop.time() - first,
@@ -290,11 +260,11 @@ class LakeFSClient:
                 )
                 if pause is None or error.is_final:
                     failure = error.failure
-                    if lost is not None and not is_unknown(failure):
+                    if lost is not None and not errors.is_unknown(failure):
                         # What this attempt met says nothing about the one that left before it
                         # (law L0): its effect may have happened.
                         failure = Lost(f"{lost.text}; the last attempt: {failure.text}")
-                    raise port_error(operation, failure) from error
+                    raise errors.port_error(operation, failure) from error
             await asyncio.sleep(pause)
 
     async def insist(
@@ -317,13 +287,16 @@ class LakeFSClient:
             )
         if answer.status not in _SUCCESS:
             text = answer.body.decode("utf-8", "replace")
-            raise FailedRequestError(read_refusal(answer.status, text), answer.headers)
+            raise FailedRequestError(errors.read_refusal(answer.status, text), answer.headers)
         return read_answer(answer.body, read)
 
     @asynccontextmanager
     async def exchange(
-        self, request: ApiRequest, headers: Headers = NO_HEADERS, body: FileBody | None = None
-    ) -> AsyncGenerator[Reply]:
+        self,
+        request: ApiRequest,
+        headers: http.Headers = http.NO_HEADERS,
+        body: FileBody | None = None,
+    ) -> AsyncGenerator[http.Reply]:
         """Send one request to the API or the block store; gives its answer as it arrives.
 
         The block store may redirect to another region of its own.
@@ -345,7 +318,7 @@ class LakeFSClient:
                         url = urljoin(url, reply.headers["location"])
                         continue
                     text = (await reply.read(_ERROR_BYTES_MAX)).decode("utf-8", "replace")
-                    read = read_refusal if is_ours else store_refusal
+                    read = errors.read_refusal if is_ours else errors.store_refusal
                     raise FailedRequestError(read(reply.status, text), reply.headers)
         raise FailedRequestError(Lost("the block store redirects without end"), is_final=True)
 
@@ -379,10 +352,10 @@ def _as_failed_request(body: FileBody | None = None) -> Generator[None]:
     """Raise FailedRequestError for a request without a usable answer."""
     try:
         yield
-    except NotSentError as error:
-        final_one = isinstance(error, NotTrustedError)
+    except http.NotSentError as error:
+        final_one = isinstance(error, http.NotTrustedError)
         raise FailedRequestError(NotSent(shortened(str(error))), is_final=final_one) from error
-    except NoAnswerError as error:
+    except http.NoAnswerError as error:
         if body is not None and body.error is not None:
             raise body.error from None
         broken = not isinstance(error.__cause__, TimeoutError)

@@ -10,37 +10,9 @@ from dataclasses import dataclass
 from typing import TypeAlias, cast
 
 from perago.adapters.http import without_query
+from perago.domain import outcome
 from perago.domain.fence import HEAD_MOVED_TEXT
-from perago.domain.outcome import (
-    BrokenActions,
-    DirtyTarget,
-    HeadMoved,
-    MergeAnswer,
-    MergeConflict,
-    MergeRefused,
-    NoAnswer,
-    NoChanges,
-    RefusedByHook,
-    RelocationAnswer,
-    RelocationRefused,
-    TooManyTries,
-)
-from perago.ports.errors import (
-    AccessDeniedError,
-    BranchMissingError,
-    BrokenActionsError,
-    DirtyBranchError,
-    ExistsError,
-    MissingError,
-    NothingToCommitError,
-    OutcomeUnknownError,
-    ProtectedBranchError,
-    ReferenceMissingError,
-    RepositoryMissingError,
-    RequestRefusedError,
-    ServiceError,
-    UnavailableError,
-)
+from perago.ports import errors
 
 FIRST_REFUSAL = 400
 FIRST_SERVER_ERROR = 500
@@ -130,11 +102,11 @@ class Operation:
     name: str
     subject: str
     writes: bool = False
-    missing: type[MissingError] = ReferenceMissingError
-    taken: type[ExistsError] = ExistsError
+    missing: type[errors.MissingError] = errors.ReferenceMissingError
+    taken: type[errors.ExistsError] = errors.ExistsError
 
 
-def port_error(operation: Operation, failure: Failure) -> ServiceError:
+def port_error(operation: Operation, failure: Failure) -> errors.ServiceError:
     """The exception that crosses the port.
 
     not sent                      nothing can have happened
@@ -144,7 +116,9 @@ def port_error(operation: Operation, failure: Failure) -> ServiceError:
     doing = f"{operation.name} {operation.subject}"
     match failure:
         case NotSent(text):
-            return UnavailableError(f"{doing}: lakeFS was not reached, nothing was sent: {text}")
+            return errors.UnavailableError(
+                f"{doing}: lakeFS was not reached, nothing was sent: {text}"
+            )
         case Lost(text):
             return _unanswered(operation, text)
         case Refused(status, text) if is_no_answer(failure):
@@ -153,46 +127,48 @@ def port_error(operation: Operation, failure: Failure) -> ServiceError:
             return _refusal(operation, status, text)(f"{doing}: {text or f'status {status}'}")
 
 
-def merge_answer(operation: Operation, failure: Failure) -> MergeAnswer:
+def merge_answer(operation: Operation, failure: Failure) -> outcome.MergeAnswer:
     """What lakeFS answered to a merge; raises when it never reached a branch."""
     match failure:
         case NotSent():
             raise port_error(operation, failure)
         case Lost(text):
-            return NoAnswer(text)
+            return outcome.NoAnswer(text)
         case Refused(412, text):
-            return HeadMoved(text) if HEAD_MOVED_TEXT in text else RefusedByHook(text)
+            return (
+                outcome.HeadMoved(text) if HEAD_MOVED_TEXT in text else outcome.RefusedByHook(text)
+            )
         case Refused(status, text) if _HOOK_ABORTED in text:
-            return BrokenActions(f"status {status}: {text}")
+            return outcome.BrokenActions(f"status {status}: {text}")
         case Refused(404):
             raise port_error(operation, failure)
         case Refused(409, text):
-            return MergeConflict(text or "conflict")
+            return outcome.MergeConflict(text or "conflict")
         case Refused(400, text) if _NO_CHANGES in text:
-            return NoChanges(text)
+            return outcome.NoChanges(text)
         case Refused(400, text) if _DIRTY.search(text):
-            return DirtyTarget(text)
+            return outcome.DirtyTarget(text)
         case Refused(423 | 429, text):
-            return TooManyTries(text)
+            return outcome.TooManyTries(text)
         case Refused(status, text) if is_no_answer(failure):
-            return NoAnswer(f"status {status}: {text}")
+            return outcome.NoAnswer(f"status {status}: {text}")
         case Refused(status, text):
-            return MergeRefused(f"status {status}: {text}")
+            return outcome.MergeRefused(f"status {status}: {text}")
 
 
-def relocation_answer(operation: Operation, failure: Failure) -> RelocationAnswer:
+def relocation_answer(operation: Operation, failure: Failure) -> outcome.RelocationAnswer:
     """What lakeFS answered to a hard reset; raises when there was nothing to relocate."""
     match failure:
         case NotSent() | Refused(404):
             raise port_error(operation, failure)
         case Lost(text):
-            return NoAnswer(text)
+            return outcome.NoAnswer(text)
         case Refused(status, text) if is_no_answer(failure):
-            return NoAnswer(f"status {status}: {text}")
+            return outcome.NoAnswer(f"status {status}: {text}")
         case Refused(403, text) if "protected branch" in text:
-            return RelocationRefused(text, protected=True)
+            return outcome.RelocationRefused(text, protected=True)
         case Refused(status, text):
-            return RelocationRefused(f"status {status}: {text}")
+            return outcome.RelocationRefused(f"status {status}: {text}")
 
 
 def is_unknown(failure: Failure) -> bool:
@@ -210,43 +186,45 @@ def is_no_answer(failure: Refused) -> bool:
     return failure.status < FIRST_REFUSAL or failure.status in {408, 499}
 
 
-def _unanswered(operation: Operation, text: str) -> ServiceError:
+def _unanswered(operation: Operation, text: str) -> errors.ServiceError:
     doing = f"{operation.name} {operation.subject}"
     if operation.writes:
-        return OutcomeUnknownError(f"{doing}: the request left and no usable answer came: {text}")
-    return UnavailableError(f"{doing}: no usable answer: {text}")
+        return errors.OutcomeUnknownError(
+            f"{doing}: the request left and no usable answer came: {text}"
+        )
+    return errors.UnavailableError(f"{doing}: no usable answer: {text}")
 
 
-def _refusal(operation: Operation, status: int, text: str) -> type[ServiceError]:
+def _refusal(operation: Operation, status: int, text: str) -> type[errors.ServiceError]:
     by_hook = _HOOK_ABORTED in text
     match status:
         case _ if by_hook and _NO_BRANCH_TO_LIST.search(text):
-            return BranchMissingError
+            return errors.BranchMissingError
         case 412 if by_hook:
-            return RequestRefusedError
+            return errors.RequestRefusedError
         case _ if by_hook:
-            return BrokenActionsError
+            return errors.BrokenActionsError
         case 400 if _NO_CHANGES in text:
-            return NothingToCommitError
+            return errors.NothingToCommitError
         case 400 if _DIRTY.search(text):
-            return DirtyBranchError
+            return errors.DirtyBranchError
         case 400 | 500 if _MEANS_NOTHING.search(text):
             return operation.missing
         case 401 | 403 if "protected branch" in text:
-            return ProtectedBranchError
+            return errors.ProtectedBranchError
         case 403 if _NOT_A_PERMISSION.search(text):
-            return RequestRefusedError
+            return errors.RequestRefusedError
         case 401 | 403:
-            return AccessDeniedError
+            return errors.AccessDeniedError
         case 404 if text == "repository not found":
-            return RepositoryMissingError
+            return errors.RepositoryMissingError
         case 404 if _BRANCH_MISSING.search(text):
-            return BranchMissingError
+            return errors.BranchMissingError
         case 404:
             return operation.missing
         case 409:
-            return operation.taken if _TAKEN.search(text) else ExistsError
+            return operation.taken if _TAKEN.search(text) else errors.ExistsError
         case 423 | 429:
-            return UnavailableError
+            return errors.UnavailableError
         case _:
-            return RequestRefusedError
+            return errors.RequestRefusedError

@@ -13,14 +13,7 @@ from typing import final
 from perago.adapters.lakefs.answers import change, commit_record, page_of, repository_facts
 from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.errors import (
-    Lost,
-    NotSent,
-    Operation,
-    Refused,
-    merge_answer,
-    relocation_answer,
-)
+from perago.adapters.lakefs.errors import Failure, Operation, merge_answer, relocation_answer
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.domain.logical_execution import (
     BranchName,
@@ -31,28 +24,8 @@ from perago.domain.logical_execution import (
     TagName,
 )
 from perago.domain.outcome import MergeAnswer, Merged, NoAnswer, Relocated, RelocationAnswer
-from perago.ports.errors import (
-    BranchExistsError,
-    BranchMissingError,
-    ReferenceMissingError,
-    RepositoryMissingError,
-    TagExistsError,
-)
+from perago.ports import errors, lakefs
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.lakefs import (
-    Branches,
-    BranchPage,
-    ChangePage,
-    CommitRequest,
-    Commits,
-    MergeRequest,
-    Repositories,
-    RepositoryFacts,
-    RepositoryPage,
-    TagPage,
-    TagRecord,
-    Tags,
-)
 
 # Branches have letters, digits, `-` and `_`: an escaped brace or comma would match none of them.
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -97,12 +70,12 @@ class _OverLakeFS:
 
 
 @final
-class LakeFSBranches(_OverLakeFS, Branches):
+class LakeFSBranches(_OverLakeFS, lakefs.Branches):
     """Branches of one lakeFS installation."""
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
         what = f"{repository}/{branch}"
-        operation = Operation("read the head of", what, missing=BranchMissingError)
+        operation = Operation("read the head of", what, missing=errors.BranchMissingError)
         # The log answers with parents and metadata, the branch itself only with an id. Without
         # the `@` a tag of this name would do, and so would a commit whose id begins like it.
         request = ApiRequest("GET", at_ref(repository, f"{branch}@", "commits"), {"amount": "1"})
@@ -111,26 +84,26 @@ class LakeFSBranches(_OverLakeFS, Branches):
 
     async def create(self, repository: RepositoryId, branch: BranchName, source: CommitId) -> None:
         what = f"{repository}/{branch}"
-        operation = Operation("create branch", what, writes=True, taken=BranchExistsError)
+        operation = Operation("create branch", what, writes=True, taken=errors.BranchExistsError)
         content = {"name": branch, "source": source, "force": False}
         request = ApiRequest("POST", ("repositories", repository, "branches"), content=content)
         await self._client.ask(operation, request, bytes)
 
     async def delete(self, repository: RepositoryId, branch: BranchName) -> None:
         what = f"{repository}/{branch}"
-        operation = Operation("delete branch", what, writes=True, missing=BranchMissingError)
+        operation = Operation("delete branch", what, writes=True, missing=errors.BranchMissingError)
         request = ApiRequest("DELETE", at_branch(repository, branch), {"force": "false"})
-        with suppress(BranchMissingError):
+        with suppress(errors.BranchMissingError):
             await self._client.ask(operation, request, bytes)
 
     async def list_page(
         self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
-    ) -> BranchPage:
+    ) -> lakefs.BranchPage:
         refs, more = await self._refs(repository, "branches", prefix, after, amount)
         names = tuple(BranchName(name) for name, _ in refs)
-        return BranchPage(names, tuple(head for _, head in refs), more)
+        return lakefs.BranchPage(names, tuple(head for _, head in refs), more)
 
-    async def merge(self, request: MergeRequest) -> MergeAnswer:
+    async def merge(self, request: lakefs.MergeRequest) -> MergeAnswer:
         target = f"{request.source} into {request.repository}/{request.target}"
         operation = Operation("merge", target, writes=True)
         answer = await self._client.attempt(
@@ -148,7 +121,7 @@ class LakeFSBranches(_OverLakeFS, Branches):
             ),
             lambda body: str(json.loads(body)["reference"]),
         )
-        if isinstance(answer, Refused | Lost | NotSent):
+        if isinstance(answer, Failure):
             return merge_answer(operation, answer)
         return Merged(CommitId(answer)) if answer else NoAnswer("status 200 without a commit")
 
@@ -166,7 +139,7 @@ class LakeFSBranches(_OverLakeFS, Branches):
         answer = await self._client.attempt(
             ApiRequest("PUT", path, query, seconds=timeout_seconds), bytes
         )
-        if isinstance(answer, Refused | Lost | NotSent):
+        if isinstance(answer, Failure):
             return relocation_answer(operation, answer)
         return Relocated()
 
@@ -180,12 +153,12 @@ class LakeFSBranches(_OverLakeFS, Branches):
 
 
 @final
-class LakeFSTags(_OverLakeFS, Tags):
+class LakeFSTags(_OverLakeFS, lakefs.Tags):
     """Tags of one lakeFS installation."""
 
     async def create(self, repository: RepositoryId, tag: TagName, commit: CommitId) -> None:
         what = f"{repository}/{tag}"
-        operation = Operation("create tag", what, writes=True, taken=TagExistsError)
+        operation = Operation("create tag", what, writes=True, taken=errors.TagExistsError)
         content = {"id": tag, "ref": commit, "force": False}
         request = ApiRequest("POST", ("repositories", repository, "tags"), content=content)
         await self._client.ask(operation, request, bytes)
@@ -197,24 +170,26 @@ class LakeFSTags(_OverLakeFS, Tags):
                 ApiRequest("GET", ("repositories", repository, "tags", tag)),
                 lambda body: CommitId(json.loads(body)["commit_id"]),
             )
-        except ReferenceMissingError:
+        except errors.ReferenceMissingError:
             return None
 
     async def list_page(
         self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
-    ) -> TagPage:
+    ) -> lakefs.TagPage:
         refs, more = await self._refs(repository, "tags", prefix, after, amount)
-        return TagPage(tuple(TagRecord(TagName(name), commit) for name, commit in refs), more)
+        return lakefs.TagPage(
+            tuple(lakefs.TagRecord(TagName(name), commit) for name, commit in refs), more
+        )
 
     async def delete(self, repository: RepositoryId, tag: TagName) -> None:
         operation = Operation("delete tag", f"{repository}/{tag}", writes=True)
         path = ("repositories", repository, "tags", tag)
-        with suppress(ReferenceMissingError):
+        with suppress(errors.ReferenceMissingError):
             await self._client.ask(operation, ApiRequest("DELETE", path, {"force": "false"}), bytes)
 
 
 @final
-class LakeFSCommits(_OverLakeFS, Commits):
+class LakeFSCommits(_OverLakeFS, lakefs.Commits):
     """Commits of one lakeFS installation; a walk reads `walk_page` commits a request."""
 
     walk_page = 1000  # the most that the server takes
@@ -248,11 +223,11 @@ class LakeFSCommits(_OverLakeFS, Commits):
             # server would walk down the pages already read once more.
             start = query["after"] = records[-1].commit
 
-    async def commit(self, request: CommitRequest) -> CommitId:
+    async def commit(self, request: lakefs.CommitRequest) -> CommitId:
         what = f"{request.repository}/{request.branch}"
         metarange = request.source_metarange
         return await self._client.ask(
-            Operation("commit on", what, writes=True, missing=BranchMissingError),
+            Operation("commit on", what, writes=True, missing=errors.BranchMissingError),
             ApiRequest(
                 "POST",
                 at_branch(request.repository, request.branch, "commits"),
@@ -276,7 +251,7 @@ class LakeFSCommits(_OverLakeFS, Commits):
         prefix: str,
         after: str = "",
         amount: int = 1000,
-    ) -> ChangePage:
+    ) -> lakefs.ChangePage:
         query = {
             # Two dots: the trees as they are. The default asks what a merge would bring.
             "type": "two_dot",
@@ -287,7 +262,7 @@ class LakeFSCommits(_OverLakeFS, Commits):
         }
         operation = Operation("compare", f"{repository}/{left} with {right}")
         request = ApiRequest("GET", at_ref(repository, left, "diff", right), query)
-        return ChangePage(*await self._client.ask(operation, request, page_of(change)))
+        return lakefs.ChangePage(*await self._client.ask(operation, request, page_of(change)))
 
     async def uncommitted_page(
         self,
@@ -297,29 +272,31 @@ class LakeFSCommits(_OverLakeFS, Commits):
         prefix: str = "",
         after: str = "",
         amount: int = 1000,
-    ) -> ChangePage:
+    ) -> lakefs.ChangePage:
         what = f"{repository}/{branch}"
         query = {"prefix": prefix, "after": after, "amount": str(amount)}
-        operation = Operation("list uncommitted objects of", what, missing=BranchMissingError)
+        operation = Operation(
+            "list uncommitted objects of", what, missing=errors.BranchMissingError
+        )
         request = ApiRequest("GET", at_branch(repository, branch, "diff"), query)
-        return ChangePage(*await self._client.ask(operation, request, page_of(change)))
+        return lakefs.ChangePage(*await self._client.ask(operation, request, page_of(change)))
 
 
 @final
-class LakeFSRepositories(_OverLakeFS, Repositories):
+class LakeFSRepositories(_OverLakeFS, lakefs.Repositories):
     """Repositories of one lakeFS installation."""
 
-    async def read(self, repository: RepositoryId) -> RepositoryFacts:
+    async def read(self, repository: RepositoryId) -> lakefs.RepositoryFacts:
         return await self._client.ask(
-            Operation("read repository", repository, missing=RepositoryMissingError),
+            Operation("read repository", repository, missing=errors.RepositoryMissingError),
             ApiRequest("GET", ("repositories", repository)),
             repository_facts,
         )
 
-    async def list_page(self, after: str = "", amount: int = 1000) -> RepositoryPage:
+    async def list_page(self, after: str = "", amount: int = 1000) -> lakefs.RepositoryPage:
         request = ApiRequest("GET", ("repositories",), {"after": after, "amount": str(amount)})
         read = page_of(lambda found: RepositoryId(found["id"]))
-        return RepositoryPage(
+        return lakefs.RepositoryPage(
             *await self._client.ask(Operation("list repositories", ""), request, read)
         )
 

@@ -37,12 +37,7 @@ from perago.adapters.lakefs.object_files import (
     OtherChecksumError,
     write_whole,
 )
-from perago.ports.errors import (
-    AccessDeniedError,
-    BranchMissingError,
-    ObjectMissingError,
-    RequestRefusedError,
-)
+from perago.ports import errors
 from perago.ports.objects import Fetched, FetchOrder, Moved, ObjectEntry, ObjectUpload
 
 LOGGER = logging.getLogger("perago.transfer")
@@ -118,7 +113,7 @@ class ObjectBytes:
         request = ApiRequest("GET", ("config",))
         try:
             terms = await self._client.insist(operation, request, storage_terms)
-        except AccessDeniedError as error:
+        except errors.AccessDeniedError as error:
             why = (
                 "the keys may not ask whether the block store of this lakeFS signs (fs:ReadConfig)"
             )
@@ -139,7 +134,7 @@ class ObjectBytes:
         if isinstance(store, str):
             if must_sign:
                 text = f"presigned transfer was asked for, and {store}"
-                raise RequestRefusedError(f"{text}; set PERAGO_TRANSFER_ROUTE=auto or api")
+                raise errors.RequestRefusedError(f"{text}; set PERAGO_TRANSFER_ROUTE=auto or api")
             return None
         avoided = asyncio.get_running_loop().time() < self._store_avoided_until
         return None if avoided else store
@@ -147,7 +142,7 @@ class ObjectBytes:
     def _avoid_store(self, why: BlockStoreUnusableError) -> None:
         """Use the server alone for a while, or raise if only the store was allowed."""
         if self._configuration.route is RouteChoice.PRESIGNED:
-            raise RequestRefusedError(
+            raise errors.RequestRefusedError(
                 f"the block store cannot be used: {why}; set PERAGO_TRANSFER_ROUTE=auto or api"
             ) from why
         loop = asyncio.get_running_loop()
@@ -163,7 +158,7 @@ class ObjectBytes:
         request = ApiRequest("GET", (*at, "objects"), {"path": path})
         download = _Download(
             self._client,
-            Operation("fetch", f"{at[1]}/{at[3]}/{path}", missing=ObjectMissingError),
+            Operation("fetch", f"{at[1]}/{at[3]}/{path}", missing=errors.ObjectMissingError),
             request,
             order,
             partial(self._client.exchange, request),
@@ -182,7 +177,7 @@ class ObjectBytes:
 
     async def _upload(self, at: RepositoryRef, moved: Moved, upload: ObjectUpload) -> ObjectEntry:
         what = f"{at[1]}/{at[3]}/{upload.path}"
-        operation = Operation("store", what, writes=True, missing=BranchMissingError)
+        operation = Operation("store", what, writes=True, missing=errors.BranchMissingError)
         with closing(LeavingFile(upload.source)) as file:
             entry = None
             store = await self._store_for(file.size)

@@ -7,14 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
-from perago.adapters.lakefs.errors import (
-    FIRST_REFUSAL,
-    Failure,
-    Lost,
-    NotSent,
-    Refused,
-    is_no_answer,
-)
+from perago.adapters.lakefs import errors
 
 # Locked, too early, too many requests: nothing was done, and the next try may be answered.
 _SERVER_ASKS_TO_WAIT = frozenset({423, 425, 429})
@@ -36,7 +29,7 @@ class RetryTerms:
     pause_seconds_max: float = 10.0
 
 
-def is_worth_repeating(failure: Failure) -> bool:
+def is_worth_repeating(failure: errors.Failure) -> bool:
     """Whether another attempt may be answered differently.
 
     not sent, lost            yes
@@ -45,11 +38,11 @@ def is_worth_repeating(failure: Failure) -> bool:
     redirect, another 4xx     no
     """
     match failure:
-        case NotSent() | Lost():
+        case errors.NotSent() | errors.Lost():
             return True
-        case Refused(status):
+        case errors.Refused(status):
             return status in _SERVER_ASKS_TO_WAIT or (
-                status >= FIRST_REFUSAL and is_no_answer(failure)
+                status >= errors.FIRST_REFUSAL and errors.is_no_answer(failure)
             )
 
 

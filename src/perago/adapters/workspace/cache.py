@@ -307,13 +307,12 @@ class ContentCache:
                     if content is None:
                         continue
                     size = one.order.entry.size
-                    key, data = (
-                        key_of(one.md5, size),
-                        content if isinstance(content, bytes) else None,
-                    )
-                    if not isinstance(content, bytes):
+                    key = key_of(one.md5, size)
+                    if isinstance(content, bytes):
+                        connection.execute(_INSERT, (key, size, used, content))
+                    else:
                         self._store.keep_file(content, key)
-                    connection.execute(_INSERT, (key, size, used, data))
+                        connection.execute(_INSERT, (key, size, used, None))
                 self._evict(connection)
 
     def _content_of(self, one: Fetched, new_files: ExitStack) -> bytes | BinaryIO | None:

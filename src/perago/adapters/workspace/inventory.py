@@ -14,16 +14,8 @@ from operator import attrgetter
 from typing import cast, final
 
 from perago.adapters.workspace.cache import CacheStore, CacheUnusableError
+from perago.domain import paths
 from perago.domain.logical_execution import NO_METADATA, CommitId
-from perago.domain.paths import (
-    NameRules,
-    are_plain,
-    collision,
-    is_directory_marker,
-    is_reserved_object,
-    listing_prefix,
-    name_problem,
-)
 from perago.ports.errors import MissingError, RequestRefusedError, UnsafeNameError
 from perago.ports.lakefs import ChangeKind, ChangePage, Commits
 from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects
@@ -51,7 +43,7 @@ class Inventory:
 
     def names(self) -> list[str]:
         """The relative paths, in the order of the entries."""
-        outer = len(listing_prefix(self.prefix))
+        outer = len(paths.listing_prefix(self.prefix))
         return [entry.path[outer:] for entry in self.entries]
 
 
@@ -193,7 +185,7 @@ class Inventories:
         self, source: WorkspaceSource, base: CommitId, after: str
     ) -> ChangePage | None:
         """One page of the difference; None when a commit is gone: the listing says which."""
-        prefix = listing_prefix(source.prefix)
+        prefix = paths.listing_prefix(source.prefix)
         try:
             return await self._commits.diff_page(
                 source.repository, base, source.commit, prefix=prefix, after=after
@@ -211,7 +203,7 @@ async def take_inventory(
 ) -> Inventory:
     """List a workspace page by page; names are not checked."""
     entries: list[ObjectEntry] = []
-    prefix = listing_prefix(source.prefix)
+    prefix = paths.listing_prefix(source.prefix)
 
     def ask(after: str) -> Awaitable[ObjectPage]:
         return objects.list_page(
@@ -237,31 +229,31 @@ def business_entries(
     prefix: str, entries: Iterable[ObjectEntry]
 ) -> Iterable[tuple[str, ObjectEntry]]:
     """The entries a task may see, each with its relative path."""
-    outer = listing_prefix(prefix)
+    outer = paths.listing_prefix(prefix)
     for entry in entries:
         path = entry.path
-        if not path.startswith(outer) or is_reserved_object(path):
+        if not path.startswith(outer) or paths.is_reserved_object(path):
             continue
         relative = path[len(outer) :]
         # The size first: nearly every object has one, and there are hundreds of thousands.
-        if entry.size or not is_directory_marker(relative, entry.size):
+        if entry.size or not paths.is_directory_marker(relative, entry.size):
             yield relative, entry
 
 
-def refuse_unsafe_names(repository: str, names: Sequence[str], rules: NameRules) -> None:
+def refuse_unsafe_names(repository: str, names: Sequence[str], rules: paths.NameRules) -> None:
     """Raise for the first name that cannot stand in lakeFS and on disk alike."""
     # One look at all names together is enough for nearly every workspace, and far faster.
-    if not are_plain(names, rules):
+    if not paths.are_plain(names, rules):
         for name in names:
             refuse_unsafe_name(repository, name, rules)
-    clash = collision(names, rules)
+    clash = paths.collision(names, rules)
     if clash is not None:
         raise name_clash(repository, *clash)
 
 
-def refuse_unsafe_name(repository: str, name: str, rules: NameRules) -> None:
+def refuse_unsafe_name(repository: str, name: str, rules: paths.NameRules) -> None:
     """Raise for a name that cannot stand in lakeFS and on disk alike."""
-    problem = name_problem(name, rules)
+    problem = paths.name_problem(name, rules)
     if problem is not None:
         raise UnsafeNameError(
             f"object {name!r} of {repository} {problem}; nothing was moved; rename it"
