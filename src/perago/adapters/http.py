@@ -43,7 +43,6 @@ CLOSE_SECONDS = 2.0  # a connection that does not close keeps no process waiting
 
 Value = TypeVar("Value")
 Headers: TypeAlias = Mapping[str, str]
-ProxyOf: TypeAlias = Callable[[str], str | None]
 NO_HEADERS: Headers = {}
 
 
@@ -70,7 +69,7 @@ class HttpTerms:
     ca_file: Path | None = None  # trusted in addition to the CAs that the machine trusts
     verify_tls: bool = True
     # None: no proxy. A proxy's address may hold a password.
-    proxy_of: ProxyOf | None = field(default=None, repr=False)
+    proxy_of: Callable[[str], str | None] | None = field(default=None, repr=False)
     connect_seconds: float = CONNECT_SECONDS
 
 

@@ -87,7 +87,7 @@ class ConductorClient(ApiClient):
                 # Sent, it would be the address of something else.
                 raise RefusedError(HTTPStatus.NOT_FOUND, '{"message": "not found; not sent"}')
             request_sent()
-            answer = await joined(self._answer(request))
+            answer = await joined(self._with_token(request))
             _refuse(answer)
             return _content(answer)
         except RequestFailedError as failure:
@@ -97,19 +97,16 @@ class ConductorClient(ApiClient):
         """Close the connections of the running loop; no request is under way any more."""
         await self._http.close()
 
-    async def _answer(self, request: ApiRequest) -> Answer:
-        async with nullcontext() if request.is_poll else self._calls:
-            return await self._with_token(request)
-
     async def _with_token(self, request: ApiRequest) -> Answer:
         """Send; a refused token is asked for again once, because tokens end after some time."""
-        if self._settings.auth_key is None:
-            return await self._send(request, None)
-        token = await self._current_token(refused=None)
-        answer = await self._send(request, token)
-        if answer.status == HTTPStatus.UNAUTHORIZED and token is not None:
-            answer = await self._send(request, await self._current_token(refused=token))
-        return answer
+        async with nullcontext() if request.is_poll else self._calls:
+            if self._settings.auth_key is None:
+                return await self._send(request, None)
+            token = await self._current_token(refused=None)
+            answer = await self._send(request, token)
+            if answer.status == HTTPStatus.UNAUTHORIZED and token is not None:
+                answer = await self._send(request, await self._current_token(refused=token))
+            return answer
 
     async def _current_token(self, refused: str | None) -> str | None:
         """Return a token other than the refused one; requests that wait for it ask once.

@@ -60,7 +60,8 @@ class ConductorTaskQueue(_OverApi, conductor.TaskQueue):
     """Polls, reads and updates task rows."""
 
     async def poll(self, request: conductor.PollRequest) -> tuple[AttemptRecord, ...]:
-        purpose, path = f"poll {request.task_type}", ("tasks", "poll", "batch", request.task_type)
+        purpose = f"poll {request.task_type}"
+        path = path_of("tasks", "poll", "batch", request.task_type)
         query = {
             "workerid": request.worker_id,
             "domain": request.domain,
@@ -68,9 +69,7 @@ class ConductorTaskQueue(_OverApi, conductor.TaskQueue):
             "timeout": request.wait_ms,
         }
         seconds = request.wait_ms / 1000 + POLL_ANSWER_SECONDS
-        poll = ApiRequest(
-            purpose, "GET", path_of(*path), query, timeout_seconds=seconds, is_poll=True
-        )
+        poll = ApiRequest(purpose, "GET", path, query, timeout_seconds=seconds, is_poll=True)
         rows = mapping.json_list(await self._call(poll), "polled tasks")
         return tuple(mapping.attempt_record(row) for row in rows)
 

@@ -33,7 +33,6 @@ from perago.ports.errors import (
 )
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
-Query: TypeAlias = Mapping[str, str | int | bool | None]
 # Conductor's answer to a path that its API does not have; it looks like one to a missing thing.
 NO_SUCH_PATH = "No static resource"
 PATH_REMEDY = "the address must end in the API's path, usually /api"
@@ -51,7 +50,7 @@ class ApiRequest:
     purpose: str
     method: Method
     path: str
-    query: Query | None = None
+    query: Mapping[str, str | int | bool | None] | None = None
     body: object = None
     text: str | None = None
     timeout_seconds: float | None = None

@@ -69,7 +69,7 @@ class BlockStore:
         query = {**request.query, "presign": "true"}
         stat = replace(request, path=(*request.path, "stat"), query=query)
         url = await self._client.send(stat, text_of("physical_address"))
-        with _usable(is_only_way=self._is_only_way):
+        with self._usable():
             async with self._client.exchange(ApiRequest("GET", signed_url=url), headers) as reply:
                 yield reply
 
@@ -170,29 +170,28 @@ class BlockStore:
     async def _put(self, url: str, file: LeavingFile, start: int, length: int, md5: bytes) -> str:
         body = FileBody(self._client, file, start, length)
         headers = {**self._extra, "Content-MD5": base64.b64encode(md5).decode()}
-        with _usable(is_only_way=self._is_only_way):
+        with self._usable():
             async with self._client.exchange(
                 ApiRequest("PUT", signed_url=url), headers, body
             ) as reply:
                 await reply.read(JSON_BYTES_MAX)
                 return reply.headers.get("etag", "").strip('"')
 
-
-@contextmanager
-def _usable(*, is_only_way: bool) -> Generator[None]:
-    """Raise BlockStoreUnusableError where lakeFS itself may do what its store did not."""
-    try:
-        yield
-    except FailedRequestError as error:
-        match error.failure:
-            case Refused(text=text) if any(word in text for word in _DAMAGED_ON_ITS_WAY):
-                raise FailedRequestError(Lost(text, broken=True)) from error  # sent again
-            case NotSent() if not is_only_way:  # else it is waited for, as lakeFS itself is
-                raise BlockStoreUnusableError(str(error.failure)) from error
-            case Refused() if error.is_final:
-                raise BlockStoreUnusableError(str(error.failure)) from error
-            case _:
-                raise
+    @contextmanager
+    def _usable(self) -> Generator[None]:
+        """Raise BlockStoreUnusableError where lakeFS itself may do what its store did not."""
+        try:
+            yield
+        except FailedRequestError as error:
+            match error.failure:
+                case Refused(text=text) if any(word in text for word in _DAMAGED_ON_ITS_WAY):
+                    raise FailedRequestError(Lost(text, broken=True)) from error  # sent again
+                case NotSent() if not self._is_only_way:  # else waited for, as lakeFS itself is
+                    raise BlockStoreUnusableError(str(error.failure)) from error
+                case Refused() if error.is_final:
+                    raise BlockStoreUnusableError(str(error.failure)) from error
+                case _:
+                    raise
 
 
 def _opened(body: bytes, name: str) -> tuple[str, dict[str, str]]:

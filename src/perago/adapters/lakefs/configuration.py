@@ -54,7 +54,6 @@ class LakeFSAddressError(UnavailableError):
         # A secret must not come back in an error or a log line, whatever else is wrong beside it.
         address = address.rpartition("@")[2]
         self.address = address
-        self.found = found
         super().__init__(
             f"{address!r} is not the address of a lakeFS API: {found}; expected "
             f"http(s)://HOST:PORT, or http(s)://HOST:PORT/PATH{API_PATH} behind a proxy "
