@@ -7,6 +7,7 @@ how long it takes is the test's choice.
 
 import asyncio
 import signal
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from tests.integration.worker_chaos import EXPLAINED, Chaos, Keep, chaos, send
 from tests.integration.worker_scene import RunningWorker, WorkerScene
 
+from perago.app.worker_description import MAX_RESTART_BACKOFF_SECONDS
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.logical_execution import BranchName
 from perago.ports.errors import ServiceError
@@ -32,6 +34,9 @@ UNANSWERED = ("[UnavailableError ", "[OutcomeUnknownError ")
 PUBLISHED_BEFORE = "another execution of this task published it"
 QUIET_EACH_SECONDS = 15.0
 END_SECONDS = 90.0
+# A slot whose executors were killed many times in a row, the last while it started, waits for the
+# longest pause before it starts another one, which takes seconds on a busy machine.
+BACK_SECONDS = MAX_RESTART_BACKOFF_SECONDS + 30.0
 
 
 @dataclass
@@ -111,7 +116,8 @@ class Operator:
         killed = self.worker.executors()
         for pid in killed:
             send(pid, signal.SIGKILL)
-        for _ in range(400):
+        began = time.monotonic()
+        while time.monotonic() - began < BACK_SECONDS:
             left = self.worker.executors()
             if len(left) == SLOTS and not set(killed) & set(left):
                 return
