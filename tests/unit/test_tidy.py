@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from tools.house import GLOSSARY, SOURCE, retired_names, retired_words
 
+from perago.domain.policy import Level, Policy
+
 pytestmark = pytest.mark.scale  # every file of the repository is parsed
 
 ROOT = Path(__file__).parents[2]
@@ -21,8 +23,6 @@ ROOT = Path(__file__).parents[2]
 LINES_MAX = 450
 TEST_LINES_MAX = 450
 FUNCTION_LINES_MAX = 50
-# Names from before the glossary; a name is taken out here when it is renamed.
-RETIRED_NAMES = Path(__file__).with_name("retired_names.txt")
 SAYS_NOTHING = frozenset(
     {"utils", "helpers", "common", "manager", "service", "base", "core", "misc", "handler"}
 )
@@ -33,6 +33,7 @@ FOREIGN_ADDRESS = re.compile(
     r"https?://(?!127\.0\.0\.1|\{HOST\}|\{listen\}|ant\.apache\.org/ivy/maven)\S*"
 )
 MACHINE_PATH = re.compile("/(?:" + "root|home|work" + r")/\w")
+POLICY_NAMED = re.compile(r"(?:Policy|Level|PolicySetting)\.(?!AUTO$)[A-Z_]+")
 SKIPPING = frozenset({"skip", "skipif", "xfail", "importorskip"})
 
 
@@ -157,6 +158,19 @@ def _foreign_to_the_domain(source: Source) -> Iterator[str]:
                 yield f"{line}: {name}"
 
 
+def _asked_policies(source: Source) -> Iterator[str]:
+    """A comparison with a policy or a level by name; `auto` is none of them."""
+    decides = source.is_under("src/perago/domain", "src/perago/testing")
+    if decides or not source.is_under("src/perago"):
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Compare | ast.MatchValue):
+            for part in ast.walk(node):
+                text = isinstance(part, ast.Constant) and part.value in set(Level) | set(Policy)
+                if text or POLICY_NAMED.fullmatch(ast.unparse(part)):
+                    yield f"{node.lineno}: {ast.unparse(node)}"
+
+
 def _skipped_tests(source: Source) -> Iterator[str]:
     for node in source.nodes:
         if isinstance(node, ast.Attribute) and node.attr in SKIPPING:
@@ -183,6 +197,7 @@ def _machine_paths(source: Source) -> Iterator[str]:
         pytest.param(_banners, id="no banner comments"),
         pytest.param(_imported_fakes, id="the application knows no fake"),
         pytest.param(_foreign_to_the_domain, id="the domain imports the standard library"),
+        pytest.param(_asked_policies, id="no step asks which policy runs"),
         pytest.param(_skipped_tests, id="no test is skipped or expected to fail"),
         pytest.param(_machine_paths, id="no path of one machine"),
     ],
@@ -199,12 +214,9 @@ def test_every_domain_module_has_its_unit_tests() -> None:
 
 
 def test_no_name_has_a_retired_word() -> None:
-    """docs/glossary.md says what to write instead; the list of today's names may only shrink."""
+    """docs/glossary.md says what to write instead."""
     words = retired_words(GLOSSARY.read_text(encoding="utf-8"))
-    found = {name for names in retired_names(SOURCE, words).values() for name in names}
-    left = set(RETIRED_NAMES.read_text(encoding="utf-8").split())
-    assert found - left == set(), "new names with a retired word"
-    assert left - found == set(), f"gone: take them out of {RETIRED_NAMES.name}"
+    assert retired_names(SOURCE, words) == {}
 
 
 def test_what_a_clone_runs_names_no_address() -> None:
@@ -230,6 +242,16 @@ def test_what_a_clone_runs_names_no_address() -> None:
         (_banners, "tests/a.py", "# -----" + "- section\n"),
         (_imported_fakes, "src/perago/app/a.py", "import perago.adapters.memory.lakefs_ports\n"),
         (_foreign_to_the_domain, "src/perago/domain/a.py", "import attrs\n"),
+        (_asked_policies, "src/perago/app/a.py", "x = level is Level.SETTLED\n"),
+        pytest.param(
+            _asked_policies, "src/perago/app/a.py", "x = level == 'settled'\n", id="by its text"
+        ),
+        pytest.param(
+            _asked_policies,
+            "src/perago/app/a.py",
+            "match x:\n  case Policy.LINEAGE: ...\n",
+            id="match",
+        ),
         (_skipped_tests, "tests/a.py", "import pytest\npytest.skip('x')\n"),
         (_machine_paths, "tests/a.py", "x = '/home" + "/someone'\n"),
     ],

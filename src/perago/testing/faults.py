@@ -283,7 +283,7 @@ class ForeignCommit:
 
 @dataclass(frozen=True, slots=True)
 class Meanwhile:
-    """Somebody acts on the same servers while the call is on its way."""
+    """A test acts on the same servers while the call is on its way."""
 
     moment: Moment
     action: Callable[[], object]
