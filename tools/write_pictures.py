@@ -1,12 +1,14 @@
-"""Draw the pictures of docs/explanation.md from real runs on the embedded environment.
+"""Draw the pictures of docs/explanation.md from real runs, and the hops of docs/architecture.md.
 
-The same code that draws the page of `perago dev`, without the ids of commits: the pictures change
-only when another history comes out of a run. A test keeps the files equal.
+A run is drawn by the code that draws the page of `perago dev`, without the ids of commits: the
+pictures change only when another history comes out of a run. The hops are the rows of the table on
+the page, which a test compares with a traced attempt. A test keeps the files equal.
 """
 
 import asyncio
 import re
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 
 from pydantic import BaseModel
@@ -30,6 +32,12 @@ SCENES: Mapping[str, tuple[str, Fault | None]] = {
     "head-parent-foreign": ("head-parent", foreign_commit(after="stage")),
     "settled-foreign": ("settled", foreign_commit(after="stage")),
 }
+
+
+HOPS = re.compile(r"^\| (\d+) \| `(app/(\w+)/\w+\.py)` \| ([^|;]*)", re.MULTILINE)
+# One column for each folder, so that the picture shows how often an attempt changes the folder.
+COLUMNS = {"worker": 10, "fence": 130, "attempt": 250}
+ROW_HEIGHT = 34
 
 
 class Nothing(BaseModel):
@@ -65,12 +73,37 @@ async def picture(policy: str, fault: Fault | None) -> str:
     )
 
 
+def hops_picture() -> str:
+    """Draw the hops of one attempt from the table on the page, one below the other."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = HOPS.findall(page.partition("\n## The way of one attempt\n")[2].partition("\n## ")[0])
+    size = f'width="980" height="{ROW_HEIGHT * len(rows) + 10}"'
+    label = "The files that one attempt enters, in order"
+    drawn = [f'<svg xmlns="{NAMESPACE}" {size} font-family="sans-serif" aria-label="{label}">']
+    drawn.append('<rect width="100%" height="100%" fill="#fff"/>')
+    points = [
+        f"{COLUMNS[folder] + 12},{ROW_HEIGHT * row + 22}"
+        for row, (_, _, folder, _) in enumerate(rows)
+    ]
+    drawn.append(f'<polyline points="{" ".join(points)}" fill="none" stroke="#4a6fa5"/>')
+    for point, (number, file, _, text) in zip(points, rows, strict=True):
+        x, y = map(int, point.split(","))
+        drawn.append(f'<circle cx="{x}" cy="{y}" r="11" fill="#4a6fa5"/>')
+        middle = f'y="{y + 4}" font-size="12"'
+        drawn.append(f'<text x="{x}" {middle} text-anchor="middle" fill="#fff">{number}</text>')
+        drawn.append(f'<text x="{x + 18}" {middle} font-weight="bold">{file}</text>')
+        said = escape(text.strip().replace("`", ""))
+        drawn.append(f'<text x="510" {middle} fill="#444">{said}</text>')
+    return "\n".join([*drawn, "</svg>"]) + "\n"
+
+
 def pictures() -> dict[str, str]:
     """Every picture by its file name."""
-    return {
+    runs = {
         f"{name}.svg": asyncio.run(picture(policy, fault))
         for name, (policy, fault) in SCENES.items()
     }
+    return {**runs, "hops.svg": hops_picture()}
 
 
 if __name__ == "__main__":

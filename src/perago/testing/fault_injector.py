@@ -361,7 +361,7 @@ def _described(fault: Fault) -> str:
         Zombie: f"the process stops {moment}",
         ExpireLease: f"the lease runs out {moment}",
         ForeignCommit: f"another writer commits {moment}",
-        Meanwhile: f"somebody acts {moment}",
+        Meanwhile: f"the test acts {moment}",
     }
     until = f", until {fault.until}" if isinstance(fault, Zombie | ArriveLate) else ""
     return happenings[type(fault)] + until
