@@ -272,9 +272,10 @@ def test_one_environment_costs_less_than_five_milliseconds() -> None:
             await env.run(clean, await env.repository("repo", {"data/in.txt": "in"}))
 
     asyncio.run(one())
-    # Side by side: the machine is as busy for the one as for the other.
+    # Side by side: the machine is as busy for the one as for the other. The cheapest of each is
+    # what it costs; whatever else runs on the machine only adds to it.
     pairs = [(milliseconds(lambda: asyncio.run(one())), milliseconds(yardstick)) for _ in range(40)]
-    cost, measure = (median(column) for column in zip(*pairs, strict=True))
+    cost, measure = (min(column) for column in zip(*pairs, strict=True))
     assert cost < ENV_MILLISECONDS_MAX * max(1.0, measure / YARDSTICK_MILLISECONDS)
 
 
