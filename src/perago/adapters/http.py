@@ -4,7 +4,7 @@ aiohttp speaks the protocol: connections that are kept, TLS, proxies, several ad
 chunks, early answers. This module sets what aiohttp leaves open or decides otherwise than Perago
 needs (docs/adr/0011): a request leaves once, an upload has a limit for silence, an address goes out
 letter by letter. And it says what became of a request that got no answer: it was never sent, or
-nobody knows. What a status means is the adapters' business.
+its outcome is unknown. What a status means is the adapters' business.
 """
 
 import asyncio

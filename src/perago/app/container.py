@@ -55,7 +55,7 @@ def open_conductor(connection: ConductorConnection | None) -> ConductorInstallat
 def _maker(
     url: str, own: Mapping[str, Callable[[Connection], Installation]], kind: str
 ) -> Callable[[Connection], Installation]:
-    """Our maker for the scheme, or somebody's entry point named `<kind>.<scheme>`."""
+    """Our maker for the scheme, or a package's entry point named `<kind>.<scheme>`."""
     scheme = urlsplit(url).scheme
     if scheme in own:
         return own[scheme]

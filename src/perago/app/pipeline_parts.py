@@ -56,7 +56,7 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
 
 @contextmanager
 def transfer_bar() -> Generator[Progress]:
-    """Progress for a command that somebody waits for: its transfers are seen."""
+    """Progress for a command that a person waits for: its transfers are seen."""
     from perago.adapters.observability.progress import TransferBar  # noqa: PLC0415 - lazy
 
     bar = TransferBar()

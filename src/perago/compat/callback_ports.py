@@ -198,7 +198,7 @@ class CallbackPipeline(WorkspacePipeline):
         """The callback has staged; nothing can be compared."""
 
     async def listing(self, source: WorkspaceSource) -> Sequence[str]:
-        """Nobody asks for it."""
+        """No step asks a callback attempt for it."""
         return _not_asked(source)
 
     async def forget(self, materialised: Materialised) -> None:
@@ -211,7 +211,7 @@ class CallbackPipeline(WorkspacePipeline):
         del materialised
 
     async def reopen(self, source: WorkspaceSource, directory: Path, described: str) -> NoReturn:
-        """Nobody asks for it."""
+        """No step asks a callback attempt for it."""
         del directory, described
         _not_asked(source)
 

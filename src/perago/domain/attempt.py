@@ -142,7 +142,7 @@ def compare_narrow(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> Fe
 
 
 def compare_row(polled: AttemptSnapshot, fresh: AttemptSnapshot | None) -> FenceVerdict:
-    """Compare every fact of the one row: was this very row handed to somebody else?
+    """Compare every fact of the one row: was this very row handed to another worker?
 
     A rerun by a user and a redelivery keep task id, retry count and status.
     """

@@ -56,7 +56,9 @@ class UnknownCodeError(PeragoError, ValueError):
     code = "PRG-X002"
 
     def __init__(self, asked: str) -> None:
-        near = get_close_matches(asked.upper(), error_codes(), n=3, cutoff=0.75)
+        # A person may leave out the part that all codes share, and too little is alike then.
+        whole = f"PRG-{asked.upper().removeprefix('PRG').removeprefix('-')}"
+        near = get_close_matches(whole, error_codes(), n=3, cutoff=0.75)
         hint = f"; did you mean {', '.join(near)}" if near else ""
         super().__init__(f"there is no error code {asked}{hint}")
         self.asked = asked

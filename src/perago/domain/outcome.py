@@ -37,7 +37,7 @@ class NotPublished:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The request left and nobody knows yet; `reason` is what was seen."""
+    """The request left and its outcome is not known yet; `reason` is what was seen."""
 
     reason: str
 
@@ -61,7 +61,7 @@ class HeadMoved:
 
 @dataclass(frozen=True, slots=True)
 class RefusedByHook:
-    """412 without our text: somebody else's hook refused."""
+    """412 without our text: a hook that is not ours refused."""
 
     text: str
 

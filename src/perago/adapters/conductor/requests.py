@@ -101,7 +101,7 @@ class PageError(RequestFailedError):
 
 
 class NotConductorError(UnavailableError):
-    """Somebody answered, but not Conductor: a landing page, a gateway, a redirect."""
+    """Another server answered, for example with a landing page or a redirect."""
 
 
 def service_error(request: ApiRequest, address: str, failure: RequestFailedError) -> ServiceError:
@@ -143,7 +143,7 @@ def _refusal(request: ApiRequest, where: str, refusal: RefusedError) -> ServiceE
 def _lost(
     request: ApiRequest, message: str, of_a_read: type[UnavailableError] = UnavailableError
 ) -> ServiceError:
-    """Nobody knows what became of a write; a read can be asked again.
+    """A write may have taken effect; a read can be asked again.
 
     A poll is a GET that writes: it hands rows out, and those of a lost answer wait for their
     response time-out. So it is no read that found nothing.
@@ -153,7 +153,7 @@ def _lost(
 
 
 def _conductor_message(body: str) -> str | None:
-    """What Conductor says; None when somebody else speaks.
+    """What Conductor says; None when the answer is of another server.
 
     Spring's own error page has `error` and `path`, Conductor's answers have neither; and a path
     that is not in its API, such as `/api/api/tasks`, gets its form but Spring's words.

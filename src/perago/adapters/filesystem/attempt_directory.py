@@ -302,7 +302,7 @@ class LocalAttemptDirectories(AttemptDirectories):
         return _marker_inside(directory)
 
     def _ownerless(self, now: datetime) -> Iterator[Leftover]:
-        """Directories nobody holds; records whose directory is gone are forgotten on the way.
+        """Directories that no process holds; records without a directory are forgotten.
 
         Bodies can reach this root, so anything may stand in it: whatever goes wrong with one
         directory or one record is told of that one.
@@ -320,7 +320,7 @@ class LocalAttemptDirectories(AttemptDirectories):
                 yield found
 
     def _leftover(self, path: Path, now: datetime, *, has_record: bool) -> Leftover | None:
-        """What a directory is, unless somebody works in it or it is none of ours.
+        """What a directory is, unless an attempt works in it or it is none of ours.
 
         Without a record there was no lock, and a number that lives may be another process's.
         """

@@ -82,7 +82,7 @@ def _entered(parent: int, name: str) -> int | None:
     """Open a directory for all that removing needs; None when it is gone.
 
     A closed one (mode 000) is opened up first, through a handle that needs no permission: changing
-    the mode by name would follow a symlink that somebody puts there meanwhile.
+    the mode by name would follow a symlink that was put there meanwhile.
     """
     try:
         handle = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=parent)
@@ -151,7 +151,7 @@ class RootLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let it go; the file stays, since removing it could remove somebody else's."""
+        """Let it go; the file stays, since removing it could remove another process's."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.ftruncate(descriptor, 0)
@@ -189,7 +189,7 @@ class RootLock:
         )
 
     def _holder(self) -> object:
-        """Who wrote the file; nobody, when the holder has not come to it."""
+        """Who wrote the file; None while the holder has not written it."""
         try:
             return json.loads(self._path.read_text(encoding="utf-8"))["supervisor_pid"]
         except (OSError, ValueError, KeyError, TypeError):
@@ -248,7 +248,7 @@ class OwnerRecords:
         return sorted(path.stem for path in self._directory.glob("*.json"))
 
     def is_alive(self, name: str) -> bool:
-        """Whether somebody, this process included, holds the lock of a record."""
+        """Whether a process, this one included, holds the lock of a record."""
         if name in self._held:
             return True
         try:

@@ -1,6 +1,6 @@
 """lakeFS's own JSON as values of the ports; what it lacks or spells otherwise raises.
 
-Asks nobody.
+It sends no request.
 """
 
 import json

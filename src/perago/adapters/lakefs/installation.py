@@ -1,7 +1,7 @@
 """One lakeFS as the container takes it: its ports over one client, one request a question.
 
-Spells out every option of an effect. What an answer means is `errors`', what a tag decides or a
-walk is good for somebody else's.
+Spells out every option of an effect. What an answer means is in `errors`; what a tag
+decides and what a walk is for, the domain knows.
 """
 
 import json

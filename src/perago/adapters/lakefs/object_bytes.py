@@ -337,7 +337,7 @@ def _plain(upload: ObjectUpload) -> dict[str, str]:
 
 def _envelope(content_type: str) -> tuple[bytes, bytes]:
     """A form around the bytes: the server takes other content types only from there."""
-    # A quote or a line break in a type that somebody else wrote would end the header it stands in.
+    # A quote or a line break in a type that another client wrote would end the header it stands in.
     written = "".join(sign if sign.isprintable() else " " for sign in content_type)
     before = (
         f"--{_BOUNDARY}\r\n"

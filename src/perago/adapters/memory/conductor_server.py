@@ -155,7 +155,7 @@ class MemoryConductor:
         self._swept_ms = -1
 
     def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
-        """Hand out what waits; an empty queue answers at once, for nobody else can fill it."""
+        """Hand out what waits; an empty queue answers at once, as nothing else can fill it."""
         if request.wait_ms > POLL_WAIT_MS_MAX:
             raise RequestRefusedError(
                 f"poll {request.task_type}: a wait of {request.wait_ms} ms is more than "
@@ -185,7 +185,7 @@ class MemoryConductor:
             self._written(row.workflow_id)
 
     def log(self, task_id: str, line: str) -> None:
-        """Keep a line, also of a task that nobody knows."""
+        """Keep a line, also of a task that does not exist."""
         self.state.logs.setdefault(task_id, []).append(line)
 
     def put_task_definition(self, definition: Mapping[str, object]) -> None:

@@ -34,7 +34,7 @@ FILE_BYTES_MIN = 64 * 1024
 
 @dataclass(slots=True)
 class ServerTime:
-    """The server's clock, which stands still until somebody moves it; commits count seconds."""
+    """The server's clock, which stands still until a test moves it; commits count seconds."""
 
     seconds: int = 1_700_000_000  # any moment: always the same, so that ids and texts of tests are
 
@@ -89,7 +89,7 @@ class MemoryLakeFS:
         return state
 
     def take(self, path: Path) -> bytes | Path:
-        """The content of somebody's file, as it is now: a large one as a copy in a file of ours."""
+        """The content of a caller's file, as it is now: a large one as a copy in a file of ours."""
         if self._files is None or path.stat().st_size < FILE_BYTES_MIN:
             return path.read_bytes()
         self._taken += 1

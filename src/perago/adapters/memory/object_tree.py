@@ -1,7 +1,7 @@
 """Immutable trees of objects: what a commit points to, and how two of them differ.
 
 Knows nothing of commits, branches or hooks. A tree shares its objects with the trees it was made
-from and sorts its paths once, when somebody lists it; a page then costs its own length.
+from and sorts its paths once, when it is first listed; a page then costs its own length.
 """
 
 from bisect import bisect_left, bisect_right

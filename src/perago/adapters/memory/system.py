@@ -1,6 +1,6 @@
 """Clock, concurrency, identities, progress and telemetry in memory, the same in every run.
 
-`VirtualClock` moves only when somebody moves it and wakes sleepers in the order of their deadlines.
+`VirtualClock` moves only when its owner moves it and wakes sleepers in order of their deadlines.
 It works under asyncio (a sleeper waits for a future) and under a scheduler that drives coroutines
 by hand (a sleeper takes turns until it is woken). `SeededIdentities` gives the same names for the
 same seed.
@@ -84,7 +84,7 @@ class VirtualClock(Clock):
             sleeper.woken = True  # a cancelled sleeper is passed over when its time comes
 
     def seconds_to_next(self) -> float | None:
-        """How long until the first sleeper wakes; None when nobody sleeps."""
+        """How long until the first sleeper wakes; None when there is no sleeper."""
         self._forget_woken()
         if not self._sleepers:
             return None
@@ -195,7 +195,7 @@ class SequentialConcurrency(Concurrency):
         return self._take_turn(name)
 
     async def blocking(self, work: Callable[[], A], *, abandon: Callable[[], None] = nothing) -> A:
-        del abandon  # nobody can cancel what takes no time
+        del abandon  # what takes no time cannot be cancelled
         return work()
 
     @asynccontextmanager

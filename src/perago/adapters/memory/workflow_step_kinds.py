@@ -41,7 +41,7 @@ def walk_do_while(walk: Walk, spec: Spec, iteration: int) -> bool:
 
 
 def _walk_ended(walk: Walk, row: TaskRow, body: Sequence[Spec]) -> bool:
-    """Walk what a rerun brought back in an ended loop; nobody comes back to what is behind."""
+    """Walk what a rerun brought back in an ended loop; what is behind it is not walked again."""
     for number in range(1, row.iteration + 1):
         if walk.attempts(body[0], number):
             walk.sequence(body, number)
@@ -256,7 +256,7 @@ def walk_wait(walk: Walk, spec: Spec, iteration: int) -> bool:
 
 
 def wakes_at_ms(row: TaskRow) -> int | None:
-    """When an open WAIT is over; None for other rows and for those that wait for somebody."""
+    """When an open WAIT is over; None for other rows and for those that wait for a signal."""
     duration = row.input_data.get("duration")
     if kind_of(row.spec) != "WAIT" or row.status.is_terminal or duration is None:
         return None

@@ -198,8 +198,8 @@ def session_options(
 def repository_options(repository: str, gateway: SparkGateway) -> dict[str, str]:
     """Hadoop options of one repository: it is a bucket of the gateway.
 
-    The flags take away the questions that S3A asks before it writes a file: nobody else writes
-    on the branch.
+    The flags take away the questions that S3A asks before it writes a file: no other client
+    writes on the branch.
     """
     address = urlsplit(gateway.endpoint)
     options = {

@@ -111,7 +111,7 @@ class PipelineSessions:
         self._concurrency = concurrency
 
     async def run(self, description: str, step: Callable[[PipelineSession], Answer]) -> Answer:
-        """Run one step; when nobody waits for it any more, its jobs are cancelled."""
+        """Run one step; if its caller is cancelled, so are its jobs."""
         group = f"perago pipeline {next(_groups)}"
         opened: list[Any] = []
         given_up = Event()

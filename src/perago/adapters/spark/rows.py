@@ -1,6 +1,6 @@
 """Rows of large workspaces as files of JSON lines: written, read, compared as text, and counted.
 
-`ManifestRows` is a collection that reads its file each time somebody iterates. `write_rows` makes a
+`ManifestRows` is a collection that reads its file each time it is iterated. `write_rows` makes a
 file visible only when it is whole, because Spark may run the same part twice. `ending_with_problem`
 brings an error of a part to the driver as a value. `WorkspaceReader` reads with relative paths.
 """

@@ -104,7 +104,7 @@ class AsyncioConcurrency(Concurrency):
                 await asyncio.wait([answer], timeout=ABANDONED_SECONDS_MAX)
             finally:  # who cancels twice has no moment
                 if not answer.cancel() and not answer.cancelled():
-                    answer.exception()  # nobody hears of it any more
+                    answer.exception()  # its caller has gone, and asyncio would warn
             raise
 
     def close(self) -> None:

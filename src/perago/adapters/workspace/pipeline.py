@@ -226,7 +226,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
 
 @final
 class TransferMeter:
-    """Counts one transfer of known size from any thread; reports it where somebody listens."""
+    """Counts one transfer of known size from any thread; reports it if there is a listener."""
 
     def __init__(
         self,

@@ -271,7 +271,7 @@ class WorkspaceSyncPlan:
 def workspace_local_path(
     workspace_spec: WorkspaceSpec, object_path: str | os.PathLike[str]
 ) -> Path | None:
-    """Return where an object goes below the workspace, or None when it is nobody's file.
+    """Return where an object goes below the workspace, or None when it is no file of a task.
 
     Objects outside the prefix are never looked at closer: their names are other people's.
     """

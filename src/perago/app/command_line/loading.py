@@ -211,7 +211,7 @@ def warn_of(task: TaskDefinition) -> None:
 
 def _load(target: str) -> list[TaskDefinition]:
     if target.endswith(".py") and Path(target).is_file():
-        # As a dotted name it is a module `py` in a package, which nobody means.
+        # As a dotted name it is a module `py` in a package, which is never meant.
         raise TaskDefinitionError(
             "module target must be a Python import path, not a file path or object path",
             code="PRG-T013",

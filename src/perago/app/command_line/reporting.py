@@ -132,13 +132,13 @@ def reports_errors_by_class(function: Callable[Arguments, None]) -> Callable[Arg
 def _report(error: Exception, *, as_json: bool) -> None:
     code, message = _code_of(error), str(error)
     if code == PeragoError.code:
-        # Nobody foresaw it: whoever mends it needs the place, which is ours.
+        # An error without a code is a defect of Perago, and its traceback shows where.
         note_lines("".join(traceback.format_exception(error)).rstrip())
         message = f"{type(error).__name__}: {error}"
     note_lines(f"error: {message}")
     for each in getattr(error, "__notes__", []):
         note_lines(each)
-    row = find_code(code)  # an adapter of somebody else may have codes of its own
+    row = find_code(code)  # a foreign adapter may have codes of its own
     if row is not None:
         note(f"  {row.code}: {row.remedy} (perago explain {row.code})")
     if as_json:

@@ -36,7 +36,7 @@ class Canary:
         """Whether a wrong expected head is refused and the right one passes.
 
         Raises when the server said neither: a verdict is kept, so it must be one. UnavailableError
-        for no answer, PublicationRefusedError for somebody else's hook or a broken action file.
+        for no answer, PublicationRefusedError for a hook that is not ours or a broken action file.
         """
         target, source = canary_branches(self._identities.new_execution_id())
         try:

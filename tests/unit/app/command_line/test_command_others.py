@@ -101,10 +101,13 @@ def test_all_codes_are_listed(run: Run) -> None:
     assert len(run("explain", "--json").document["codes"]) == len(error_codes())
 
 
-def test_an_unknown_code_lists_similar_codes(run: Run) -> None:
-    ran = run("explain", "PRG-U01")
+@pytest.mark.parametrize(
+    ("asked", "near"), [("PRG-U01", "PRG-U001"), ("f002", "PRG-F002"), ("PRGF002", "PRG-F002")]
+)
+def test_an_unknown_code_lists_similar_codes(run: Run, asked: str, near: str) -> None:
+    ran = run("explain", asked)
     assert ran.code == 1
-    assert ran.err.startswith("error: there is no error code PRG-U01; did you mean PRG-U001")
+    assert ran.err.startswith(f"error: there is no error code {asked}; did you mean {near}")
 
 
 def test_the_version_is_bare_or_says_what_it_runs_on(run: Run) -> None:
