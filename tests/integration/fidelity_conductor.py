@@ -28,7 +28,7 @@ from tests.integration.fidelity_conductor_shapes import (
 from tests.integration.fidelity_conductor_side import UNKNOWN, Side
 
 from perago.domain.attempt import AttemptStatus
-from perago.ports.conductor import SENDABLE
+from perago.ports.conductor import SENDABLE, HandBack
 from perago.ports.errors import RequestRefusedError
 
 DOMAIN = "elsewhere"
@@ -109,6 +109,15 @@ async def release(side: Side, holder: int) -> object:
     attempt = side.holder(holder)
     if attempt is not None:
         await side.world.workflows.release_without_result(attempt)
+    return attempt is None
+
+
+@operations.add(weight=3, holder=holders, worker=workers, x=st.sampled_from((1, None, "text")))
+async def hand_back(side: Side, holder: int, worker: str, x: object) -> object:
+    attempt = side.holder(holder)
+    if attempt is not None:
+        given = HandBack(attempt.snapshot, worker, reason="later", output={"x": x})
+        await side.world.queue.hand_back(given, timeout_seconds=30.0)
     return attempt is None
 
 
