@@ -80,7 +80,8 @@ at the guardrails and the comparison. It downloads nothing, and the function doe
   It also runs again if the power cut came before the system had written the files to the disk.
 - The outcome counts for the same task, key, input commit, branch, prefix and params only. The code of
   the task is not part of the key: after a deploy, the outcome of the old code counts, as its decision
-  does. To have it computed again, run `perago reset-task`.
+  does. If its result does not fit the new result model, the function runs again. To have it computed
+  again in any case, run `perago reset-task`.
 - Spark tasks, and workspaces that were moved as Spark jobs, keep no outcome. Tasks without a workspace
   and read-only tasks have no key, so they keep none either.
 - If the disk refuses the record, the attempt goes on without it and writes a warning.
@@ -118,8 +119,8 @@ Under `settled` a task function can save its state while it runs
 - A rerun by an operator, a retry on another input or with other params, and a task after
   `perago reset-task` are logical executions of their own, and find nothing.
 - If lakeFS does not take a checkpoint, the attempt goes on. If the newest checkpoint is damaged or is
-  removed while it is read, the task function begins anew. If lakeFS does not answer, the attempt fails as
-  it does for its workspace.
+  removed while it is read, the task function begins anew. If lakeFS does not answer, the attempt waits
+  as it does for its workspace.
 - Until the decision, everyone who may read the repository may read the checkpoints.
 
 ## Reruns by an operator

@@ -16,6 +16,7 @@ from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.stage import stage_changes, stage_nothing
 from perago.app.authoring.checkpoint_copies import OUT
+from perago.app.authoring.envelope import check_stored_result
 from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.checkpoints import (
     CHECKPOINT_FOLDER,
@@ -402,6 +403,9 @@ async def _recovered(
         raise WorkspaceLostError(f"the outcome kept for {directory} cannot be read")
     if kept.ran_for != ran_for:
         raise WorkspaceLostError(f"the outcome kept for {directory} is of {kept.ran_for}")
+    # A deploy may have changed the result model. Nobody could complete with the old result, and
+    # here nothing is decided yet, so the new code can still run.
+    check_stored_result(attempt.task, kept.result)
     await ports.directories.take_over(directory, _marker(attempt))
     attempt.leftovers.directory = directory
     source = WorkspaceSource(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import final
 
 import pytest
+from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker
 from tests.dead_owners import let_locks_go
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
@@ -266,6 +267,21 @@ async def test_a_record_of_another_execution_is_refused(host: Host) -> None:
 
     assert host.world.runs == 2
     assert len(refusals(worker)) == 1
+
+
+async def test_a_result_that_the_code_of_today_would_not_return_is_refused(host: Host) -> None:
+    await host.die_after_the_function()
+
+    class Renamed(BaseModel):
+        number: int
+
+    host.world.task = replace(host.world.task, output_model=Renamed)
+    worker = host.worker()
+    recovered = await host.world.attempt(worker)
+
+    assert recovered is not None
+    assert len(refusals(worker)) == 1
+    assert host.world.runs == 2
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
