@@ -75,8 +75,9 @@ class OutcomeUnknownAtDeadlineError(PeragoError, RuntimeError):
 
     code = "PRG-U001"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, cause: Cause = Cause.FAILED) -> None:
         super().__init__(f"{OUTCOME_UNKNOWN}: {reason}")
+        self.cause = cause
 
 
 class PublicationRefusedError(PeragoError, RuntimeError):

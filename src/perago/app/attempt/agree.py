@@ -100,14 +100,14 @@ async def _put_decision(
     try:
         return await ports.patience.until_done(LAKEFS, f"decision {tag}", put, look)
     except (OutcomeUnknownError, UnavailableError) as error:
-        seen = str(error)
+        seen, cause = str(error), error.cause
     except ServiceError:
         attempt.leftovers.staging_may_go = not sent  # refused: nothing was decided by this
         raise
     evidence = {"tag": tag, "staged": proposal, "staging_branch": attempt.staging_branch}
     facts = {"warning": OUTCOME_UNKNOWN, "seen": seen, **evidence}
     ports.progress.phase(Phase.WARNED, facts)
-    raise OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}")
+    raise OutcomeUnknownAtDeadlineError(f"decision {tag}: {seen}", cause=cause)
 
 
 async def read_decision(

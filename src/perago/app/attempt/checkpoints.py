@@ -17,7 +17,14 @@ from pathlib import Path
 
 from perago.app.attempt.complete import delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts
-from perago.app.authoring.checkpoint_copies import FOUND, ClaimedCopy, claim, release
+from perago.app.attempt.patience import LAKEFS
+from perago.app.authoring.checkpoint_copies import (
+    FOUND,
+    ClaimedCopy,
+    claim,
+    make_empty,
+    release,
+)
 from perago.domain.checkpoints import (
     CHECKPOINT,
     CHECKPOINT_FOLDER,
@@ -34,6 +41,7 @@ from perago.ports.lakefs import CommitRequest
 from perago.ports.task_body import BodyStopped, FoundCheckpoint
 from perago.ports.workspace import (
     DirectoryUploads,
+    Materialised,
     Phase,
     StagingArea,
     TransferCounts,
@@ -95,11 +103,18 @@ class AttemptCheckpoints:
             await self._warn(NOT_FOUND, error)
 
     async def _download(self, commit: CommitId, checkpoint: CheckpointRecord) -> None:
-        pipeline, directory = self.ports.lakefs.pipeline, self.directory / FOUND
-        await self.ports.concurrency.blocking(lambda: directory.mkdir(parents=True, mode=0o700))
+        pipeline = self.ports.lakefs.pipeline
         source = WorkspaceSource(self.area.staged.repository, commit, CHECKPOINT_FOLDER)
-        materialised = await self.ports.stop_order.before_end_of(
-            pipeline.materialise(source, directory)
+        blocking, directory = self.ports.concurrency.blocking, self.directory / FOUND
+
+        async def download() -> Materialised | BodyStopped:
+            await blocking(partial(make_empty, directory))  # an outage may have left half of it
+            return await self.ports.stop_order.before_end_of(
+                pipeline.materialise(source, directory)
+            )
+
+        materialised = await self.ports.patience.until_done(
+            LAKEFS, "the download of a checkpoint", download
         )
         if isinstance(materialised, BodyStopped):
             raise BodyFailedError(materialised.reason, cause=materialised.cause)

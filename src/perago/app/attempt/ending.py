@@ -7,7 +7,12 @@ that the table asks for. Sends nothing.
 from perago.app.attempt.context import Attempt
 from perago.app.authoring.failure import error_is_terminal, result_for_exception
 from perago.domain.attempt import AttemptStatus
-from perago.domain.errors import BodyFailedError, HandedBackTooOftenError, StaleAttemptError
+from perago.domain.errors import (
+    BodyFailedError,
+    HandedBackTooOftenError,
+    OutcomeUnknownAtDeadlineError,
+    StaleAttemptError,
+)
 from perago.domain.hand_back import (
     HAND_BACKS_MAX,
     Cause,
@@ -34,7 +39,7 @@ def cause_of(error: Exception) -> Cause:
             return Cause.STALE
         case _ if error_is_terminal(error):
             return Cause.REFUSED_FOR_GOOD
-        case BodyFailedError():
+        case BodyFailedError() | OutcomeUnknownAtDeadlineError():
             return error.cause
         case UnavailableError() | OutcomeUnknownError():
             return error.cause

@@ -125,6 +125,11 @@ class Patience:
         self.waits = 0
         self.waited_seconds = 0.0
 
+    @property
+    def ended_by(self) -> Cause:
+        """What ended the patience; the absence of a service while it is not over."""
+        return self._cause
+
     async def until_done(
         self,
         service: str,

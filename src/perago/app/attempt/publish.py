@@ -140,9 +140,10 @@ async def publish(
             break
         await _pause(ports, number)
     if pending is not None:
-        raise unknown_outcome(
-            ports, attempt, pending.plan, f"the head was {pending.plan.base}; {seen}"
-        )
+        text = f"the head was {pending.plan.base}; {seen}"
+        unknown = unknown_outcome(ports, attempt, pending.plan, text)
+        unknown.cause = ports.patience.ended_by  # whoever goes on finds the decision
+        raise unknown
     text = f"other writers kept moving the target branch: {seen}"
     raise PublicationRefusedError(text, code="PRG-F007")
 

@@ -60,6 +60,12 @@ def release(beside: Path) -> None:
     _remove(beside / SENDING)
 
 
+def make_empty(directory: Path) -> None:
+    """Begin anew with a directory that holds nothing."""
+    _remove(directory)
+    directory.mkdir(parents=True, mode=0o700)
+
+
 @dataclass(frozen=True, slots=True)
 class SourceFile:
     """One file to copy."""

@@ -5,9 +5,10 @@ Holds the invariants every outcome must keep; which fault strikes where is the t
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, final
 
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
@@ -35,7 +36,7 @@ from perago.domain.logical_execution import CommitId, CommitRecord
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import WorkflowRecord
-from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.installations import ConductorInstallation
 from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
 from perago.testing.fault_injector import (
@@ -43,8 +44,9 @@ from perago.testing.fault_injector import (
     FaultInjector,
     ProcessDied,
     faulty_installation,
+    lost_answer,
 )
-from perago.testing.faults import Fault
+from perago.testing.faults import Call, Fault
 
 TASK = "edit"
 RESPONSE_SECONDS = 60
@@ -55,6 +57,42 @@ GIVEN = object()
 """The input that the world itself made."""
 
 T = TypeVar("T")
+
+OUTAGE_SECONDS = 20.0
+CONDUCTOR = "queue"
+
+
+@final
+class Outage(CallGate):
+    """From one call on the service of that call is away for a time.
+
+    `arrives` says whether that call still takes effect, with its answer lost.
+    """
+
+    def __init__(
+        self, clock: VirtualClock, nth: int, *, arrives: bool, seconds: float = OUTAGE_SECONDS
+    ) -> None:
+        self._clock = clock
+        self._nth = nth
+        self._arrives = arrives
+        self._seconds = seconds
+        self._until = 0.0
+        self.calls: list[str] = []
+        self.service = ""
+
+    async def passes(self, call: Call, send: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
+        """Refuse while the service is away."""
+        self.calls.append(call.operation)
+        service = CONDUCTOR if call.operation.startswith(CONDUCTOR) else "lakefs"
+        if len(self.calls) == self._nth:
+            self.service, self._until = service, self._clock.monotonic() + self._seconds
+            if self._arrives:
+                with suppress(ServiceError):
+                    await send()
+                return lost_answer(call)
+        if service == self.service and self._clock.monotonic() < self._until:
+            raise UnavailableError(f"{call.operation}: connection refused")
+        return await send()
 
 
 class Params(BaseModel):

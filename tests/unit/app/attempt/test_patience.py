@@ -2,13 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import TypeVar
 
 import pytest
 from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import (
+    OUTAGE_SECONDS,
+    FaultWorld,
+    Outage,
+    assert_accepted,
+)
 
 from perago.adapters.memory.system import VirtualClock
 from perago.app.attempt.context import KnownRepositories
@@ -36,10 +40,8 @@ from perago.ports.objects import Objects
 from perago.ports.task_body import BodyStopped
 from perago.ports.workspace import Phase, WorkspacePipeline
 from perago.testing.embedded_workers import NoLease
-from perago.testing.fault_injector import CallGate, lost_answer
 from perago.testing.faults import (
     ANY_CALL,
-    Call,
     Fault,
     lose_answer,
     lose_request,
@@ -49,9 +51,7 @@ from perago.testing.faults import (
 
 Answer = TypeVar("Answer")
 
-OUTAGE_SECONDS = 20.0
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
-CONDUCTOR = "queue"
 
 
 STRIKES: Mapping[str, Callable[[int], Fault]] = {
@@ -59,39 +59,6 @@ STRIKES: Mapping[str, Callable[[int], Fault]] = {
     "the request": lambda nth: lose_request(ANY_CALL, nth=nth),
     "the connection": lambda nth: refuse(ANY_CALL, UnavailableError("refused"), nth=nth),
 }
-
-
-@final
-class Outage(CallGate):
-    """From one call on the service of that call is away for a time.
-
-    `arrives` says whether that call still takes effect, with its answer lost.
-    """
-
-    def __init__(
-        self, clock: VirtualClock, nth: int, *, arrives: bool, seconds: float = OUTAGE_SECONDS
-    ) -> None:
-        self._clock = clock
-        self._nth = nth
-        self._arrives = arrives
-        self._seconds = seconds
-        self._until = 0.0
-        self.calls: list[str] = []
-        self.service = ""
-
-    async def passes(self, call: Call, send: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401
-        """Refuse while the service is away."""
-        self.calls.append(call.operation)
-        service = CONDUCTOR if call.operation.startswith(CONDUCTOR) else "lakefs"
-        if len(self.calls) == self._nth:
-            self.service, self._until = service, self._clock.monotonic() + self._seconds
-            if self._arrives:
-                with suppress(ServiceError):
-                    await send()
-                return lost_answer(call)
-        if service == self.service and self._clock.monotonic() < self._until:
-            raise UnavailableError(f"{call.operation}: connection refused")
-        return await send()
 
 
 async def _healthy_calls(world: FaultWorld) -> int:

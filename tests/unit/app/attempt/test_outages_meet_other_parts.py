@@ -1,0 +1,105 @@
+"""An outage while an attempt has a checkpoint, or is drained: nothing is spent."""
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar, final
+
+import pytest
+from tests.unit.app.attempt.fault_world import CONDUCTOR, FaultWorld, Outage, assert_accepted
+
+import perago
+from perago import TaskFailed
+from perago.app.attempt.ending import HANDED_BACK
+from perago.app.attempt.patience import StopOrder
+from perago.domain.attempt import AttemptStatus
+from perago.domain.hand_back import Cause
+from perago.domain.policy import PolicySetting
+from perago.ports.task_body import BodyStopped
+
+Answer = TypeVar("Answer")
+
+
+def _checkpoint_and_fail_once(workspace: Path, run: int) -> None:
+    """Keep something, fail, and go on from it in the next run."""
+    (workspace / "out.txt").write_text(f"new {run}")
+    (workspace / f"only-{run}.txt").write_text("of this run")
+    (workspace / "old.txt").unlink()
+    attempt = perago.current_attempt()
+    if run == 1:
+        attempt.checkpoint(workspace, note=run)
+        raise TaskFailed("once")
+    assert attempt.resumed_from is not None
+    names = sorted(path.name for path in attempt.resumed_from.path.iterdir())
+    assert names == ["kept.txt", "only-1.txt", "out.txt"]
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+async def test_an_outage_at_any_call_of_an_attempt_with_a_checkpoint_spends_nothing(
+    tmp_path: Path,
+    arrives: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    def world_in(name: str) -> FaultWorld:
+        body = _checkpoint_and_fail_once
+        return FaultWorld(tmp_path / name, PolicySetting.SETTLED, body=body)
+
+    healthy = world_in("healthy")
+    await healthy.start()
+    await healthy.attempt(healthy.worker())
+    await healthy.attempt(healthy.worker())
+    await assert_accepted(healthy)
+    for nth in range(2, healthy.workers[1].calls.total() + 1):
+        world = world_in(str(nth))
+        await world.start()
+        await world.attempt(world.worker())
+        outage = Outage(world.clock, nth, arrives=arrives)
+        await world.attempt(world.worker(gate=outage))
+        rows = [(row.snapshot.status, row.reason) for row in (await world.read()).attempts]
+        assert (len(rows), world.runs) == (2, 2), (nth, outage.calls[nth - 1], rows)
+        await assert_accepted(world)
+
+
+@final
+class DrainInTheWait(StopOrder):
+    """The grace of a drain is over as soon as an attempt waits for a service."""
+
+    def __init__(self, outage: Outage) -> None:
+        self._outage = outage
+
+    async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
+        """The answer, until the service is away."""
+        waiting = asyncio.ensure_future(work)
+        if self._outage.service:
+            waiting.cancel()
+            return BodyStopped("worker draining", Cause.DRAIN)
+        return await waiting
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+async def test_a_drain_in_any_wait_hands_the_row_back(
+    tmp_path: Path,
+    arrives: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    """Also where nobody can tell whether the decision or the merge was made."""
+    healthy = FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED)
+    await healthy.start()
+    await healthy.attempt(healthy.worker())
+    for nth in range(2, healthy.workers[0].calls.total() + 1):
+        world = FaultWorld(tmp_path / str(nth), PolicySetting.SETTLED)
+        await world.start()
+        outage = Outage(world.clock, nth, arrives=arrives, seconds=1e6)
+        worker = world.worker(gate=outage)
+        order = DrainInTheWait(outage)
+        report = await world.attempt(replace(worker, world=replace(worker.world, stop_order=order)))
+        assert report is not None
+        if outage.service == CONDUCTOR:
+            continue  # which cannot be told of any end
+        why = (nth, outage.calls[-1], report.error)
+        assert report.status in {HANDED_BACK, AttemptStatus.COMPLETED}, why
+        await world.attempt(world.worker())
+        rows = [(row.snapshot.status, row.reason) for row in (await world.read()).attempts]
+        assert len(rows) == 1, (why, rows)
+        await assert_accepted(world)
