@@ -68,7 +68,7 @@ class RefusedByHook:
 
 @dataclass(frozen=True, slots=True)
 class BrokenActions:
-    """`hook aborted` in any other status: a file under `_lakefs_actions/` cannot be used."""
+    """Another `hook aborted` that is an answer: a file under `_lakefs_actions/` cannot be used."""
 
     text: str
 

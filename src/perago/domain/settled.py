@@ -189,7 +189,7 @@ def after_merge(answer: MergeAnswer) -> AfterMerge:
     400 no changes         refused for ever, never success
     400 dirty branch       refused, the decision stays
     another 4xx            refused
-    anything else          unanswered
+    anything else          unanswered, also a hook that lakeFS could not read or log
     """
     match answer:
         case Merged(commit):

@@ -27,6 +27,12 @@ _BRANCH_MISSING = re.compile(r"^branch not found$|^branch '[^']*' not found$")
 _NO_BRANCH_TO_LIST = re.compile(r"(?s)prepare-commit hook aborted.*listing actions: not found$")
 # `main^2` of a commit with one parent, or `name@` of what is no branch.
 _MEANS_NOTHING = re.compile(r"^ref: (ref: )?invalid value")
+# Hooks are read from the block store, and their log is written there. lakeFS says a failure of that
+# in the words of the store's library or in its own, and nothing about the files.
+_STORE_FAILED = re.compile(
+    r'operation error |(Get|Head|Put|Post) "https?://'
+    r"|loading file |list actions from commit|failed to write action log"
+)
 _NOT_A_PERMISSION = re.compile(r"read-only|default branch")
 
 _SAID = re.compile(r"(?s)<(Code|Message)>(.*?)</\1>")
@@ -138,6 +144,8 @@ def merge_answer(operation: Operation, failure: Failure) -> outcome.MergeAnswer:
             return (
                 outcome.HeadMoved(text) if HEAD_MOVED_TEXT in text else outcome.RefusedByHook(text)
             )
+        case Refused(status, text) if is_no_answer(failure):
+            return outcome.NoAnswer(f"status {status}: {text}")
         case Refused(status, text) if _HOOK_ABORTED in text:
             return outcome.BrokenActions(f"status {status}: {text}")
         case Refused(404):
@@ -150,8 +158,6 @@ def merge_answer(operation: Operation, failure: Failure) -> outcome.MergeAnswer:
             return outcome.DirtyTarget(text)
         case Refused(423 | 429, text):
             return outcome.TooManyTries(text)
-        case Refused(status, text) if is_no_answer(failure):
-            return outcome.NoAnswer(f"status {status}: {text}")
         case Refused(status, text):
             return outcome.MergeRefused(f"status {status}: {text}")
 
@@ -179,10 +185,12 @@ def is_unknown(failure: Failure) -> bool:
 def is_no_answer(failure: Refused) -> bool:
     """Whether a status says nothing of what the server did: a redirect is not followed either.
 
-    A server error that says what was refused is an answer: nothing happened then.
+    A server error that says what was refused is an answer: nothing happened then. That the block
+    store was away while hooks were read or their log was written is none: later it may be there.
     """
     if failure.status >= FIRST_SERVER_ERROR:
-        return _HOOK_ABORTED not in failure.text and not _MEANS_NOTHING.search(failure.text)
+        is_of_hook = _HOOK_ABORTED in failure.text and not _STORE_FAILED.search(failure.text)
+        return not is_of_hook and not _MEANS_NOTHING.search(failure.text)
     return failure.status < FIRST_REFUSAL or failure.status in {408, 499}
 
 

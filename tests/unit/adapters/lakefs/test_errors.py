@@ -75,6 +75,14 @@ SUB_FOLDER = (
     "1 error occurred:\n\t* loading file _lakefs_actions/sub/: get action file metadata "
     "_lakefs_actions/sub/: not found\n\n"
 )
+UNREACHED = (
+    "operation error S3: PutObject, exceeded maximum number of attempts, 5, https response error "
+    'StatusCode: 0, RequestID: , HostID: , request send failed, Put "http://127.0.0.1:1/perago/x": '
+    "dial tcp 127.0.0.1:1: connect: connection refused"
+)
+UNREADABLE = (
+    "1 error occurred:\n\t* loading file _lakefs_actions/perago.yaml: input/output error\n\n"
+)
 
 
 def test_a_refusal_of_lakefs_is_its_message() -> None:
@@ -118,6 +126,8 @@ def test_a_page_is_shortened_and_a_message_is_not() -> None:
         (Refused(412, "Precondition failed"), RefusedByHook),
         (Refused(500, f"{ABORTED}{BROKEN_FILE}"), BrokenActions),
         (Refused(404, f"{ABORTED}{SUB_FOLDER}"), BrokenActions),
+        (Refused(500, f"{ABORTED}{UNREACHED}"), NoAnswer),
+        (Refused(500, f"{ABORTED}{UNREADABLE}"), NoAnswer),
         (Refused(409, ""), MergeConflict),
         (Refused(400, "update branch main: no changes"), NoChanges),
         (Refused(400, "uncommitted changes (dirty branch)"), DirtyTarget),
@@ -253,6 +263,11 @@ def test_a_relocation_without_branch_or_commit_raises(
             CREATE_TAG,
             Refused(500, f"pre-create-tag hook aborted, run id '4o': {BROKEN_FILE}"),
             BrokenActionsError,
+        ),
+        (
+            COMMIT,
+            Refused(500, f"prepare-commit hook aborted, run id '4o': {UNREACHED}"),
+            OutcomeUnknownError,
         ),
         (
             COMMIT,
