@@ -14,7 +14,7 @@ from typing import final
 from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.container import Container
-from perago.app.gc.local_pass import GcTools, retention_times, sweep_directories
+from perago.app.gc.local_pass import DeadRows, GcTools, retention_times, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.settings.settings import Settings
 from perago.app.start_checks import check_registered
@@ -51,7 +51,7 @@ from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.processes import HandedOverBody, Orphans, executor_user_of
 from perago.app.worker.slot_budget import first_of
 from perago.app.worker.thread_body import ThreadBody
-from perago.app.worker.worker import WorkerParts, domain_of
+from perago.app.worker.worker import Job, WorkerParts, domain_of
 from perago.app.worker_container import notify_service
 from perago.domain.attempt import FenceWidth
 from perago.domain.errors import RuntimeConfigError
@@ -265,8 +265,8 @@ def assemble(
     telemetry: Telemetry | None = None,
 ) -> Assembled:
     """Make every part; called in the worker's loop."""
-    metrics, seen, masking = Metrics(), SeenRepositories(), Secrets.of(secrets)
-    waiting = WaitingAttempts()
+    metrics, seen, waiting = Metrics(), SeenRepositories(), WaitingAttempts()
+    masking = Secrets.of(secrets)
     samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
     program = _program(order, secrets)
     bodies = _bodies(order, container, worker_id, program, samples)
@@ -284,26 +284,41 @@ def assemble(
     upkeep = Upkeep(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
     )
-    forced = order.settings.shutdown_force_kill_after
     listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen, waiting]
     if telemetry is not None:
         listeners.append(AttemptSpans(telemetry, container.clock(), masking))
+    settings = _attempt_settings(order.settings, worker_id, masking)
     parts = WorkerParts(
         ports=ports,
         bodies=bodies,
         tasks=tasks,
         types=[_polled(order, task, gates) for task in tasks.values()],
-        settings=_attempt_settings(order.settings, worker_id, masking),
+        settings=settings,
         listeners=listeners,
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
-        before_polling=[upkeep.check_services, upkeep.sweep_at_start, gates.look_at_lakefs],
+        before_polling=_before_polling(upkeep, DeadRows(ports, tasks, settings), gates),
         periodic=[upkeep.sweep_periodically],
-        force_kill_seconds=None if forced is None else forced.total_seconds(),
+        force_kill_seconds=_force_kill_seconds(order.settings),
         started=lambda: notify_service("READY=1"),
         beat=_beat(order, bodies, samples, worker_id),
     )
     return Assembled(parts, upkeep, metrics, waiting)
+
+
+def _force_kill_seconds(settings: Settings) -> float | None:
+    forced = settings.shutdown_force_kill_after
+    return None if forced is None else forced.total_seconds()
+
+
+def _before_polling(upkeep: Upkeep, dead: DeadRows, gates: "_Gates") -> Sequence[Job]:
+    """Rows go back before the sweep, which removes the markers that name them."""
+    return [
+        upkeep.check_services,
+        dead.hand_back,
+        upkeep.sweep_at_start,
+        gates.look_at_lakefs,
+    ]
 
 
 def _beat(

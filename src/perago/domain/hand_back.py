@@ -26,6 +26,7 @@ class Cause(StrEnum):
     DRAIN = "drain"
     SERVICE_AWAY = "service away"
     DISK_FULL = "disk full"
+    WORKER_DIED = "worker died"
 
 
 class Moment(StrEnum):
@@ -67,12 +68,16 @@ ENDINGS: Mapping[Cause, Mapping[Moment, Ending]] = MappingProxyType(
         Cause.DRAIN: {_BEFORE: _BACK, _IN: _BACK, _AFTER: _BACK},
         Cause.SERVICE_AWAY: {_BEFORE: _BACK, _IN: _FAIL, _AFTER: _FAIL},
         Cause.DISK_FULL: {_BEFORE: _BACK, _IN: _FAIL, _AFTER: _FAIL},
+        # The next worker on the host sends it. The task function may have been the cause, for
+        # example by using all memory; then the row comes back five times and no more.
+        Cause.WORKER_DIED: dict.fromkeys(Moment, _BACK),
     }
 )
 
 # The documents say FAILED where a service does not answer or the disk refuses (compatibility of
-# 0.6.1). Of a drain they say nothing: 0.6.1 left such a row to its response time-out.
-FAIL_UNDER_DOCUMENTS_POLICIES = frozenset({Cause.SERVICE_AWAY, Cause.DISK_FULL})
+# 0.6.1). Of a drain they say nothing: 0.6.1 left such a row to its response time-out. So is the row
+# of a dead worker, whose merge may still be on its way: their guarantee needs it to be over.
+FAIL_UNDER_DOCUMENTS_POLICIES = frozenset({Cause.SERVICE_AWAY, Cause.DISK_FULL, Cause.WORKER_DIED})
 # A row that five executions in a row gave back is given back by a sixth as well: its deploys come
 # faster than it ends, or what it needs is gone. FAILED says so to a person, and the count begins
 # anew because the retry is another row.
@@ -120,10 +125,10 @@ def ending_for(
 
 
 # An outage or a full disk is still there in the next second: the row waits longer each time, so
-# that five hand-backs cover 5 minutes beside what each attempt has waited itself. A drain says
-# nothing about the next worker, so the row goes on at once.
+# that five hand-backs cover 5 minutes beside what each attempt has waited itself. A drain and a
+# death say nothing about the next worker, so the row goes on at once.
 FIRST_PAUSE_SECONDS = 10
-NO_PAUSE = frozenset({Cause.DRAIN})
+NO_PAUSE = frozenset({Cause.DRAIN, Cause.WORKER_DIED})
 
 
 def pause_seconds(cause: Cause, hand_backs: int) -> int:

@@ -42,6 +42,7 @@ EXECUTION = ExecutionId("e1")
         (Cause.DRAIN, BACK, BACK, BACK),
         (Cause.SERVICE_AWAY, BACK, FAIL, FAIL),
         (Cause.DISK_FULL, BACK, FAIL, FAIL),
+        (Cause.WORKER_DIED, BACK, BACK, BACK),
     ],
     ids=str,
 )
@@ -56,8 +57,18 @@ def test_the_table_has_every_cause_and_moment() -> None:
 
 @pytest.mark.parametrize(
     ("cause", "ending"),
-    [(Cause.DRAIN, BACK), (Cause.SERVICE_AWAY, FAIL), (Cause.DISK_FULL, FAIL)],
-    ids=["0.6.1 said nothing of a drain", "a service away is FAILED", "a full disk is FAILED"],
+    [
+        (Cause.DRAIN, BACK),
+        (Cause.SERVICE_AWAY, FAIL),
+        (Cause.DISK_FULL, FAIL),
+        (Cause.WORKER_DIED, FAIL),
+    ],
+    ids=[
+        "0.6.1 said nothing of a drain",
+        "a service away is FAILED",
+        "a full disk is FAILED",
+        "a dead worker's request may be on its way",
+    ],
 )
 def test_the_documents_policies_keep_what_the_documents_say(cause: Cause, ending: Ending) -> None:
     assert ending_for(cause, BEFORE, documents_policy=True) is ending
@@ -92,6 +103,7 @@ def test_a_row_waits_longer_each_time_and_not_at_all_after_a_drain() -> None:
     waits = [pause_seconds(Cause.SERVICE_AWAY, number) for number in range(3)]
     assert waits == [FIRST_PAUSE_SECONDS, 2 * FIRST_PAUSE_SECONDS, 4 * FIRST_PAUSE_SECONDS]
     assert pause_seconds(Cause.DRAIN, 3) == 0
+    assert pause_seconds(Cause.WORKER_DIED, 3) == 0
 
 
 def row(output: Mapping[str, object], *, scheduled_time: int = 100) -> AttemptRecord:

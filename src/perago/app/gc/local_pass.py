@@ -1,24 +1,48 @@
-"""Garbage collection on the local disk, and what both passes share.
+"""What dead workers left on the local disk, and what both passes of garbage collection share.
 
 `sweep_directories` removes attempt directories whose owners are gone, but keeps those that a later
-attempt may go on with. One that cannot be removed is reported and the others go on. The rest is for
-`remote_pass`: listings page by page, the ages from the settings, the owner of a staging branch by
-its name or by its commit, and what is asked about a checkpoint. Which leftover may go is decided in
+attempt may go on with. One that cannot be removed is reported and the others go on. `DeadRows`
+hands back the rows that a dead worker of this root held: the markers of its directories name them,
+and their locks say that it is dead. Without it Conductor notices when the response time-out is
+over. The rest is for `remote_pass`: listings page by page, the ages from the settings, and the
+owner of a staging branch by its name or by its commit. Which leftover may go is decided in
 `perago.domain.retention`.
 """
 
+import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import final
 
+from perago.app.attempt.context import AttemptPorts, AttemptSettings
+from perago.app.attempt.ending import DOCUMENTS_POLICIES
+from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.settings.settings import Settings
-from perago.domain.attempt import WorkflowSnapshot
+from perago.app.telemetry.listeners import write
+from perago.domain.attempt import (
+    AttemptRecord,
+    Current,
+    WorkflowSnapshot,
+    compare_row,
+    compare_wide,
+)
 from perago.domain.checkpoints import key_of_checkpoint, read_checkpoint, workflow_of_key
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
+from perago.domain.hand_back import (
+    HAND_BACKS_MAX,
+    Cause,
+    Ending,
+    Moment,
+    RowLimits,
+    ending_for,
+    hand_backs_of,
+    pause_seconds,
+)
 from perago.domain.logical_execution import (
     BranchName,
     CommitRecord,
@@ -29,6 +53,7 @@ from perago.domain.logical_execution import (
     workflow_segment,
 )
 from perago.domain.names import execution_time, staging_of
+from perago.domain.policy import PolicySetting
 from perago.domain.retention import (
     AttemptStanding,
     Keep,
@@ -40,12 +65,13 @@ from perago.domain.retention import (
     standing_of,
     standing_of_task,
 )
+from perago.domain.retention import Owner as DirectoryOwner
 from perago.ports.asking import pages
-from perago.ports.conductor import TaskQueue
+from perago.ports.conductor import HandBack, TaskQueue
 from perago.ports.errors import ServiceError
 from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
 from perago.ports.system import Clock
-from perago.ports.workspace import AttemptDirectories, Leftover
+from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +134,95 @@ class GcTools:
     tags: Tags
     queue: TaskQueue
     clock: Clock
+
+
+LOGGER = logging.getLogger("perago.worker")
+HANDED_BACK = "handed back rows of a dead worker"
+LEFT = "rows of a dead worker are left to their response time-out"
+# One request, for which the start of the worker waits. Without it the row times out as before.
+HAND_BACK_SECONDS_MAX = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRows:
+    """Finds and hands back what a dead worker of this root held."""
+
+    ports: AttemptPorts
+    tasks: Mapping[str, TaskDefinition]
+    settings: AttemptSettings
+
+    async def hand_back(self) -> None:
+        """Hand them back, each on its own.
+
+        Before the directories are swept, because a marker goes with its directory.
+        """
+        done: list[str] = []
+        try:
+            for leftover in await self.ports.directories.leftovers(older_than_seconds=0):
+                # Without a lock nobody can say that the owner is dead.
+                if leftover.marker is None or leftover.owner is not DirectoryOwner.GONE:
+                    continue
+                if await self._hand_back(leftover.marker):
+                    done.append(leftover.marker.attempt.task_id)
+        except Exception as error:  # noqa: BLE001 - the rows time out: no reason to end a worker
+            write(LOGGER, logging.WARNING, LEFT, {"error": str(error)})
+        if done:
+            write(LOGGER, logging.INFO, HANDED_BACK, {"task_ids": done})
+
+    async def _hand_back(self, marker: AttemptMarker) -> bool:
+        """Hand one row back if it is still as the dead worker polled it."""
+        row, queue = marker.attempt, self.ports.queue
+        task = self.tasks.get(row.task_type)
+        record = None if task is None else await self._as_it_was_polled(marker)
+        if task is None or record is None or not self._may_go_back(task, marker, record):
+            return False
+        earlier, reason = hand_backs_of(record), f"worker {marker.owner_worker_id} died"
+        remembered = earlier.and_then(marker.execution_id, reason)
+        reason = f"handed back ({len(remembered)} of {HAND_BACKS_MAX}): {reason}"
+        given = HandBack(
+            attempt=row,
+            worker_id=self.settings.worker_id,
+            reason=reason,
+            output=remembered.as_output(),
+            after_seconds=pause_seconds(Cause.WORKER_DIED, len(earlier)),
+        )
+        await queue.hand_back(given, timeout_seconds=HAND_BACK_SECONDS_MAX)
+        with suppress(ServiceError):  # the row has the reason, too
+            await queue.log(row.task_id, reason)
+        return True
+
+    async def _as_it_was_polled(self, marker: AttemptMarker) -> AttemptRecord | None:
+        """The row, unless it ended, timed out, or was handed to somebody else.
+
+        The row itself is read last: Conductor compares nothing, so what is not seen there can only
+        happen between that answer and the hand back.
+        """
+        row, queue = marker.attempt, self.ports.queue
+        workflow = await queue.read_workflow(row.workflow_id)
+        if not isinstance(compare_wide(row, workflow), Current):
+            return None
+        record = await queue.read_attempt(row.workflow_id, row.task_id)
+        fresh = None if record is None else record.snapshot
+        return record if isinstance(compare_row(row, fresh), Current) else None
+
+    def _may_go_back(
+        self, task: TaskDefinition, marker: AttemptMarker, record: AttemptRecord
+    ) -> bool:
+        """What the table of endings says; a task of another worker is not asked for here.
+
+        The name of the staging branch is in the marker before the branch is created. Without it no
+        request of the dead worker can still publish.
+        """
+        wish, limits = PolicySetting(task.controls.publication), task.controls.timeout
+        policy = self.settings.publication if wish is PolicySetting.AUTO else wish
+        ending = ending_for(
+            Cause.WORKER_DIED,
+            Moment.IN_FUNCTION,  # the marker does not say, and this is the stricter one
+            documents_policy=policy in DOCUMENTS_POLICIES and marker.staging_branch is not None,
+            limits=RowLimits(limits.poll_seconds, limits.seconds),
+            hand_backs=len(hand_backs_of(record)),
+        )
+        return ending is Ending.HAND_BACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,158 @@
+"""The next worker of a root hands back the rows that its dead predecessor held, and no others."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.dead_owners import let_locks_go
+from tests.unit.app.attempt.fault_world import TASK
+from tests.unit.app.attempt.test_kept_outcomes import Host
+
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.gc.local_pass import DeadRows
+from perago.domain.attempt import AttemptStatus
+from perago.domain.hand_back import HAND_BACKS_MAX, hand_backs_of
+from perago.domain.policy import PolicySetting
+from perago.ports.conductor import WorkflowRecord
+from perago.testing.faults import Fault, crash, lose_answer, unavailable
+
+IN_PROGRESS, SCHEDULED = AttemptStatus.IN_PROGRESS, AttemptStatus.SCHEDULED
+
+
+async def one_died(
+    tmp_path: Path,
+    *,
+    policy: PolicySetting = PolicySetting.SETTLED,
+    before: str = "objects.upload",
+) -> Host:
+    """A worker holds one row and is gone; its lease is not over."""
+    host = Host(tmp_path, policy)
+    await host.world.start()
+    assert await host.world.attempt(host.worker(crash(before=before))) is None
+    let_locks_go(host.root)
+    return host
+
+
+async def next_worker(
+    host: Host, *faults: Fault, tasks: Mapping[str, TaskDefinition] | None = None
+) -> WorkflowRecord:
+    """The next worker of this root starts; the workflow as it is then."""
+    worker = host.worker(*faults)
+    given = {TASK: host.world.task} if tasks is None else tasks
+    await DeadRows(worker.world, given, worker.settings).hand_back()
+    return await host.world.read()
+
+
+async def test_the_row_of_a_dead_worker_goes_on_at_once_and_spends_no_retry(
+    tmp_path: Path,
+) -> None:
+    host = await one_died(tmp_path)
+    (row,) = (await next_worker(host)).attempts
+    assert row.snapshot.status is SCHEDULED
+    assert str(row.reason) == "handed back (1 of 5): worker worker-1 died"
+    lines = await host.world.operator.queue.read_log(row.snapshot.task_id)
+    assert lines == (str(row.reason),)
+
+    await host.next_attempt()
+
+    (row,) = (await host.world.read()).attempts
+    assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 2)
+    assert host.world.runs == 1, "the outcome was kept"
+
+
+async def test_the_row_of_a_living_worker_is_never_handed_back(tmp_path: Path) -> None:
+    host = Host(tmp_path)
+    await host.world.start()
+    assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+    (row,) = (await next_worker(host)).attempts  # nobody has let its locks go
+    assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 1)
+
+
+async def test_a_row_that_somebody_else_has_now_is_left_alone(tmp_path: Path) -> None:
+    host = await one_died(tmp_path)
+    (row,) = (await host.world.read()).attempts
+    await host.world.operator.workflows.release_without_result(row)
+    assert await host.world.worker().poll(TASK) is not None
+    (row,) = (await next_worker(host)).attempts
+    assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 2)
+
+
+async def test_a_row_that_timed_out_is_left_alone(tmp_path: Path) -> None:
+    host = await one_died(tmp_path)
+    await host.lose_the_lease()
+    assert await host.world.worker().poll(TASK) is not None
+    timed_out, retry = (await next_worker(host)).attempts
+    assert timed_out.snapshot.status is AttemptStatus.TIMED_OUT
+    assert retry.snapshot.status is IN_PROGRESS
+
+
+async def test_the_row_of_an_ended_workflow_is_left_alone(tmp_path: Path) -> None:
+    host = await one_died(tmp_path)
+    await host.world.operator.workflows.terminate(host.world.workflow, "enough")
+    (row,) = (await next_worker(host)).attempts
+    assert row.snapshot.status is AttemptStatus.CANCELED
+
+
+async def test_a_row_whose_workers_die_again_and_again_is_left_to_its_time_out(
+    tmp_path: Path,
+) -> None:
+    host = await one_died(tmp_path)
+    for _ in range(HAND_BACKS_MAX):
+        (row,) = (await next_worker(host)).attempts
+        assert row.snapshot.status is SCHEDULED
+        assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+        let_locks_go(host.root)
+    (row,) = (await next_worker(host)).attempts
+    assert row.snapshot.status is IN_PROGRESS
+    assert len(hand_backs_of(row)) == HAND_BACKS_MAX
+
+
+async def test_a_row_of_a_task_that_this_worker_does_not_know_is_left_alone(tmp_path: Path) -> None:
+    host = await one_died(tmp_path)
+    (row,) = (await next_worker(host, tasks={})).attempts
+    assert row.snapshot.status is IN_PROGRESS
+
+
+async def test_a_row_with_an_execution_time_out_is_left_alone(tmp_path: Path) -> None:
+    host = await one_died(tmp_path)
+    controls = host.world.task.controls
+    timeout = controls.timeout.model_copy(update={"seconds": 3600})
+    limited = replace(host.world.task, controls=controls.model_copy(update={"timeout": timeout}))
+    (row,) = (await next_worker(host, tasks={TASK: limited})).attempts
+    assert row.snapshot.status is IN_PROGRESS
+
+
+@pytest.mark.parametrize(
+    ("before", "status"),
+    [("objects.download", SCHEDULED), ("objects.upload", IN_PROGRESS)],
+    ids=["nothing was sent that could publish", "a merge may be on its way"],
+)
+@pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
+async def test_under_the_documents_policies_a_late_merge_is_waited_for(
+    tmp_path: Path, policy: PolicySetting, before: str, status: AttemptStatus
+) -> None:
+    host = await one_died(tmp_path, policy=policy, before=before)
+    (row,) = (await next_worker(host)).attempts
+    assert row.snapshot.status is status
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [unavailable("queue.read_workflow"), unavailable("queue.hand_back")],
+    ids=["no read", "no hand back"],
+)
+async def test_a_conductor_that_does_not_answer_is_no_reason_not_to_start(
+    tmp_path: Path, fault: Fault
+) -> None:
+    host = await one_died(tmp_path)
+    (row,) = (await next_worker(host, fault)).attempts
+    assert row.snapshot.status is IN_PROGRESS
+    assert host.directory.exists()
+
+
+async def test_a_hand_back_whose_answer_is_lost_is_not_repeated(tmp_path: Path) -> None:
+    host = await one_died(tmp_path)
+    (row,) = (await next_worker(host, lose_answer("queue.hand_back"))).attempts
+    assert row.snapshot.status is SCHEDULED
+    assert host.world.workers[-1].calls["queue.hand_back"] == 1
