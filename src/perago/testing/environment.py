@@ -61,6 +61,7 @@ class PeragoEnvironment:
             publication=PolicySetting(policy),
             require_ownership=require_ownership,
             strict_input=strict_input,
+            keeps_outcomes=False,  # each attempt of an environment is a worker with its own root
             # A task function takes no time of the environment's clock: each call takes a copy.
             checkpoint_seconds=checkpoint_seconds,
         )

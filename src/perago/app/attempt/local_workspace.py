@@ -346,6 +346,8 @@ def _ran_for(
     """
     if target is None or target.key is None or not target.level.shape.decides_by_tag:
         return None
+    if not attempt.settings.keeps_outcomes:
+        return None
     return RanFor.of(target.key, attempt.task.name, target.workspace, target.prefix, params)
 
 

@@ -197,7 +197,7 @@ async def _attempt_once(
         task=task,
         record=record,
         execution_id=ports.identities.new_execution_id(),
-        settings=AttemptSettings(TRIAL),
+        settings=AttemptSettings(TRIAL, keeps_outcomes=False),
     )
     return await run_attempt(ports, attempt, NoLease())
 
