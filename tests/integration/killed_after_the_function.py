@@ -89,6 +89,9 @@ async def killed_after_the_function(
             recovered = len(worker.events("attempt recovered")) > len(
                 [each for each in deaths if each.recovered]
             )
+            # Drained, because a poll that is cut off may take the next row with it.
+            worker.signal(signal.SIGTERM)
+            await worker.exit_code()
         runs = _runs(scene, number)
         deaths.append(Death(round(after, 3), kept, len(runs), len(ended.attempts), recovered))
         await _check(scene, ended, branch, runs)
