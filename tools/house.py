@@ -25,7 +25,7 @@ FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 240, 31_000, 0.07
 # and blank lines do not count, because a reason that is written down is no reason to fail. A new
 # capability raises the number by what it needs; the last ones were to hand rows back, to wait,
 # to go on after a worker died, and checkpoints.
-CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 37_900, 0.091
+CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 38_100, 0.089
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (

@@ -150,10 +150,7 @@ class AttemptSettings:
 
 @dataclass(slots=True)
 class Leftovers:
-    """What exists because of this attempt, written down before it is made.
-
-    Cleaning up reads it, also after a failure between any two steps.
-    """
+    """What exists because of this attempt, noted before it is made, so that clean-up finds it."""
 
     directory: Path | None = None
     materialised: Materialised | None = None
