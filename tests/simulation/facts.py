@@ -48,7 +48,7 @@ class Facts:
     """Executions that retry what was reset, and what that was."""
     _reset_at: timedelta = timedelta(0)
     _held: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    _published: dict[CommitId, int] = field(default_factory=dict[CommitId, int])
+    _published: dict[CommitId, Run | None] = field(default_factory=dict[CommitId, Run | None])
     _resets: set[str] = field(default_factory=set[str])
     _reset_rows: set[Dispatched] = field(default_factory=set[Dispatched])
     _was_terminal: bool = False
@@ -162,17 +162,22 @@ class Facts:
                 self._executions[dispatched] = self.execution(earlier, before.retried_task_id)
         return self._executions[dispatched]
 
-    def execution_of_publication(self, record: CommitRecord) -> int:
-        """Whose it is: the run that wrote it says so in its tree."""
+    def run_of_publication(self, record: CommitRecord) -> Run | None:
+        """The run that wrote it says so in its tree."""
         if record.commit not in self._published:
             files = self.scene.repository.files(record.commit)
             parent = self.scene.repository.files(record.parents[0])
-            found = 0
+            found = None
             for path in files.keys() - parent.keys():
                 run = path.rpartition("/only-")[2].removesuffix(".txt")
-                found = self.runs[run].execution if run in self.runs else found
+                found = self.runs.get(run, found)
             self._published[record.commit] = found
         return self._published[record.commit]
+
+    def execution_of_publication(self, record: CommitRecord) -> int:
+        """Whose it is; 0 for nobody's."""
+        run = self.run_of_publication(record)
+        return 0 if run is None else run.execution
 
     def decision_of(self, record: AttemptRecord) -> tuple[int, CommitId, object]:
         """What a decision is one for: the execution, its input, its params."""

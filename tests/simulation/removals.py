@@ -92,14 +92,19 @@ class Removals:
         """Nobody could see that it is missing, and a pass does not look for what is missing.
 
         Either the request of a pass to delete it landed after pass and attempt had looked for the
-        last time, or it went before the decision of a stale attempt that died before it looked.
+        last time, or it went before the decision of a stale attempt that died before it looked, or
+        a decision was made during a pass that died before it put the branch back.
         The commit stays readable by its id, so a retry publishes it, as long as lakeFS's own
         collection has not run: docs/guarantees.md.
         """
         decider = self.decided_in_vain.get(tag)
         stale = decider is not None and decider.stale_since is not None
         died = decider is not None and not decider.alive and decider.report is None
-        return branch in self._gone_late or (stale and died)
+        crashed = any(
+            each == branch and not actor.alive and self.decided_at.get(tag, -1) >= actor.started
+            for actor, each in self._taken
+        )
+        return branch in self._gone_late or (stale and died) or crashed
 
     def process_ended(self, actor: Actor) -> None:
         """A pass that removed a branch while its attempt decided has put it back by its end."""

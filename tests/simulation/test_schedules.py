@@ -78,7 +78,7 @@ ENDS_OF_PROMISES = {
             "move w2:10.0": "stands still",
             "move idle:2": "gc begins",
             "move gc1:3.0": "the lease expires of w2",
-            "fate gc1:9": "lands late",
+            "fate gc1:10": "lands late",
             "move w3:1.0": "the lease expires of w3",
             "move w4:0.0": "operator: terminate",
         },
@@ -92,6 +92,28 @@ ENDS_OF_PROMISES = {
             "move w3:1.0": "gc begins",
             "move w3:6.0": "operator: terminate",
             "fate w1:16": "crash before",
+        },
+    ),
+    "w1 merges after w4, for other params, has changed nothing": (
+        "everything",
+        "a merge landed after a retry for other params had changed nothing",
+        {
+            "move w1:16.0": "stands still",
+            "move idle:2": "inputs resolve to other params",
+            "move w2:11.0": "stands still",
+            "move w3:0.0": "a worker polls",
+            "fate w4:13": "writes nothing",
+        },
+    ),
+    "gc1 dies before it puts back what w1 decided meanwhile": (
+        "everything",
+        "commits.read: crash before",
+        {
+            "move w1:12.0": "operator: terminate",
+            "move w1:13.0": "gc begins",
+            "move gc1:4.0": "eight days pass",
+            "move gc1:9.0": "goes on: w1",
+            "fate gc1:12": "crash before",
         },
     ),
 }
