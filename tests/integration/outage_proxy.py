@@ -30,8 +30,10 @@ class OutageProxy:
         self._pattern: re.Pattern[bytes] | None = None
         self._matched: Callable[[], None] = nothing
         self._clients: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._port = 0
+        self._is_over = False
 
     @property
     def endpoint(self) -> str:
@@ -51,8 +53,21 @@ class OutageProxy:
 
     async def come_back(self) -> None:
         """Listen, on the same port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
         self._port = int(self._server.sockets[0].getsockname()[1])
+
+    async def end(self) -> None:
+        """Leave for good, with every connection closed."""
+        self._is_over = True
+        self.leave()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.add(writer)
@@ -63,11 +78,12 @@ class OutageProxy:
                 await self._requests(reader, up_writer)
             finally:
                 # The server goes on with what it was sent: what arrived takes effect.
-                await asyncio.wait([answers], timeout=60)
+                await asyncio.wait([answers], timeout=0 if self._is_over else 60)
                 answers.cancel()
-                up_writer.close()
+                up_writer.transport.abort()
+                writer.transport.abort()
         self._clients.discard(writer)
-        writer.close()
+        writer.transport.abort()
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         kept = b""
@@ -99,4 +115,4 @@ async def outage_proxy(upstream: str) -> AsyncGenerator[OutageProxy]:
     try:
         yield proxy
     finally:
-        proxy.leave()
+        await proxy.end()
