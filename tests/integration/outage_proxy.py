@@ -30,6 +30,7 @@ class OutageProxy:
         self._pattern: re.Pattern[bytes] | None = None
         self._matched: Callable[[], None] = nothing
         self._clients: set[asyncio.StreamWriter] = set()
+        self._opened: list[asyncio.StreamWriter] = []
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._port = 0
@@ -63,6 +64,9 @@ class OutageProxy:
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
+        for writer in self._opened:  # a task that was cancelled while it waited closed nothing
+            writer.transport.abort()
+        await asyncio.sleep(0.05)  # the loop closes the sockets in its next turns
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
@@ -71,8 +75,10 @@ class OutageProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.add(writer)
+        self._opened.append(writer)
         with suppress(OSError):
             up_reader, up_writer = await asyncio.open_connection(*self._upstream)
+            self._opened.append(up_writer)
             answers = asyncio.create_task(_pump(up_reader, writer))
             try:
                 await self._requests(reader, up_writer)
