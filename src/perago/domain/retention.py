@@ -4,12 +4,13 @@ Judges by what Conductor and the owner's lock say, and by an age; who lists and 
 here. A time to live of zero lets everything go that nothing else holds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import TypeAlias
 
-from perago.domain.attempt import AttemptStatus, WorkflowSnapshot
+from perago.domain.attempt import AttemptSnapshot, AttemptStatus, WorkflowSnapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,22 @@ def standing_of(workflow: WorkflowSnapshot | None) -> WorkflowStanding:
     return WorkflowStanding.TERMINAL if workflow.status.is_terminal else WorkflowStanding.LIVE
 
 
-def standing_of_attempt(workflow: WorkflowSnapshot | None, task_id: str) -> AttemptStanding:
-    """Whether an attempt can still do anything, by the rows of its workflow."""
+def _attempts_of_task(
+    workflow: WorkflowSnapshot | None, task_id: str
+) -> tuple[AttemptSnapshot | None, Sequence[AttemptSnapshot]]:
+    """The row with this id, and all rows of the same task; none where it is not known."""
     rows = () if workflow is None else workflow.tasks
     mine = next((row for row in rows if row.task_id == task_id), None)
     if mine is None:
+        return None, ()
+    return mine, [row for row in rows if row.logical_task_key == mine.logical_task_key]
+
+
+def standing_of_attempt(workflow: WorkflowSnapshot | None, task_id: str) -> AttemptStanding:
+    """Whether an attempt can still do anything, by the rows of its workflow."""
+    mine, same = _attempts_of_task(workflow, task_id)
+    if mine is None:
         return AttemptStanding.UNKNOWN
-    same = [row for row in rows if row.logical_task_key == mine.logical_task_key]
     if mine.retried or any(row.seq > mine.seq for row in same):
         return AttemptStanding.REPLACED
     return AttemptStanding.TERMINAL if mine.status.is_terminal else AttemptStanding.LIVE
@@ -112,11 +122,9 @@ RETRYABLE = frozenset({AttemptStatus.FAILED, AttemptStatus.TIMED_OUT})
 
 def standing_of_task(workflow: WorkflowSnapshot | None, task_id: str) -> AttemptStanding:
     """Whether a later attempt of the same task may come, by the newest row of that task."""
-    rows = () if workflow is None else workflow.tasks
-    mine = next((row for row in rows if row.task_id == task_id), None)
-    if mine is None:
+    _, same = _attempts_of_task(workflow, task_id)
+    if not same:
         return AttemptStanding.UNKNOWN
-    same = [row for row in rows if row.logical_task_key == mine.logical_task_key]
     newest = max(same, key=lambda row: row.seq).status
     is_over = newest.is_terminal and newest not in RETRYABLE
     return AttemptStanding.TERMINAL if is_over else AttemptStanding.LIVE

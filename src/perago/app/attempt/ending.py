@@ -55,25 +55,32 @@ def end_of_failure(attempt: Attempt, error: Exception) -> AttemptEnd | None:
     An update names the task id alone. What it would end is the row of a rerun or a redelivery,
     or a row that a late heartbeat brought back beside its own retry.
     """
-    ending, failed = _ending_of(attempt, error), failed_update(attempt, error)
-    if ending is Ending.NOTHING:
-        return None
-    if ending is not Ending.HAND_BACK:
-        return failed
+    cause, failed = cause_of(error), failed_update(attempt, error)
+    match ending_of(attempt, cause):
+        case Ending.NOTHING:
+            return None
+        case Ending.HAND_BACK:
+            return hand_back(attempt, cause, failed.reason or "")
+        case _:
+            return failed
+
+
+def hand_back(attempt: Attempt, cause: Cause, why: str) -> HandBack:
+    """The row goes back to its queue; its output remembers how often it did, and why."""
     earlier = hand_backs_of(attempt.record)
-    remembered = earlier.and_then(attempt.execution_id, failed.reason or "")
+    remembered = earlier.and_then(attempt.execution_id, why)
     return HandBack(
         attempt=attempt.row,
         worker_id=attempt.settings.worker_id,
-        reason=f"handed back ({len(remembered)} of {HAND_BACKS_MAX}): {failed.reason}",
+        reason=f"handed back ({len(remembered)} of {HAND_BACKS_MAX}): {why}",
         output=remembered.as_output(),
-        after_seconds=pause_seconds(cause_of(error), len(earlier)),
+        after_seconds=pause_seconds(cause, len(earlier)),
     )
 
 
 def what_failed(attempt: Attempt, error: Exception) -> Exception:
     """The error itself, or that the row came back too often, which has all reasons."""
-    if _ending_of(attempt, error) is not Ending.GIVE_UP:
+    if ending_of(attempt, cause_of(error)) is not Ending.GIVE_UP:
         return error
     reasons = (*hand_backs_of(attempt.record).reasons, failed_update(attempt, error).reason or "")
     characters_max = attempt.settings.failure_reason_max_length
@@ -82,12 +89,16 @@ def what_failed(attempt: Attempt, error: Exception) -> Exception:
     return too_often
 
 
-def _ending_of(attempt: Attempt, error: Exception) -> Ending:
+def ending_of(attempt: Attempt, cause: Cause, *, may_publish: bool = True) -> Ending:
+    """What the table of endings says of this attempt.
+
+    Where no request of it can still publish, the documents' policies hand a row back as others do.
+    """
     limits = attempt.task.controls.timeout
     return ending_for(
-        cause_of(error),
+        cause,
         attempt.leftovers.moment,
-        documents_policy=attempt.publication in DOCUMENTS_POLICIES,
+        documents_policy=may_publish and attempt.publication in DOCUMENTS_POLICIES,
         limits=RowLimits(limits.poll_seconds, limits.seconds),
         hand_backs=len(hand_backs_of(attempt.record)),
     )

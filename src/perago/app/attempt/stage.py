@@ -1,6 +1,7 @@
 """Staging: the changes of a workspace as one commit on the attempt's private branch."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
@@ -366,11 +367,11 @@ async def find_removed(ports: AttemptPorts, target: Target, staged: CommitId) ->
     It is read from lakeFS and not handed on from the comparison, because a resumed attempt has
     compared nothing, and because a decision counts by what its commit is.
     """
-    removed = None
-    async for change in staged_changes(ports, target, staged):
-        if removed is None and change.kind is ChangeKind.REMOVED:
-            removed = change.path
-    return removed
+    async with aclosing(staged_changes(ports, target, staged)) as changes:
+        async for change in changes:
+            if change.kind is ChangeKind.REMOVED:
+                return change.path
+    return None
 
 
 def refuse_foreign_branch(row: AttemptSnapshot, staged: CommitId, branch: str) -> None:

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import final
 
-from perago.app.attempt.context import AttemptPorts, AttemptSettings
-from perago.app.attempt.ending import DOCUMENTS_POLICIES
+from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
+from perago.app.attempt.ending import ending_of, hand_back
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.listeners import write
@@ -33,16 +33,7 @@ from perago.domain.attempt import (
 )
 from perago.domain.checkpoints import key_of_checkpoint, read_checkpoint, workflow_of_key
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
-from perago.domain.hand_back import (
-    HAND_BACKS_MAX,
-    Cause,
-    Ending,
-    Moment,
-    RowLimits,
-    ending_for,
-    hand_backs_of,
-    pause_seconds,
-)
+from perago.domain.hand_back import Cause, Ending, Moment
 from perago.domain.logical_execution import (
     BranchName,
     CommitRecord,
@@ -53,7 +44,6 @@ from perago.domain.logical_execution import (
     workflow_segment,
 )
 from perago.domain.names import execution_time, staging_of
-from perago.domain.policy import PolicySetting
 from perago.domain.retention import (
     AttemptStanding,
     Keep,
@@ -67,7 +57,7 @@ from perago.domain.retention import (
 )
 from perago.domain.retention import Owner as DirectoryOwner
 from perago.ports.asking import pages
-from perago.ports.conductor import HandBack, TaskQueue
+from perago.ports.conductor import TaskQueue
 from perago.ports.errors import ServiceError
 from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
 from perago.ports.system import Clock
@@ -171,24 +161,22 @@ class DeadRows:
 
     async def _hand_back(self, marker: AttemptMarker) -> bool:
         """Hand one row back if it is still as the dead worker polled it."""
-        row, queue = marker.attempt, self.ports.queue
-        task = self.tasks.get(row.task_type)
+        task, queue = self.tasks.get(marker.attempt.task_type), self.ports.queue
         record = None if task is None else await self._as_it_was_polled(marker)
-        if task is None or record is None or not self._may_go_back(task, marker, record):
+        if task is None or record is None:  # a task of another worker is not asked for here
             return False
-        earlier, reason = hand_backs_of(record), f"worker {marker.owner_worker_id} died"
-        remembered = earlier.and_then(marker.execution_id, reason)
-        reason = f"handed back ({len(remembered)} of {HAND_BACKS_MAX}): {reason}"
-        given = HandBack(
-            attempt=row,
-            worker_id=self.settings.worker_id,
-            reason=reason,
-            output=remembered.as_output(),
-            after_seconds=pause_seconds(Cause.WORKER_DIED, len(earlier)),
-        )
+        dead = Attempt(task, record, marker.execution_id, self.settings)
+        # The marker does not say how far the function came, and this is the stricter answer.
+        dead.leftovers.moment = Moment.IN_FUNCTION
+        # The name of the staging branch is in the marker before the branch is created. Without it
+        # no request of the dead worker can still publish.
+        may_publish = marker.staging_branch is not None
+        if ending_of(dead, Cause.WORKER_DIED, may_publish=may_publish) is not Ending.HAND_BACK:
+            return False
+        given = hand_back(dead, Cause.WORKER_DIED, f"worker {marker.owner_worker_id} died")
         await queue.hand_back(given, timeout_seconds=HAND_BACK_SECONDS_MAX)
         with suppress(ServiceError):  # the row has the reason, too
-            await queue.log(row.task_id, reason)
+            await queue.log(dead.row.task_id, given.reason or "")
         return True
 
     async def _as_it_was_polled(self, marker: AttemptMarker) -> AttemptRecord | None:
@@ -204,25 +192,6 @@ class DeadRows:
         record = await queue.read_attempt(row.workflow_id, row.task_id)
         fresh = None if record is None else record.snapshot
         return record if isinstance(compare_row(row, fresh), Current) else None
-
-    def _may_go_back(
-        self, task: TaskDefinition, marker: AttemptMarker, record: AttemptRecord
-    ) -> bool:
-        """What the table of endings says; a task of another worker is not asked for here.
-
-        The name of the staging branch is in the marker before the branch is created. Without it no
-        request of the dead worker can still publish.
-        """
-        wish, limits = PolicySetting(task.controls.publication), task.controls.timeout
-        policy = self.settings.publication if wish is PolicySetting.AUTO else wish
-        ending = ending_for(
-            Cause.WORKER_DIED,
-            Moment.IN_FUNCTION,  # the marker does not say, and this is the stricter one
-            documents_policy=policy in DOCUMENTS_POLICIES and marker.staging_branch is not None,
-            limits=RowLimits(limits.poll_seconds, limits.seconds),
-            hand_backs=len(hand_backs_of(record)),
-        )
-        return ending is Ending.HAND_BACK
 
 
 @dataclass(frozen=True, slots=True)
