@@ -30,11 +30,9 @@ class OutageProxy:
         self._pattern: re.Pattern[bytes] | None = None
         self._matched: Callable[[], None] = nothing
         self._clients: set[asyncio.StreamWriter] = set()
-        self._opened: list[asyncio.StreamWriter] = []
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._port = 0
-        self._is_over = False
 
     @property
     def endpoint(self) -> str:
@@ -59,13 +57,10 @@ class OutageProxy:
 
     async def end(self) -> None:
         """Leave for good, with every connection closed."""
-        self._is_over = True
         self.leave()
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
-        for writer in self._opened:  # a task that was cancelled while it waited closed nothing
-            writer.transport.abort()
         await asyncio.sleep(0.05)  # the loop closes the sockets in its next turns
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,21 +70,23 @@ class OutageProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.add(writer)
-        self._opened.append(writer)
-        with suppress(OSError):
-            up_reader, up_writer = await asyncio.open_connection(*self._upstream)
-            self._opened.append(up_writer)
-            answers = asyncio.create_task(_pump(up_reader, writer))
-            try:
-                await self._requests(reader, up_writer)
-            finally:
-                # The server goes on with what it was sent: what arrived takes effect.
-                await asyncio.wait([answers], timeout=0 if self._is_over else 60)
-                answers.cancel()
-                up_writer.transport.abort()
-                writer.transport.abort()
-        self._clients.discard(writer)
-        writer.transport.abort()
+        try:
+            with suppress(OSError):
+                await self._carry(reader, writer)
+        finally:
+            self._clients.discard(writer)
+            writer.transport.abort()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(*self._upstream)
+        answers = asyncio.create_task(_pump(up_reader, writer))
+        try:
+            await self._requests(reader, up_writer)
+            # The server goes on with what it was sent: what arrived takes effect.
+            await asyncio.wait([answers], timeout=60)
+        finally:
+            answers.cancel()
+            up_writer.transport.abort()
 
     async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         kept = b""

@@ -252,6 +252,7 @@ def test_what_a_clone_runs_names_no_address() -> None:
             "match x:\n  case Policy.LINEAGE: ...\n",
             id="match",
         ),
+        # The text of a file that breaks the rule. Nothing is skipped here: the rule has to see it.
         (_skipped_tests, "tests/a.py", "import pytest\npytest.skip('x')\n"),
         (_machine_paths, "tests/a.py", "x = '/home" + "/someone'\n"),
     ],

@@ -76,12 +76,16 @@ def part_by_part(
 
 def fail_once_at(part: int, error: Exception) -> Step:
     """Fail before a part, the first time that it is reached."""
-    errors = [error]
+    return fail_once_at_each({part: error})
+
+
+def fail_once_at_each(errors: dict[int, Exception]) -> Step:
+    """Fail before each of these parts, the first time that it is reached."""
 
     def step(workspace: Path, number: int) -> None:
         del workspace
-        if number == part and errors:
-            raise errors.pop()
+        if number in errors:
+            raise errors.pop(number)
 
     return step
 
@@ -132,13 +136,7 @@ async def test_the_upload_is_what_changed_since_the_checkpoint_before(
     perago_env: PeragoEnvironment,
 ) -> None:
     repository = await perago_env.repository()
-    errors = {4: TaskFailed("first"), 7: TaskFailed("second")}
-
-    def step(workspace: Path, number: int) -> None:
-        del workspace
-        if number in errors:
-            raise errors.pop(number)
-
+    step = fail_once_at_each({4: TaskFailed("first"), 7: TaskFailed("second")})
     await perago_env.run(part_by_part(step), repository)
     told = [story.facts_of(Phase.CHECKPOINTED) for story in perago_env.attempts]
     assert [facts.get("bytes") for facts in told] == [4 * PART_BYTES, 3 * PART_BYTES, None]
@@ -150,13 +148,7 @@ async def test_the_older_branch_goes_with_the_first_checkpoint_of_the_next_attem
     perago_env: PeragoEnvironment,
 ) -> None:
     repository = await perago_env.repository()
-    errors = {4: TaskFailed("first"), 7: TaskFailed("second")}
-
-    def step(workspace: Path, number: int) -> None:
-        del workspace
-        if number in errors:
-            raise errors.pop(number)
-
+    step = fail_once_at_each({4: TaskFailed("first"), 7: TaskFailed("second")})
     await perago_env.run(part_by_part(step, retries=1), repository)
     assert len(await checkpoint_branches(repository)) == 1
 
