@@ -25,7 +25,7 @@ from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.fence.install import FenceTools, install_fence
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.logical_execution import CommitId
+from perago.domain.logical_execution import STAGING_BRANCH_PREFIX, CommitId
 from perago.ports.conductor import WorkflowRecord
 
 ROOT = Path(__file__).parents[2]
@@ -191,7 +191,9 @@ async def _half_written(scene: WorkerScene, worker: RunningWorker) -> int:
     lakefs = scene.lakefs
     for _ in range(BEGUN_SECONDS * 10):
         assert worker.process.returncode is None, worker.screen
-        for name in (await lakefs.branches.list_page(scene.repository, "perago-")).names:
+        # Not every private branch: a canary that has ended is deleted between the two requests.
+        listed = await lakefs.branches.list_page(scene.repository, STAGING_BRANCH_PREFIX)
+        for name in listed.names:
             page = await lakefs.commits.uncommitted_page(scene.repository, name)
             if written := [change.path for change in page.changes if "lake/orders/" in change.path]:
                 return len(written)
