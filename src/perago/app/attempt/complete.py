@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import replace
 from enum import StrEnum
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Leftovers
-from perago.app.attempt.patience import Patience, PatienceTerms
+from perago.app.attempt.patience import CONDUCTOR, Patience, PatienceTerms, Wait
 from perago.domain.attempt import (
     AttemptRecord,
     AttemptStatus,
@@ -105,12 +106,11 @@ def with_patience(
     began: float,
     failed: Callable[[Exception], None],
 ) -> AttemptPorts:
-    """The ports of the steps of a workspace attempt, which wait for services that are away.
+    """The ports of the steps of an attempt, which wait for services that are away.
 
-    Its end and its cleaning have limits of their own, and other attempts ask for nothing before.
+    Its end and its cleaning have limits of their own. Without a workspace only `perago.join` asks
+    for anything before its end, and it is asked again as a whole.
     """
-    if not attempt.task.has_workspace:
-        return ports
     terms = PatienceTerms(
         clock=ports.clock,
         fraction=ports.identities.fraction,
@@ -122,7 +122,10 @@ def with_patience(
         progress=ports.progress,
         lakefs_is_away=failed,
     )
-    return Patience(terms).between(ports)
+    patience = Patience(terms)
+    return (
+        patience.between(ports) if attempt.task.has_workspace else replace(ports, patience=patience)
+    )
 
 
 async def check_attempt(ports: AttemptPorts, attempt: Attempt) -> None:
@@ -159,6 +162,10 @@ async def read_verdict_before_end(ports: AttemptPorts, attempt: Attempt) -> Fenc
 # completion has, so that a Conductor that comes back is found in time.
 FIRST_PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 5.0
+# One try is over after this, however much time is left: a server that took the request and fell
+# silent, or a network that drops packets, would take all of it, and the end would never be sent
+# again although the server came back.
+TRY_SECONDS_MAX = 30.0
 # A younger attempt does not read its row before it ends: that saves short tasks a request. Hardly
 # any attempt is revoked so soon, and no heartbeat is due yet that would say so (`_unread_seconds`).
 UNREAD_SECONDS_MAX = 1.0
@@ -204,8 +211,9 @@ async def complete(
     began = ports.clock.monotonic() if began is None else began
     deadline = completion_deadline(attempt, now=ports.clock.monotonic(), beat=lease.last_beat)
     pause, sent, recorded = FIRST_PAUSE_SECONDS, False, Recorded.UNKNOWN
+    wait: Wait | None = None
     while True:
-        left = max(deadline - ports.clock.monotonic(), 1.0)
+        left = min(max(deadline - ports.clock.monotonic(), 1.0), TRY_SECONDS_MAX)
         age = ports.clock.monotonic() - began
         is_short = age < _unread_seconds(attempt) and isinstance(update, TerminalUpdate)
         if is_short or await _may_end(ports, attempt, sent=sent):
@@ -222,14 +230,28 @@ async def complete(
         left = deadline - ports.clock.monotonic()
         if recorded is not Recorded.UNKNOWN or left <= 0:
             break
+        wait = _waits_on(ports, wait)
         await ports.clock.sleep(min(pause, left))
         pause = min(pause * 2, PAUSE_SECONDS_MAX)
-    _report_end(ports, update, recorded)
+    _report_end(ports, update, recorded, wait)
     return recorded
 
 
-def _report_end(ports: AttemptPorts, update: AttemptEnd, recorded: Recorded) -> None:
-    """Tell the listeners what was sent and whether it counts."""
+def _waits_on(ports: AttemptPorts, wait: Wait | None) -> Wait:
+    """Count a try of the end that nobody acknowledged; a wait that lasts is an event."""
+    now = ports.clock.monotonic()
+    wait = wait or Wait(CONDUCTOR, "the end of the attempt", now)
+    wait.failures += 1
+    wait.report(ports.progress, now, "Conductor has not acknowledged the end of the attempt")
+    return wait
+
+
+def _report_end(
+    ports: AttemptPorts, update: AttemptEnd, recorded: Recorded, wait: Wait | None
+) -> None:
+    """Tell the listeners how long that took, what was sent and whether it counts."""
+    if wait is not None:
+        wait.end(ports.progress, ports.clock.monotonic())
     facts = {"recorded": recorded, "status": update.status, "reason": update.reason}
     if isinstance(update, HandBack):
         waits = {"after_seconds": update.after_seconds}

@@ -93,8 +93,9 @@ def ending_of(attempt: Attempt, cause: Cause, *, may_publish: bool = True) -> En
     """What the table of endings says of this attempt.
 
     Where no request of it can still publish, the documents' policies hand a row back as others do.
+    So do tasks without a workspace, which publish nothing.
     """
-    limits = attempt.task.controls.timeout
+    limits, may_publish = attempt.task.controls.timeout, may_publish and attempt.task.has_workspace
     return ending_for(
         cause,
         attempt.leftovers.moment,

@@ -40,7 +40,8 @@ REPEATED: Mapping[str, frozenset[str]] = MappingProxyType(
         "tags": frozenset({"read", "list_page"}),
         # An attempt deletes objects on its own branch only, and an absent object is no error.
         "objects": frozenset({"list_page", "read", "delete_many"}),
-        "pipeline": frozenset({"verify", "listing"}),
+        # A plan is made from the disk, by Spark jobs where Spark moves the workspace.
+        "pipeline": frozenset({"plan", "verify", "listing"}),
         # A canary makes branches of its own each time.
         "trust": frozenset({"file", "proven"}),
         "known": frozenset({"check"}),
@@ -98,7 +99,7 @@ class PatienceTerms:
 
 
 @dataclass(slots=True)
-class _Wait:
+class Wait:
     """One call that waits: for what, since when, and how often it failed."""
 
     service: str
@@ -106,6 +107,22 @@ class _Wait:
     began: float
     failures: int = 0
     reported: bool = False
+
+    def report(self, progress: Progress, now: float, error: str) -> bool:
+        """Report a wait that lasts, once; whether this was the time."""
+        if self.reported or now - self.began < UNREPORTED_SECONDS_MAX:
+            return False
+        self.reported = True
+        facts = {"service": self.service, "waited_for": self.what, "error": error}
+        progress.phase(Phase.WAITING, facts)
+        return True
+
+    def end(self, progress: Progress, now: float) -> None:
+        """Report how long it was."""
+        seconds = round(now - self.began, 3)
+        facts = {"service": self.service, "waited_for": self.what, "waited_seconds": seconds}
+        facts |= {"failures": self.failures, "lasted": self.reported}
+        progress.phase(Phase.WAITED, facts)
 
 
 @final
@@ -142,7 +159,7 @@ class Patience:
         What `look` finds is the answer; None means that nothing is there yet. Raises the last
         failure when the patience is over, and every refusal at once.
         """
-        wait: _Wait | None = None
+        wait: Wait | None = None
         while True:
             try:
                 found = await look() if wait is not None and look is not None else None
@@ -169,16 +186,16 @@ class Patience:
         lakefs, queue = replace(given.lakefs, **of_lakefs), patient(CONDUCTOR, given, QUEUE)
         return cast("Ports", replace(given, patience=self, lakefs=lakefs, queue=queue))
 
-    def _begin(self, terms: PatienceTerms, service: str, what: str) -> _Wait:
+    def _begin(self, terms: PatienceTerms, service: str, what: str) -> Wait:
         """Two calls side by side wait as one: their time is counted once."""
         now = terms.clock.monotonic()
         if not self._open:
             self.waits += 1
             self._since = now
         self._open += 1
-        return _Wait(service, what, now)
+        return Wait(service, what, now)
 
-    def _end(self, wait: _Wait | None) -> None:
+    def _end(self, wait: Wait | None) -> None:
         terms = self._terms
         if wait is None or terms is None:
             return
@@ -186,12 +203,9 @@ class Patience:
         self._open -= 1
         if not self._open:
             self.waited_seconds += now - self._since
-        seconds = round(now - wait.began, 3)
-        facts = {"service": wait.service, "waited_for": wait.what, "waited_seconds": seconds}
-        facts |= {"failures": wait.failures, "lasted": wait.reported}
-        terms.progress.phase(Phase.WAITED, facts)
+        wait.end(terms.progress, now)
 
-    async def _pause(self, terms: PatienceTerms, wait: _Wait, error: ServiceError) -> None:
+    async def _pause(self, terms: PatienceTerms, wait: Wait, error: ServiceError) -> None:
         """Let time pass before the next try, or raise.
 
         Patience that is over does not begin again: each of the steps that follow would wait anew.
@@ -202,7 +216,9 @@ class Patience:
             raise error
         left, why = self._left(terms, wait)
         if left > 0 and not self._over:
-            self._report(terms, wait, error)
+            lasts = wait.report(terms.progress, terms.clock.monotonic(), str(error))
+            if lasts and wait.service == LAKEFS:
+                terms.lakefs_is_away(error)
             ceiling = min(PAUSE_SECONDS_MAX, FIRST_PAUSE_SECONDS * 2.0 ** min(wait.failures - 1, 9))
             stopped = await terms.rest(min(terms.fraction() * ceiling, left))
             why = "" if stopped is None else stopped.reason
@@ -217,22 +233,12 @@ class Patience:
             self._raised.cause = self._cause
             raise self._raised from error
 
-    def _left(self, terms: PatienceTerms, wait: _Wait) -> tuple[float, str]:
+    def _left(self, terms: PatienceTerms, wait: Wait) -> tuple[float, str]:
         """Seconds that this wait may still take, and what is over after them."""
         until, why = wait.began + terms.seconds_max, "PERAGO_PATIENCE was over"
         if terms.row_until < until:
             until, why = terms.row_until, "the row could no longer be this attempt's"
         return until - terms.clock.monotonic(), why
-
-    def _report(self, terms: PatienceTerms, wait: _Wait, error: ServiceError) -> None:
-        """Once for a wait that lasts."""
-        if wait.reported or terms.clock.monotonic() - wait.began < UNREPORTED_SECONDS_MAX:
-            return
-        wait.reported = True
-        facts = {"service": wait.service, "waited_for": wait.what, "error": str(error)}
-        terms.progress.phase(Phase.WAITING, facts)
-        if wait.service == LAKEFS:
-            terms.lakefs_is_away(error)
 
 
 @final

@@ -15,6 +15,7 @@ from perago.app.attempt.complete import check_attempt, delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.facts import refuse_dirty_target
 from perago.app.attempt.local_workspace import call_body
+from perago.app.attempt.patience import LAKEFS
 from perago.app.attempt.stage import (
     commit_pieces,
     commit_plainly,
@@ -90,12 +91,21 @@ class SparkFiles:
         return self._root("staged")
 
     async def _materialise(self, name: str, commit: CommitId | None = None) -> Materialised:
-        directory = self.directory / name / listing_prefix(self.prefix)
-        await self.ports.concurrency.blocking(lambda: directory.mkdir(parents=True))
+        ports, outer = self.ports, self.directory / name
+        directory = outer / listing_prefix(self.prefix)
         source = WorkspaceSource(
             self.workspace.repository, commit or self.workspace.ref, self.prefix
         )
-        return await self.ports.lakefs.pipeline.materialise(source, directory)
+
+        def make_empty() -> None:
+            shutil.rmtree(outer, ignore_errors=True)  # half of a download that got no answer
+            directory.mkdir(parents=True)
+
+        async def download() -> Materialised:
+            await ports.concurrency.blocking(make_empty)
+            return await ports.lakefs.pipeline.materialise(source, directory)
+
+        return await ports.patience.until_done(LAKEFS, "the download", download)
 
     def _root(self, name: str) -> str:
         """Hadoop takes paths as they are: nothing is escaped as in other URIs."""

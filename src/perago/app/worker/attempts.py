@@ -27,7 +27,7 @@ from perago.domain.hand_back import Cause
 from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease
-from perago.ports.workspace import Phase
+from perago.ports.workspace import Phase, Progress
 
 # Conductor takes no response time-out below 1 s, so a third of it is longer than this. Without a
 # lowest pause a wrong number in a row would make the heartbeats one uninterrupted loop of requests.
@@ -296,7 +296,7 @@ class AttemptTools:
     settings: AttemptSettings
     listeners: Sequence[AttemptListener]
     budget: SlotBudget
-    admitted: Callable[[Attempt, SlotLease, Order], Awaitable[None]]
+    admitted: Callable[[Attempt, SlotLease, Order, Progress], Awaitable[None]]
     failed: Callable[[Attempt, Exception], None]
     ended: Callable[[Attempt, bool], None]
     broken: Callable[[BaseException], None]
@@ -355,7 +355,7 @@ class Attempts:
         try:
             with tools.bodies.orders.for_execution(attempt.execution_id) as order:
                 ports = replace(tools.ports, progress=events, stop_order=WaitingOrder(order))
-                await tools.admitted(attempt, slot, order)
+                await tools.admitted(attempt, slot, order, events)
                 report = await run_attempt(
                     ports,
                     attempt,

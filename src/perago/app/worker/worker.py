@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import TypeAlias, final
 
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
+from perago.app.attempt.patience import LAKEFS, Wait
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import AttemptListener, facts_of, write
 from perago.app.worker.attempts import Attempts, AttemptTools, Bodies, Order, SlotLease
@@ -31,6 +32,7 @@ from perago.domain.attempt import (
 )
 from perago.domain.hand_back import Cause
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago.ports.workspace import Progress
 
 # Room for a host name (63 characters, the longest DNS label), pid, chance and a prefix. Only the
 # beginning is cut, because the end makes the name unique.
@@ -306,21 +308,33 @@ class Worker:
             self._parts.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
-    async def _admitted(self, attempt: Attempt, slot: SlotLease, order: Order) -> None:
+    async def _admitted(
+        self, attempt: Attempt, slot: SlotLease, order: Order, progress: Progress
+    ) -> None:
         """Wait, with heartbeats, for a service that failed while this attempt was polled.
 
-        Its slot is for tasks that need no such service meanwhile.
+        Its slot is for tasks that need no such service meanwhile. A row that another host could
+        serve is not kept longer than an attempt waits for anything: then it is handed back.
         """
-        gate = self._lakefs_gate_of(attempt)
+        gate, parts = self._lakefs_gate_of(attempt), self._parts
         if gate is None or await gate.outage() <= 0:
             return
         slot.lend()
+        began, now = parts.ports.clock.monotonic(), parts.ports.clock.monotonic
+        # Without patience nothing says how long is too long, and a failure would spend a retry.
+        seconds_max = parts.settings.patience_seconds or float("inf")
+        wait = Wait(LAKEFS, "the begin of the attempt", began, failures=1)
         draining = asyncio.ensure_future(self._draining.wait())
         try:
             while (pause := await gate.outage()) > 0 and not (draining.done() or order.done()):
+                wait.report(progress, now(), gate.breaker.last_error)
+                if now() - began >= seconds_max:
+                    reason = f"PERAGO_PATIENCE was over: {gate.breaker.last_error}"
+                    parts.bodies.orders.stop(attempt.execution_id, reason, cause=Cause.SERVICE_AWAY)
                 await first_of(draining, order, seconds_max=pause)
         finally:
             draining.cancel()
+            wait.end(progress, now())
         await slot.take_back(order)
 
     def _attempt_failed(self, attempt: Attempt, error: Exception) -> None:
@@ -330,7 +344,9 @@ class Worker:
             was_open = gate.breaker.state is Circuit.OPEN
             pause = gate.breaker.failed(str(error))
             if not was_open:
-                facts = {"pause_seconds": round(pause, 3), "error": str(error)}
+                # Their rows stay in the queue, where workers that reach lakeFS find them.
+                types = [each.name for each in self._parts.types if gate in each.gates]
+                facts = {"pause_seconds": round(pause, 3), "error": str(error), "not_polled": types}
                 write(LOGGER, logging.WARNING, "circuit open: lakefs", facts)
 
     def _attempt_ended(self, attempt: Attempt, served: bool) -> None:  # noqa: FBT001 - a callback

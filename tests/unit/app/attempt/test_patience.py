@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast, final
 
 import pytest
 from tests.attempt_worlds import AttemptWorker
@@ -224,6 +225,39 @@ async def test_a_refusal_is_never_waited_for(tmp_path: Path) -> None:
     assert world.clock.monotonic() == before
 
 
+async def test_a_comparison_that_spark_could_not_make_is_made_again(tmp_path: Path) -> None:
+    """Its jobs ask no lakeFS, but their cluster may be away when the task function has ended."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    await world.start()
+    worker = world.worker()
+    pipeline = Unavailable(worker.world.lakefs.pipeline, "plan", times=3)
+    lakefs = replace(worker.world.lakefs, pipeline=cast("WorkspacePipeline", pipeline))
+    await world.attempt(replace(worker, world=replace(worker.world, lakefs=lakefs)))
+    assert pipeline.left == 0
+    await _assert_nothing_was_spent(world, "the comparison")
+
+
+@final
+class Unavailable:
+    """A port one of whose calls gets no answer for some times."""
+
+    def __init__(self, port: object, verb: str, *, times: int) -> None:
+        self._port = port
+        self._verb = verb
+        self.left = times
+
+    def __getattr__(self, verb: str) -> Any:  # noqa: ANN401 - any port's
+        method = getattr(self._port, verb)
+
+        async def ask(*arguments: Any) -> Any:  # noqa: ANN401 - any port's
+            if verb == self._verb and self.left:
+                self.left -= 1
+                raise UnavailableError(f"{verb}: no answer")
+            return await method(*arguments)
+
+        return ask
+
+
 def _terms(clock: VirtualClock, heard: list[Phase], *, stop: str = "") -> PatienceTerms:
     class Heard:
         def phase(self, phase: Phase, facts: object) -> None:
@@ -317,7 +351,7 @@ EFFECTS = {
     "commits": {"commit"},
     "tags": {"create", "delete"},
     "objects": {"download", "upload", "copy"},
-    "pipeline": {"materialise", "plan", "transfer", "forget", "describe", "reopen"},
+    "pipeline": {"materialise", "transfer", "forget", "describe", "reopen"},
     "trust": {"distrust"},
     "known": set[str](),
     "queue": {"poll", "extend_lease", "complete", "hand_back", "log", "read_log", "check"},

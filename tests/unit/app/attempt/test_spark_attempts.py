@@ -8,7 +8,7 @@ from typing import final
 import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
+from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, Outage
 from tests.unit.app.gc.gc_scene import collect, litter
 
 from perago.app.attempt.run_attempt import AttemptReport
@@ -19,6 +19,7 @@ from perago.domain.errors import OutsidePrefixError, StaleAttemptError
 from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import Phase, SparkGateway, SparkRoots, SparkWorkspace
+from perago.testing.fault_injector import CallGate
 from perago.testing.faults import ANY_CALL, Fault, crash, meanwhile
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
@@ -69,10 +70,13 @@ class SparkWorld:
         self.paths = paths or ("data/daily/part-0.parquet",)
 
     def worker(
-        self, *faults: Fault, beside: Callable[[SparkRoots], None] = lambda _: None
+        self,
+        *faults: Fault,
+        beside: Callable[[SparkRoots], None] = lambda _: None,
+        gate: CallGate | None = None,
     ) -> AttemptWorker:
         """A process whose body writes."""
-        worker = self.world.worker(faults)
+        worker = self.world.worker(faults, gate=gate)
         body = WritingBody(self.world, self.paths, beside)
         return replace(worker, world=replace(worker.world, body=body, spark_gateway=GATEWAY))
 
@@ -326,3 +330,50 @@ async def test_a_branch_that_a_body_moved_off_its_input_refuses_publication(
 
     assert "PRG-F025" in str(report.update.reason if report.update else "")
     assert spark.world.above_input() == []
+
+
+@final
+@dataclass
+class FilesBody(TaskBody):
+    """Writes a file into the copy that stands for the staging branch where there is no gateway."""
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """As Spark does on paths of this machine."""
+        assert call.spark is not None
+        assert call.spark.output_root is not None
+        folder = Path(call.spark.output_root.removeprefix("file://")) / "data" / "daily"
+        folder.mkdir()
+        (folder / "part-0.parquet").write_bytes(b"rows")
+        return BodyReturned({})
+
+
+def _by_gateway(worker: AttemptWorker) -> AttemptWorker:
+    return worker
+
+
+def _on_files(worker: AttemptWorker) -> AttemptWorker:
+    return replace(worker, world=replace(worker.world, body=FilesBody(), spark_gateway=None))
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+@pytest.mark.parametrize("on", [_by_gateway, _on_files], ids=["by the gateway", "on files"])
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+async def test_an_outage_at_any_call_of_a_spark_attempt_spends_nothing(
+    tmp_path: Path,
+    policy: PolicySetting,
+    on: Callable[[AttemptWorker], AttemptWorker],
+    arrives: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    healthy = SparkWorld(tmp_path / "healthy", policy)
+    await healthy.world.start()
+    await healthy.attempt(on(healthy.worker()))
+    for nth in range(2, healthy.world.workers[0].calls.total() + 1):
+        spark = SparkWorld(tmp_path / str(nth), policy)
+        await spark.world.start()
+        outage = Outage(spark.world.clock, nth, arrives=arrives)
+        await spark.attempt(on(spark.worker(gate=outage)))
+        record = await spark.world.read()
+        rows = [(row.snapshot.status, row.reason) for row in record.attempts]
+        assert rows == [(AttemptStatus.COMPLETED, None)], (outage.calls[nth - 1], rows)
+        assert "data/daily/part-0.parquet" in spark.world.repository.files()

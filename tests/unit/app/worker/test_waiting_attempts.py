@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.kit_cases import counting_task
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from tests.unit.app.worker.test_worker_life import nothing_to_do, started
 
 from perago.adapters.system.host import SystemClock
@@ -59,6 +59,84 @@ async def test_a_wait_opens_the_circuit_and_a_drain_ends_it_after_the_grace(tmp_
     assert "for lakeFS, until worker draining" in str(row.reason)
     assert "PRG-L008" in str(row.reason)
     assert world.runs == 1
+
+
+async def test_while_an_attempt_waits_for_lakefs_other_rows_stay_in_the_queue(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """For hosts that reach it, although this worker has a free slot; the log says so."""
+    is_away = [True]
+
+    async def look() -> None:
+        if is_away:
+            raise AWAY
+
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    gate = ServiceGate(_breaker(), look)
+    worker, running = await started(
+        world, *_away_for_ever(), job=nothing_to_do(), lakefs_gate=gate, slots=2
+    )
+    await _until(lambda: gate.breaker.state is Circuit.OPEN)
+    await asyncio.sleep(1.5)  # the poll that was open then has ended
+    second = await world.operator.workflows.start("flow", {"workspace": world.workspace()})
+    polls = world.workers[0].calls["queue.poll"]
+    await asyncio.sleep(2.0)  # the gate looks more than once
+    assert (len(worker.attempts.running), worker.budget.free) == (1, 1)
+    assert world.workers[0].calls["queue.poll"] == polls
+    row = await world.operator.workflows.read(second)
+    assert row is not None
+    assert row.attempts[0].snapshot.status is AttemptStatus.SCHEDULED
+    (opened,) = [each for each in caplog.records if each.msg == "circuit open: lakefs"]
+    assert vars(opened)["perago"]["not_polled"] == [TASK]
+    is_away.clear()
+    await _until(lambda: world.workers[0].calls["queue.poll"] > polls)  # lakeFS answers again
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+
+
+class Heard:
+    """The phases of all attempts, with what each waits for."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[Phase, object]] = []
+
+    def phase(
+        self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
+    ) -> None:
+        """Remember it."""
+        del attempt, seconds
+        self.phases.append((phase, facts.get("waited_for")))
+
+
+async def test_a_row_that_came_as_lakefs_failed_is_reported_and_not_kept_for_ever(
+    tmp_path: Path,
+) -> None:
+    async def look() -> None:
+        raise AWAY
+
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=1.5)
+    breaker, heard = _breaker(), Heard()
+    breaker.failed("lakeFS refused the connection")
+    first = ("repositories.read", "branches.head", "commits.read", "objects.read", "tags.read")
+    faults = [refuse(call, AWAY, nth=nth) for call in first for nth in range(1, 20)]
+    worker, running = await started(
+        world,
+        *faults,
+        job=nothing_to_do(),
+        lakefs_gate=ServiceGate(breaker, look),
+        listeners=[heard],
+    )
+    await _until(lambda: bool(worker.attempts.running))
+    assert await worker.attempts.all_ended(seconds_max=20)
+    (row,) = (await world.read()).attempts
+    assert row.snapshot.status is AttemptStatus.SCHEDULED, row.reason
+    assert "PERAGO_PATIENCE was over" in str(row.reason)
+    waits = [each for each in heard.phases if each[0] in {Phase.WAITING, Phase.WAITED}]
+    begin = "the begin of the attempt"
+    assert waits[:2] == [(Phase.WAITING, begin), (Phase.WAITED, begin)]
+    assert Phase.HANDED_BACK in [phase for phase, _ in heard.phases]
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
 
 
 async def test_an_attempt_that_is_lost_stops_waiting_and_sends_nothing(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +11,23 @@ from tests.contract.task_bodies import abandoned_bodies_ended
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.system.host import SystemClock
+from perago.app.telemetry.listeners import AttemptListener
 from perago.app.worker.polling import CircuitBreaker, PolledType, ServiceGate
 from perago.app.worker.thread_body import ThreadBody
-from perago.app.worker.worker import Worker, WorkerEnd, WorkerParts
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.app.worker.worker import (
+    KILL_SECONDS,
+    Worker,
+    WorkerEnd,
+    WorkerParts,
+    drain_reason,
+)
+from perago.domain.attempt import (
+    AttemptStatus,
+    WorkflowStatus,
+    completion_timeout_seconds,
+    merge_timeout_seconds,
+    shutdown_grace_seconds,
+)
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import UnavailableError
 from perago.testing.faults import Fault, refuse, zombie
@@ -31,26 +44,31 @@ async def started(
     *faults: Fault,
     job: Coroutine[object, object, None],
     lakefs_gate: ServiceGate | None = None,
+    slots: int = 1,
+    grace_seconds: float | None = GRACE_SECONDS,
+    listeners: Sequence[AttemptListener] = (),
 ) -> tuple[Worker, "asyncio.Task[WorkerEnd]"]:
     """A worker of the world's task that runs, with a job beside it."""
     await world.start()
     made = world.worker(faults)
-    bodies = ThreadBody({TASK: world.task})
+    bodies = ThreadBody({TASK: world.task}, slots=slots)
     clock = SystemClock()
     surroundings = replace(made.world, body=bodies, clock=clock)
     breaker = CircuitBreaker("conductor", now=clock.monotonic, fraction=lambda: 1.0)
+    # The tests of one slot want the row that they wait for to be polled whatever the gate says.
+    gates = () if lakefs_gate is None or slots == 1 else (lakefs_gate,)
     worker = Worker(
         WorkerParts(
             ports=surroundings,
             bodies=bodies,
             tasks={TASK: world.task},
-            types=[PolledType(TASK, None, ())],
+            types=[PolledType(TASK, None, gates)],
             settings=made.settings,
-            listeners=[],
+            listeners=listeners,
             conductor_gate=ServiceGate(breaker, surroundings.queue.check),
             lakefs_gate=lakefs_gate,
             periodic=[lambda: job],
-            force_kill_seconds=GRACE_SECONDS,
+            force_kill_seconds=grace_seconds,
         )
     )
     return worker, asyncio.create_task(worker.run())
@@ -100,12 +118,41 @@ async def test_a_body_that_goes_on_is_abandoned_and_its_row_is_handed_back_at_on
     assert world.publications() == []
 
 
+def _facts(caplog: pytest.LogCaptureFixture, event: str) -> dict[str, object]:
+    (record,) = [each for each in caplog.records if each.msg == event]
+    facts: dict[str, object] = vars(record)["perago"]
+    return facts
+
+
+@pytest.mark.parametrize("grace_seconds", [None, 7.0], ids=["without a setting", "set"])
+async def test_the_grace_is_one_number_in_the_start_line_and_in_the_drain(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, grace_seconds: float | None
+) -> None:
+    """That the page and the manifests have the numbers without a setting is in test_deploy."""
+    caplog.set_level("INFO", "perago.worker")
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    worker, running = await started(world, job=nothing_to_do(), grace_seconds=grace_seconds)
+    async with asyncio.timeout(20):
+        while (await world.read()).status is not WorkflowStatus.COMPLETED:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+    grace = shutdown_grace_seconds(None) if grace_seconds is None else grace_seconds
+    started_facts = _facts(caplog, "worker started")
+    assert started_facts["grace_seconds"] == grace
+    after = merge_timeout_seconds(None) + completion_timeout_seconds(None) + KILL_SECONDS
+    assert started_facts["termination_grace_period_seconds"] == int(grace + after) + 1
+    assert _facts(caplog, "worker draining")["grace_seconds"] == grace
+    assert f"the grace of {grace:g} s is over" in drain_reason(grace)
+
+
 async def assert_handed_back(world: FaultWorld) -> None:
     """The one row waits in the queue, and its reason names the deploy and the setting."""
     (row,) = (await world.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
     assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 1)
-    for part in ("worker draining", "deploy", "PERAGO_SHUTDOWN_FORCE_KILL_AFTER"):
+    grace = f"the grace of {GRACE_SECONDS} s"
+    for part in ("worker draining", "deploy", grace, "PERAGO_SHUTDOWN_FORCE_KILL_AFTER"):
         assert part in str(row.reason)
     assert await world.worker().poll(TASK) is not None
 
