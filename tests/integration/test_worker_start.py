@@ -120,6 +120,8 @@ async def test_a_body_that_never_ends_is_abandoned_and_another_worker_has_its_ro
             (row,) = record.attempts
             assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 2)
             assert "worker draining" in str(row.reason)
+            assert "as a deploy does, and the grace of 2 s is over" in str(row.reason)
+            assert "raise PERAGO_SHUTDOWN_FORCE_KILL_AFTER" in str(row.reason)
             (line,) = await scene.conductor.queue.read_log(row.snapshot.task_id)
             assert "status=HANDED_BACK" in line
             assert "worker draining" in line
