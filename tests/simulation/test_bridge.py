@@ -13,6 +13,7 @@ from tests.simulation.bridge.crossing import cross, difference
 from tests.simulation.bridge.from_the_model import FROM_THE_MODEL
 from tests.simulation.bridge.held import at_once
 from tests.simulation.bridge.memory_stage import open_memory_stage
+from tests.simulation.bridge.outcome import with_one_end_of_a_join
 from tests.simulation.bridge.replay import Diverged, Replay
 from tests.simulation.bridge.scripts import Script, played
 from tests.simulation.bridge.steps import Outcome, Transcript
@@ -23,6 +24,7 @@ from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.installation import open_conductor
 from perago.adapters.memory.hooks import has_lua
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
 from perago.ports.installations import ConductorInstallation
 
 pytestmark = pytest.mark.simulation
@@ -31,6 +33,8 @@ TRANSCRIPTS_MIN = 60
 SITUATIONS_MIN = 50
 REFUSED = "others commit inside the prefix before the merge"
 RELOCATED = "head-parent: dies after the merge"
+FAILED, CANCELED = AttemptStatus.FAILED, AttemptStatus.CANCELED
+COMPLETED, OPEN = AttemptStatus.COMPLETED, AttemptStatus.IN_PROGRESS
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +91,30 @@ def test_a_server_that_does_something_else_is_noticed(name: str, other: Mix) -> 
         _again(transcript, other)
 
 
+@pytest.mark.parametrize(
+    ("branch", "join", "told"),
+    [
+        pytest.param(FAILED, FAILED, CANCELED, id="it looked before the decision"),
+        pytest.param(FAILED, CANCELED, CANCELED, id="it looked after the decision"),
+        pytest.param(COMPLETED, FAILED, FAILED, id="no branch failed"),
+        pytest.param(CANCELED, FAILED, FAILED, id="an operator ended the workflow"),
+        pytest.param(FAILED, COMPLETED, COMPLETED, id="it passed a failed branch"),
+        pytest.param(FAILED, OPEN, OPEN, id="it is open"),
+    ],
+)
+def test_the_two_ends_of_a_join_of_a_failed_fork_are_one(
+    branch: AttemptStatus, join: AttemptStatus, told: AttemptStatus
+) -> None:
+    waits_for: dict[str, object] = {"joinOn": ["t", "u"]}
+    failed = AttemptRecord(_row("t", "left", branch), reason="its own")
+    joined = AttemptRecord(_row("join", "JOIN", join), waits_for, reason="of the branch")
+    first, second = with_one_end_of_a_join([failed, joined])
+    assert first == failed
+    one = branch is FAILED and join in {FAILED, CANCELED}
+    reason = None if one else "of the branch"
+    assert second == replace(joined, snapshot=replace(joined.snapshot, status=told), reason=reason)
+
+
 @pytest.mark.lakefs
 @pytest.mark.conductor
 @pytest.mark.timeout(900)
@@ -98,6 +126,10 @@ async def test_real_servers_go_the_same_way(
     async with connected(lakefs_server) as lakefs:
         different = await cross(transcripts, lakefs, conductor)
     assert not different, "\n\n".join(different.values())
+
+
+def _row(reference: str, task_type: str, status: AttemptStatus) -> AttemptSnapshot:
+    return AttemptSnapshot("flow", reference, reference, task_type, status)
 
 
 def _again(transcript: Transcript, mix: Mix) -> Outcome:
