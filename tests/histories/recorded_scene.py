@@ -12,6 +12,7 @@ from tests.histories.check import check_history
 from tests.histories.exchange import Json, read_history
 from tests.histories.recording import NO_FAULTS, Network, Recording, recording
 from tests.histories.rows import CONDUCTOR, WORKFLOW
+from tests.integration.row_chaos import RowChaos
 from tests.integration.worker_chaos import Chaos
 from tests.integration.worker_scene import WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
@@ -35,6 +36,14 @@ class RecordedScene:
         for workflow, branch in run.workflows.items():
             self.keep_workflow(run.records[workflow])
             await self.keep_branch(branch, run.fenced)
+
+    async def keep_flow(self, run: RowChaos) -> None:
+        """The same for workflows with children."""
+        for workflow, branch in run.flow.started.items():
+            record = run.ended[workflow]
+            for each in [record, *(await run.flow.child_records(record))]:
+                self.keep_workflow(each)
+            await self.keep_branch(branch, run.flow.fenced)
 
     async def keep_branch(self, branch: BranchName, base: CommitId) -> None:
         """Write down the first parents of a branch, down to the commit it was made from."""

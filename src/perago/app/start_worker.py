@@ -17,6 +17,7 @@ from contextlib import (
 
 from perago._version import __version__
 from perago.app.container import Container
+from perago.app.gc.lost_rows import WorkerNames
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, worker_id_prefix_of
 from perago.app.telemetry.attempt_spans import ExportedSignals
@@ -64,11 +65,11 @@ def start_worker(order: StartOrder) -> int:
     )
     secrets = known_secrets(settings, order.environment)
     with (
-        open_root_lock(settings.workspace_root),
+        open_root_lock(settings.workspace_root) as names,
         open_worker_log(settings, file, secrets),
     ):
         gc.freeze()  # what is imported stays: no collection has to look through it again
-        end, number = asyncio.run(_run(order, container, worker_id, secrets))
+        end, number = asyncio.run(_run(order, container, worker_id, secrets, names))
     return exit_code(end, number)
 
 
@@ -95,11 +96,17 @@ def known_secrets(settings: Settings, environment: Mapping[str, str]) -> set[str
 
 
 async def _run(
-    order: StartOrder, container: Container, worker_id: str, secrets: set[str]
+    order: StartOrder,
+    container: Container,
+    worker_id: str,
+    secrets: set[str],
+    names: WorkerNames,
 ) -> tuple[WorkerEnd, signal.Signals | None]:
     async with AsyncExitStack() as stack:
         telemetry = await stack.enter_async_context(_telemetry(order, worker_id))
-        assembled = assemble(order, container, worker_id, secrets=secrets, telemetry=telemetry)
+        assembled = assemble(
+            order, container, worker_id, secrets=secrets, telemetry=telemetry, names=names
+        )
         worker = Worker(assembled.parts)
         if order.settings.probe_address is not None:
             await stack.enter_async_context(

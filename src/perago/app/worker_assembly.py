@@ -15,6 +15,7 @@ from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.container import Container
 from perago.app.gc.local_pass import DeadRows, GcTools, retention_times, sweep_directories
+from perago.app.gc.lost_rows import LostRows, WorkerNames
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.settings.settings import Settings
 from perago.app.start_checks import check_registered
@@ -263,6 +264,7 @@ def assemble(
     *,
     secrets: Collection[str],
     telemetry: Telemetry | None = None,
+    names: WorkerNames | None = None,
 ) -> Assembled:
     """Make every part; called in the worker's loop."""
     metrics, seen, waiting = Metrics(), SeenRepositories(), WaitingAttempts()
@@ -280,14 +282,14 @@ def assemble(
         tasks.setdefault(JOIN, JOIN_TASK)
     else:
         ports = container.ports(body=runs, lakefs=None)
-    gates = _gates(order, ports)
+    gates, settings = _gates(order, ports), _attempt_settings(order.settings, worker_id, masking)
     upkeep = Upkeep(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
     )
     listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen, waiting]
     if telemetry is not None:
         listeners.append(AttemptSpans(telemetry, container.clock(), masking))
-    settings = _attempt_settings(order.settings, worker_id, masking)
+    lost = LostRows(ports, tasks, settings, names)
     parts = WorkerParts(
         ports=ports,
         bodies=bodies,
@@ -297,8 +299,9 @@ def assemble(
         listeners=listeners,
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
-        before_polling=_before_polling(upkeep, DeadRows(ports, tasks, settings), gates),
-        periodic=[upkeep.sweep_periodically],
+        before_polling=_before_polling(upkeep, DeadRows(ports, tasks, settings), lost, gates),
+        periodic=[upkeep.sweep_periodically, lost.after_the_last_poll],
+        unheard=lost.unheard,
         force_kill_seconds=_force_kill_seconds(order.settings),
         started=lambda: notify_service("READY=1"),
         beat=_beat(order, bodies, samples, worker_id),
@@ -311,11 +314,14 @@ def _force_kill_seconds(settings: Settings) -> float | None:
     return None if forced is None else forced.total_seconds()
 
 
-def _before_polling(upkeep: Upkeep, dead: DeadRows, gates: "_Gates") -> Sequence[Job]:
+def _before_polling(
+    upkeep: Upkeep, dead: DeadRows, lost: LostRows, gates: "_Gates"
+) -> Sequence[Job]:
     """Rows go back before the sweep, which removes the markers that name them."""
     return [
         upkeep.check_services,
         dead.hand_back,
+        lost.at_start,
         upkeep.sweep_at_start,
         gates.look_at_lakefs,
     ]

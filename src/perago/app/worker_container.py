@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
+from perago.app.gc.lost_rows import WorkerNames
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.attempt_spans import ExportedSignals
 from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
@@ -31,8 +32,8 @@ def open_worker_log(
     )
 
 
-def open_root_lock(root: Path) -> AbstractContextManager[object]:
-    """Keep every other worker away from a workspace root, for a block."""
+def open_root_lock(root: Path) -> AbstractContextManager[WorkerNames]:
+    """Keep every other worker away from a workspace root, for a block; who was there before."""
     from perago.adapters.filesystem.tree_removal import RootLock  # noqa: PLC0415 - lazy
 
     return RootLock(root)

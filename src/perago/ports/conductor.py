@@ -138,6 +138,8 @@ class TaskQueue(Protocol):
        completion, and a retry begins without that output.
     Q32 hand_back_of_an_ended_attempt_is_ignored: succeeds and changes nothing; an unknown id raises
        MissingError.
+    Q33 rows_in_progress_are_found: the rows of a type that were handed out and have not ended, by
+       whoever has them; a row in its queue and a row that ended are not among them.
     """
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
@@ -150,6 +152,10 @@ class TaskQueue(Protocol):
 
     async def read_workflow(self, workflow_id: str) -> WorkflowSnapshot | None:
         """Read a workflow with all its rows; None when the server does not know it."""
+        ...
+
+    async def in_progress(self, task_type: str) -> tuple[AttemptRecord, ...]:
+        """Find rows that workers have, the newest first, as far as the server's index knows."""
         ...
 
     async def extend_lease(self, attempt: AttemptSnapshot, worker_id: str) -> None:

@@ -50,7 +50,7 @@ ANY_CALL = "any call"  # every request that travels; with `nth=` a test reaches 
 # nobody works on those of a lost answer until their leases end.
 READS = frozenset(
     {"head", "list_page", "is_protected", "diff_page", "first_parents", "read", "uncommitted_page"}
-    | {"download", "check", "read_attempt", "read_log", "read_workflow"}
+    | {"download", "check", "in_progress", "read_attempt", "read_log", "read_workflow"}
 )
 
 

@@ -18,10 +18,17 @@ from perago.adapters.conductor.requests import (
     NotConductorError,
     path_of,
 )
-from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
+from perago.domain.attempt import (
+    AttemptRecord,
+    AttemptSnapshot,
+    AttemptStatus,
+    WorkflowSnapshot,
+)
 from perago.ports import conductor, errors
 from perago.ports.installations import ConductorInstallation
 
+# One page: who asks looks for rows of the last seconds, and the newest come first.
+ROWS_FOUND_MAX = 500
 POLL_ANSWER_SECONDS = 15.0  # beyond the wait that the server was asked for
 VERSION = re.compile(r"v?\d+\.\d+\S*")
 NOT_PAUSED = "is not PAUSED so cannot resume"
@@ -80,6 +87,20 @@ class ConductorTaskQueue(_OverApi, conductor.TaskQueue):
 
     async def read_workflow(self, workflow_id: str) -> WorkflowSnapshot | None:
         return await self._found(_workflow(workflow_id), mapping.workflow_snapshot)
+
+    async def in_progress(self, task_type: str) -> tuple[AttemptRecord, ...]:
+        purpose = f"find the rows in progress of {task_type}"
+        query: dict[str, str | int] = {
+            "query": f"taskType IN ({task_type}) AND status IN ({AttemptStatus.IN_PROGRESS})",
+            "freeText": "*",
+            "sort": "startTime:DESC",
+            "size": ROWS_FOUND_MAX,
+        }
+        answer = await self._call(ApiRequest(purpose, "GET", "/tasks/search-v2", query))
+        found = mapping.json_list(mapping.json_object(answer, purpose).get("results"), "tasks")
+        rows = [mapping.attempt_record(row) for row in found]
+        # The index may be late, and the rows are read when they are answered.
+        return tuple(row for row in rows if row.snapshot.status is AttemptStatus.IN_PROGRESS)
 
     async def extend_lease(self, attempt: AttemptSnapshot, worker_id: str) -> None:
         purpose = f"extend the lease of task {attempt.task_id}"

@@ -10,10 +10,11 @@ import fcntl
 import json
 import os
 import stat
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, final
+from typing import Self, cast, final
 
 from perago.domain.errors import RuntimeConfigError
 
@@ -123,6 +124,25 @@ LOCK_NAME = ".perago-supervisor.lock"
 CREATED_OR_FOUND = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
+WORKER_NAMES = "worker_ids"
+# A worker that dies as often as this before Conductor answers its successor leaves rows behind that
+# wait for their response time-out.
+NAMES_MAX = 20
+NAMES_BYTES_MAX = 64 * 1024
+
+
+def _worker_names(content: bytes) -> tuple[str, ...]:
+    """What earlier workers wrote; none where 0.6.1 or nobody was before."""
+    try:
+        parsed: object = json.loads(content)
+    except ValueError:
+        return ()
+    found = (
+        cast("Mapping[str, object]", parsed).get(WORKER_NAMES) if isinstance(parsed, dict) else ()
+    )
+    return tuple(map(str, cast("list[object]", found))) if isinstance(found, list) else ()
+
+
 @final
 class RootLock:
     """Held from entering to leaving, at the longest until this process ends."""
@@ -131,6 +151,18 @@ class RootLock:
         self._root = root
         self._path = root / LOCK_NAME
         self._descriptor: int | None = None
+        self._former: tuple[str, ...] = ()
+        self._names: tuple[str, ...] = ()
+
+    @property
+    def former(self) -> Sequence[str]:
+        """The workers that polled with this root before, the oldest first."""
+        return self._former
+
+    def add(self, worker_id: str) -> None:
+        """Write a worker down for those that follow."""
+        self._names = (*self._names, worker_id)[-NAMES_MAX:]
+        self._write({"supervisor_pid": os.getpid()})
 
     def __enter__(self) -> Self:
         """Take the lock, or raise with the process that holds it."""
@@ -145,17 +177,23 @@ class RootLock:
                 " use a different PERAGO_WORKSPACE_ROOT for each supervisor",
                 code="PRG-C005",
             ) from error
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps({"supervisor_pid": os.getpid()}).encode())
         self._descriptor = descriptor
+        self._former = self._names = _worker_names(os.pread(descriptor, NAMES_BYTES_MAX, 0))
+        self._write({"supervisor_pid": os.getpid()})
         return self
 
     def __exit__(self, *_: object) -> None:
         """Let it go; the file stays, since removing it could remove another process's."""
+        self._write({})
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
-            os.ftruncate(descriptor, 0)
             os.close(descriptor)
+
+    def _write(self, facts: Mapping[str, object]) -> None:
+        if self._descriptor is not None:
+            content = json.dumps({**facts, WORKER_NAMES: self._names}).encode()
+            with suppress(OSError):  # a full disk is no reason not to work or not to end
+                os.ftruncate(self._descriptor, os.pwrite(self._descriptor, content, 0))
 
     def _opened(self) -> int:
         """The lock file, made if it is not there; never a file that another user pointed us to.

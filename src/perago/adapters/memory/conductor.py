@@ -11,7 +11,7 @@ from perago.adapters.memory.conductor_server import (
 )
 from perago.adapters.memory.system import json_copy
 from perago.adapters.memory.worker_handle import Turn, WorkerHandle
-from perago.domain.attempt import AttemptRecord, AttemptSnapshot, WorkflowSnapshot
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowSnapshot
 from perago.ports.conductor import (
     NO_DOMAINS,
     HandBack,
@@ -51,6 +51,17 @@ class MemoryTaskQueue(TaskQueue):
             return None if run is None else run.snapshot()
 
         return await self._worker.ask("queue.read_workflow", read)
+
+    async def in_progress(self, task_type: str) -> tuple[AttemptRecord, ...]:
+        def find() -> tuple[AttemptRecord, ...]:
+            return tuple(
+                row.record()
+                for run in self._conductor.state.runs.values()
+                for row in run.open_rows()
+                if row.task_type == task_type and row.status is AttemptStatus.IN_PROGRESS
+            )
+
+        return await self._worker.ask("queue.in_progress", find)
 
     async def extend_lease(self, attempt: AttemptSnapshot, worker_id: str) -> None:
         del worker_id  # a heartbeat leaves the row's worker as it is

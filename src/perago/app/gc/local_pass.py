@@ -26,6 +26,7 @@ from perago.app.settings.settings import Settings
 from perago.app.telemetry.listeners import write
 from perago.domain.attempt import (
     AttemptRecord,
+    AttemptSnapshot,
     Current,
     WorkflowSnapshot,
     compare_row,
@@ -162,7 +163,7 @@ class DeadRows:
     async def _hand_back(self, marker: AttemptMarker) -> bool:
         """Hand one row back if it is still as the dead worker polled it."""
         task, queue = self.tasks.get(marker.attempt.task_type), self.ports.queue
-        record = None if task is None else await self._as_it_was_polled(marker)
+        record = None if task is None else await as_it_was_polled(queue, marker.attempt)
         if task is None or record is None:  # a task of another worker is not asked for here
             return False
         dead = Attempt(task, record, marker.execution_id, self.settings)
@@ -173,25 +174,30 @@ class DeadRows:
         may_publish = marker.staging_branch is not None
         if ending_of(dead, Cause.WORKER_DIED, may_publish=may_publish) is not Ending.HAND_BACK:
             return False
-        given = hand_back(dead, Cause.WORKER_DIED, f"worker {marker.owner_worker_id} died")
-        await queue.hand_back(given, timeout_seconds=HAND_BACK_SECONDS_MAX)
-        with suppress(ServiceError):  # the row has the reason, too
-            await queue.log(dead.row.task_id, given.reason or "")
+        await give_back(queue, dead, f"worker {marker.owner_worker_id} died")
         return True
 
-    async def _as_it_was_polled(self, marker: AttemptMarker) -> AttemptRecord | None:
-        """The row, unless it ended, timed out, or was handed to somebody else.
 
-        The row itself is read last: Conductor compares nothing, so what is not seen there can only
-        happen between that answer and the hand back.
-        """
-        row, queue = marker.attempt, self.ports.queue
-        workflow = await queue.read_workflow(row.workflow_id)
-        if not isinstance(compare_wide(row, workflow), Current):
-            return None
-        record = await queue.read_attempt(row.workflow_id, row.task_id)
-        fresh = None if record is None else record.snapshot
-        return record if isinstance(compare_row(row, fresh), Current) else None
+async def give_back(queue: TaskQueue, attempt: Attempt, why: str) -> None:
+    """Hand back a row that nobody works on, and say so in the log of its task."""
+    given = hand_back(attempt, Cause.WORKER_DIED, why)
+    await queue.hand_back(given, timeout_seconds=HAND_BACK_SECONDS_MAX)
+    with suppress(ServiceError):  # the row has the reason, too
+        await queue.log(attempt.row.task_id, given.reason or "")
+
+
+async def as_it_was_polled(queue: TaskQueue, row: AttemptSnapshot) -> AttemptRecord | None:
+    """The row, unless it ended, timed out, or was handed to somebody else.
+
+    The row itself is read last: Conductor compares nothing, so what is not seen there can only
+    happen between that answer and the hand back.
+    """
+    workflow = await queue.read_workflow(row.workflow_id)
+    if not isinstance(compare_wide(row, workflow), Current):
+        return None
+    record = await queue.read_attempt(row.workflow_id, row.task_id)
+    fresh = None if record is None else record.snapshot
+    return record if isinstance(compare_row(row, fresh), Current) else None
 
 
 @dataclass(frozen=True, slots=True)

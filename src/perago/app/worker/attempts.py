@@ -8,7 +8,8 @@ or threads.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeAlias, TypeVar, final
@@ -280,6 +281,8 @@ class Bodies(Protocol):
 # Both are raised after lakeFS has given the attempt its workspace, so lakeFS works: an attempt that
 # ends with one of them closes the circuit, as a success does.
 SERVED = (BodyFailedError, GuardrailViolation)
+# The end of an attempt may be on its way to Conductor when its rows are looked through.
+TAKEN_MAX = 1000
 # A drained worker waits this long for its last lines in Conductor's task logs. Without a limit a
 # Conductor that does not answer would hold the process; lines that are lost are in the worker's
 # log.
@@ -310,6 +313,12 @@ class Attempts:
         self._tools = tools
         self._running: dict[asyncio.Task[None], Attempt] = {}
         self._aside: set[asyncio.Task[None]] = set()
+        self._taken: deque[tuple[str, int]] = deque(maxlen=TAKEN_MAX)
+
+    @property
+    def taken(self) -> Container[tuple[str, int]]:
+        """Task id and poll count of what was begun, as far back as a row may still look lost."""
+        return {*self._taken, *((x.row.task_id, x.row.poll_count) for x in self.running)}
 
     @property
     def running(self) -> list[Attempt]:
@@ -319,6 +328,7 @@ class Attempts:
     def begin(self, record: AttemptRecord) -> None:
         """Start one polled attempt; its slot is taken already."""
         tools = self._tools
+        self._taken.append((record.snapshot.task_id, record.snapshot.poll_count))
         attempt = Attempt(
             task=tools.tasks[record.snapshot.task_type],
             record=record,

@@ -122,9 +122,12 @@ SHARED_WAIT_MS = 100
 # After a poll that brought tasks a batch is asked for, which is rarely full: this is paid each
 # time. Longer leaves slots empty that are free already.
 BUSY_WAIT_MS = 5
-# If the answer to a poll is lost, nobody holds its tasks until their response time-out. That is the
-# price of a larger batch; a smaller one would be more polls for workers with many slots.
+# If the answer to a poll is lost, nobody works on its tasks until they are found and handed back,
+# or until their response time-out. That is the price of a larger batch; a smaller one would be more
+# polls for workers with many slots.
 BATCH_MAX = 100
+# How much longer than it was asked to a busy server may keep a poll open.
+OPEN_POLL_SECONDS = 2.0
 # Task functions that began together end together: one poll for all of them costs the server less.
 # Longer would leave slots empty that are free already.
 GATHER_SECONDS = 0.002
@@ -174,7 +177,7 @@ class PolledType:
 
 @dataclass(frozen=True, slots=True)
 class PollTools:
-    """What every poller of a worker shares."""
+    """What every poller of a worker shares; `unheard` looks for rows that a lost answer had."""
 
     queue: Polls
     clock: Clock
@@ -183,6 +186,7 @@ class PollTools:
     worker_id: str
     draining: asyncio.Event
     take: Callable[[AttemptRecord], None]
+    unheard: Callable[[str], Awaitable[bool]]
 
 
 @final
@@ -194,6 +198,7 @@ class Poller:
         self._tools = tools
         self._busy = False
         self._empty_pause = 0.0
+        self._open_until: float | None = None
 
     async def run(self) -> None:
         """Poll, hand over, poll again."""
@@ -232,6 +237,9 @@ class Poller:
                 facts = {"error": str(error), "pause_seconds": round(pause, 3)}
                 write(LOGGER, logging.WARNING, f"circuit open: {tools.breaker.name}", facts)
             self._busy = False
+            if isinstance(error, OutcomeUnknownError):
+                # The server may go on with this poll, and give its rows to nobody.
+                self._open_until = asked + wait_ms / 1000 + OPEN_POLL_SECONDS
             return 0
         if not tools.breaker.closed:
             write(LOGGER, logging.INFO, f"circuit closed: {tools.breaker.name}", {})
@@ -242,7 +250,16 @@ class Poller:
             for gate in self._type.gates:
                 gate.tried()
         self._note(bool(records), tools.clock.monotonic() - asked, wait_ms / 1000)
+        await self._look_for_unheard()
         return len(records)
+
+    async def _look_for_unheard(self) -> None:
+        """When a poll without an answer is surely over; between two polls of this type."""
+        until = self._open_until
+        if until is None or self._tools.clock.monotonic() < until:
+            return
+        if await self._tools.unheard(self._type.name):
+            self._open_until = None
 
     def _note(self, found: bool, took: float, wait: float) -> None:  # noqa: FBT001
         """Back off after empty answers that came before the wait that was asked for."""

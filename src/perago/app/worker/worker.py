@@ -11,7 +11,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias, final
@@ -73,8 +73,17 @@ KILL_SECONDS = 5.0
 Job: TypeAlias = Callable[[], Coroutine[object, object, None]]
 
 
+Unheard: TypeAlias = Callable[[str, Container[tuple[str, int]]], Awaitable[bool]]
+
+
 def nothing() -> None:
     """Do nothing: the default of callbacks that only `perago start` sets."""
+
+
+async def nothing_unheard(task_type: str, taken: Container[tuple[str, int]]) -> bool:
+    """The same for rows whose poll was not answered: they wait for their time-out."""
+    del task_type, taken
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +101,7 @@ class WorkerParts:
     before_polling: Sequence[Job] = ()
     periodic: Sequence[Job] = ()
     force_kill_seconds: float | None = None
+    unheard: Unheard = nothing_unheard
     started: Callable[[], None] = nothing
     beat: Callable[[], None] = nothing
 
@@ -273,6 +283,7 @@ class Worker:
             worker_id=parts.settings.worker_id,
             draining=self._draining,
             take=self.attempts.begin,
+            unheard=lambda name: parts.unheard(name, self.attempts.taken),
         )
         return Poller(polled, tools)
 

@@ -8,13 +8,18 @@ from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.ports.conductor import HandBack
 from perago.ports.errors import MissingError
 from perago.testing.contract.conductor_under_test import (
+    LOOKS_MAX,
+    PAUSE_SECONDS,
     TIMEOUT_SECONDS,
     ConductorUnderTest,
+    define_task,
+    define_workflow,
     fail,
     finish,
     poll_now,
     poll_one,
     row_of,
+    simple,
     snapshot_of,
     start_one_task,
     workflow_of,
@@ -109,3 +114,27 @@ async def test_Q32_hand_back_of_an_ended_attempt_is_ignored(
     await hand_back(conductor_under_test, taken)
     assert await row_of(conductor_under_test, taken) == before
     assert await poll_now(conductor_under_test, task_type) == ()
+
+
+async def test_Q33_rows_in_progress_are_found(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
+    name = await define_workflow(conductor_under_test, simple(task_type, "only"))
+    ids = [await conductor_under_test.workflows.start(name, {}) for _ in range(3)]
+    other_workflow, other_type = await start_one_task(conductor_under_test)
+    await poll_one(conductor_under_test, other_type, other_workflow)
+    assert await conductor_under_test.queue.in_progress(task_type) == ()
+    held, ended, back = [
+        await poll_one(conductor_under_test, task_type, each, f"worker-{number}")
+        for number, each in enumerate(ids)
+    ]
+    await finish(conductor_under_test, ended)
+    await hand_back(conductor_under_test, back)
+    expected, found = await row_of(conductor_under_test, held), list[AttemptRecord]()
+    assert expected.snapshot.worker_id == "worker-0"
+    for _ in range(LOOKS_MAX):  # a server's index may be a moment late
+        found = list(await conductor_under_test.queue.in_progress(task_type))
+        if found == [expected]:
+            break
+        await conductor_under_test.let_pass(PAUSE_SECONDS)
+    assert found == [expected]
+    assert await conductor_under_test.queue.in_progress("no-such-type") == ()

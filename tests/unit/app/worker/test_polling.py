@@ -14,6 +14,7 @@ from perago.app.worker.polling import (
     DISK_PAUSE_SECONDS,
     GATHER_SECONDS,
     IDLE_WAIT_MS,
+    OPEN_POLL_SECONDS,
     SHARED_WAIT_MS,
     CircuitBreaker,
     DiskGate,
@@ -27,7 +28,7 @@ from perago.app.worker.polling import (
 from perago.app.worker.slot_budget import SlotBudget
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
 from perago.ports.conductor import PollRequest
-from perago.ports.errors import UnavailableError
+from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.system import Clock
 
 
@@ -66,6 +67,8 @@ class Scene:
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     while_polling: Callable[[], None] = lambda: None
     take: Callable[[AttemptRecord], None] | None = None
+    looks: list[float] = field(default_factory=list[float])
+    look_is_answered: bool = True
 
     def __post_init__(self) -> None:
         self.budget = SlotBudget(lambda: self.slots)
@@ -82,8 +85,15 @@ class Scene:
             worker_id="w-1",
             draining=self.draining,
             take=self.take or self.taken.append,
+            unheard=self.unheard,
         )
         await Poller(PolledType("t", domain, gates), tools).run()
+
+    async def unheard(self, task_type: str) -> bool:
+        """Remember when it was asked for rows that nobody heard of."""
+        assert task_type == "t"
+        self.looks.append(self.clock.monotonic())
+        return self.look_is_answered
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
         """The next answer of the plan."""
@@ -222,3 +232,23 @@ async def test_nothing_is_polled_while_the_disk_is_full() -> None:
     free = [0, 0, 10**12]
     await scene.run(DiskGate(lambda: DiskSpace(10**12, free.pop(0)), lambda _: None))
     assert scene.asked_at == [2 * DISK_PAUSE_SECONDS]
+
+
+async def test_rows_of_a_poll_without_an_answer_are_looked_for_when_that_poll_is_over() -> None:
+    scene = Scene([OutcomeUnknownError("no answer"), *[0] * 8])
+    await scene.run()
+    (look,) = scene.looks
+    assert look >= IDLE_WAIT_MS / 1000 + OPEN_POLL_SECONDS
+    assert look < scene.asked_at[-1], "and not at the end of the worker"
+
+
+async def test_a_look_that_was_not_answered_is_repeated() -> None:
+    scene = Scene([OutcomeUnknownError("no answer"), *[0] * 8], look_is_answered=False)
+    await scene.run()
+    assert len(scene.looks) > 1
+
+
+async def test_a_poll_that_was_never_sent_is_not_looked_for() -> None:
+    scene = Scene([UnavailableError("refused"), *[0] * 8])
+    await scene.run()
+    assert scene.looks == []
