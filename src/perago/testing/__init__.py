@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         Refuse,
         Unavailable,
         Zombie,
+        always,
         answer,
         arrive_late,
         crash,
@@ -72,6 +73,7 @@ __all__ = [
     "Unavailable",
     "WorkflowRun",
     "Zombie",
+    "always",
     "answer",
     "arrive_late",
     "crash",
@@ -93,7 +95,7 @@ _HOMES = {
     "perago.testing.environment": "PeragoEnvironment TaskEnvironment",
     "perago.testing.faults": (
         "ANY_CALL POINTS Answer ArriveLate Crash ExpireLease Fault ForeignCommit LoseAnswer "
-        "LoseRequest Meanwhile Moment Refuse Unavailable Zombie answer arrive_late crash "
+        "LoseRequest Meanwhile Moment Refuse Unavailable Zombie always answer arrive_late crash "
         "expire_lease foreign_commit lose_answer lose_request meanwhile refuse unavailable zombie"
     ),
     "perago.testing.memory_servers": "MemoryServers",

@@ -97,11 +97,11 @@ class PeragoEnvironment:
 
     @property
     def pending_faults(self) -> tuple[Fault, ...]:
-        """Planned faults whose moment has not come."""
+        """Planned faults whose moment has not come, and those that happen each time."""
         return tuple(self._embedded.pending)
 
     def plan(self, *faults: Fault) -> None:
-        """Add faults; each happens once."""
+        """Add faults; each happens once, or with `always` each time."""
         self._embedded.pending.extend(faults)
 
     def watch(self, seen: Callable[[], None]) -> None:

@@ -38,6 +38,7 @@ from perago.testing.faults import (
     Unavailable,
     Until,
     Zombie,
+    always,
     lose_answer,
 )
 
@@ -288,7 +289,7 @@ class FaultInjector(CallGate):
                 await self._inject(fault)
 
     def _due(self, call: Call) -> Sequence[Fault]:
-        """The faults whose moment this call is; they are used up."""
+        """The faults whose moment this call is; only those of each time are not used up."""
         if not self._pending:
             return ()
         due: list[Fault] = []
@@ -299,9 +300,10 @@ class FaultInjector(CallGate):
             if not moment.is_reached_by(call):
                 continue
             self._counts[id(fault)] += 1
-            if self._counts[id(fault)] == moment.nth:
-                self._pending.remove(fault)
+            if self._counts[id(fault)] >= moment.nth:
                 due.append(fault)
+                if not moment.each_time:
+                    self._pending.remove(fault)
         return due
 
     def _is_of_task(self, task: str | None) -> bool:
@@ -385,10 +387,6 @@ def lost_answer(call: Call) -> object:
     raise OutcomeUnknownError(text)
 
 
-LOST_CALLS_MAX = 100  # more than a law makes; a fault happens once, so each call needs its own
-
-
 def losing_answers(installation: Installation) -> Installation:
     """The same installation for a worker that never sees an answer; its requests take effect."""
-    lost: list[Fault] = [lose_answer(ANY_CALL, nth=nth) for nth in range(1, LOST_CALLS_MAX + 1)]
-    return faulty_installation(installation, FaultInjector(lost))
+    return faulty_installation(installation, FaultInjector([always(lose_answer(ANY_CALL))]))

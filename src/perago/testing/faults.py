@@ -1,16 +1,16 @@
 """Faults of tests, and the moments of an attempt at which they happen.
 
-`crash`, `lose_answer`, `zombie` and the others make a fault; `find_point` reads its moment. A
-moment is a word of the specification (`merge`), a call of a port (`branches.merge`), or `ANY_CALL`.
-What a fault does is in `fault_injector`. There are no other faults: the kit, the tests of the steps
-and the contract suites plan these, on servers in memory and on real ones.
+`crash`, `lose_answer`, `zombie` and the others make a fault, which happens once, or with `always`
+each time; `find_point` reads its moment: a word of the specification (`merge`), a call of a port
+(`branches.merge`), or `ANY_CALL`. What a fault does is in `fault_injector`. There are no other
+faults: the kit, the tests of the steps and the contract suites plan these, on any servers.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, TRY
 from perago.domain.logical_execution import DECISION_TAG_PREFIX, STAGING_BRANCH_PREFIX
@@ -20,6 +20,7 @@ from perago.ports.objects import Objects
 from perago.ports.task_body import TaskBody
 from perago.ports.workspace import AttemptDirectories, WorkspacePipeline
 
+Given = TypeVar("Given")
 # Calls within the worker's machine: no request travels whose answer could be lost.
 LOCAL_PORTS = frozenset({"pipeline", "body", "directories"})
 PORTS: Mapping[str, type] = MappingProxyType(
@@ -38,13 +39,9 @@ PORTS: Mapping[str, type] = MappingProxyType(
     }
 )
 OPERATIONS = frozenset(
-    f"{name}.{verb}"
-    for name, port in PORTS.items()
-    for verb in vars(port)
-    if not verb.startswith("_")
+    f"{name}.{verb}" for name, port in PORTS.items() for verb in vars(port) if verb[0] != "_"
 )
 ANY_CALL = "any call"  # every request that travels; with `nth=` a test reaches each in turn
-
 
 # Calls that only look. Every other call changes something, also a poll: it hands rows out, and
 # nobody works on those of a lost answer until their leases end.
@@ -67,30 +64,27 @@ class Call:
         """Whether the call only looks."""
         return self.operation.rpartition(".")[2] in READS
 
-    def given(self, kind: type) -> object | None:
+    def given(self, kind: type[Given]) -> Given | None:
         """The first argument of a kind."""
         return next((value for value in self.arguments if isinstance(value, kind)), None)
 
 
-def _always(call: Call) -> bool:
-    del call
-    return True
-
-
 def _is_try(call: Call) -> bool:
     request = call.given(CommitRequest)
-    return isinstance(request, CommitRequest) and request.metadata.get(PHASE) == TRY
+    return request is not None and request.metadata.get(PHASE) == TRY
 
 
 def _is_staging_branch(call: Call) -> bool:
     # A process that meets a fence for the first time makes two branches of its canary before.
-    return any(str(value).startswith(STAGING_BRANCH_PREFIX) for value in call.arguments)
+    merge = call.given(MergeRequest)
+    names = call.arguments if merge is None else (merge.target,)
+    return any(str(name).startswith(STAGING_BRANCH_PREFIX) for name in names)
 
 
 def _is_publication(call: Call) -> bool:
     # The canary merges as well, and an attempt does to bring its commit onto a newer head.
     request = call.given(MergeRequest)
-    return not isinstance(request, MergeRequest) or LOGICAL_TASK_KEY in request.metadata
+    return request is None or LOGICAL_TASK_KEY in request.metadata
 
 
 def _is_decision(call: Call) -> bool:
@@ -102,7 +96,7 @@ class Point:
     """A moment: the calls that are it, and which of them count."""
 
     operations: frozenset[str]
-    counts: Callable[[Call], bool] = _always
+    counts: Callable[[Call], bool]
 
     def is_reached_by(self, call: Call) -> bool:
         """Whether a call is this moment."""
@@ -114,7 +108,7 @@ class Point:
         return not {name.partition(".")[0] for name in self.operations} & LOCAL_PORTS
 
 
-def _point(*operations: str, counts: Callable[[Call], bool] = _always) -> Point:
+def _point(*operations: str, counts: Callable[[Call], bool] = lambda _: True) -> Point:
     return Point(frozenset(operations), counts)
 
 
@@ -129,6 +123,7 @@ POINTS: Mapping[str, Point] = MappingProxyType(
         "stage": _point("commits.commit", counts=_is_try),
         "decide": _point("tags.create", counts=_is_decision),
         "head": _point("branches.head"),
+        "onto-head": _point("branches.merge", counts=_is_staging_branch),
         "merge": _point("branches.merge", counts=_is_publication),
         "relocate": _point("branches.relocate"),
         "publish": _point("branches.merge", "branches.relocate", counts=_is_publication),
@@ -138,10 +133,7 @@ POINTS: Mapping[str, Point] = MappingProxyType(
     }
 )
 
-
-REQUESTS = Point(
-    frozenset(name for name in OPERATIONS if name.partition(".")[0] not in LOCAL_PORTS)
-)
+REQUESTS = _point(*(name for name in OPERATIONS if name.partition(".")[0] not in LOCAL_PORTS))
 
 
 def find_point(name: str) -> Point:
@@ -149,7 +141,7 @@ def find_point(name: str) -> Point:
     if name in POINTS:
         return POINTS[name]
     if name in OPERATIONS:
-        return Point(frozenset({name}))
+        return _point(name)
     if name == ANY_CALL:
         return REQUESTS
     raise ValueError(
@@ -181,7 +173,8 @@ class Until(StrEnum):
 class Moment:
     """The `nth` time that the `attempt`-th attempt of `task` comes to `point`.
 
-    `task` is a task type or a reference name; None means whichever comes first.
+    `task` is a task type or a reference name; None means whichever comes first. `each_time` means
+    every later time too.
     """
 
     point: str
@@ -189,6 +182,7 @@ class Moment:
     nth: int = 1
     attempt: int = 1
     task: str | None = None
+    each_time: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a moment that never comes."""
@@ -203,6 +197,7 @@ class Moment:
 
     def __str__(self) -> str:
         count = "" if self.nth == 1 else f" (call {self.nth})"
+        count = f" (each from call {self.nth})" if self.each_time else count
         return f"{self.side} {self.point}{count}"
 
 
@@ -303,6 +298,13 @@ Fault: TypeAlias = (
     | Meanwhile
 )
 
+AnyFault = TypeVar("AnyFault", bound=Fault)
+
+
+def always(fault: AnyFault) -> AnyFault:
+    """The same fault each time from its moment on, such as `always(lose_request("merge"))`."""
+    return replace(fault, moment=replace(fault.moment, each_time=True))
+
 
 def crash(
     *,
@@ -381,8 +383,7 @@ def zombie(
     `retried`: its successor runs; `published`: its successor has published; `accepted`: Conductor
     accepted its successor; `idle`: nothing else can happen.
     """
-    if before is None and after is None:
-        before = "publish"
+    before = "publish" if before is None and after is None else before
     return Zombie(_moment(before, after, nth=nth, attempt=attempt, task=task), Until(until))
 
 
@@ -394,8 +395,7 @@ def expire_lease(
     task: str | None = None,
 ) -> ExpireLease:
     """Conductor times the attempt out while it is stopped, by default before it publishes."""
-    if before is None and after is None:
-        before = "publish"
+    before = "publish" if before is None and after is None else before
     return ExpireLease(_moment(before, after, nth=1, attempt=attempt, task=task))
 
 

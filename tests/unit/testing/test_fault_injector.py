@@ -25,6 +25,7 @@ from perago.testing.faults import (
     Side,
     Until,
     Zombie,
+    always,
     answer,
     arrive_late,
     crash,
@@ -168,6 +169,16 @@ async def test_nth_counts_the_calls_of_one_operation() -> None:
     with pytest.raises(UnavailableError):
         await worker.branches.head(worker.repository.id, MAIN)
     assert worker.injector.calls == {"tags.read": 3, "branches.head": 2}
+
+
+async def test_a_fault_of_each_time_happens_from_its_number_on_and_is_never_used_up() -> None:
+    worker = MemoryWorker()
+    worker.injector.plan(always(unavailable("tags.read", nth=2)))
+    await worker.tags.read(worker.repository.id, TAG)
+    for _ in range(3):
+        with pytest.raises(UnavailableError):
+            await worker.tags.read(worker.repository.id, TAG)
+    await worker.branches.head(worker.repository.id, MAIN)
 
 
 @pytest.mark.parametrize("side", Side)

@@ -25,6 +25,7 @@ from perago.testing import (
     Refuse,
     Unavailable,
     Zombie,
+    always,
     answer,
     arrive_late,
     crash,
@@ -63,6 +64,7 @@ BEFORE_MERGE = Moment("merge", Side.BEFORE)
         (refuse("head", BUSY), Refuse(Moment("head", Side.BEFORE), BUSY)),
         (answer("merge", None), Answer(BEFORE_MERGE, None)),
         (meanwhile(print, after="merge"), Meanwhile(Moment("merge", Side.AFTER), print)),
+        (always(crash(before="merge")), Crash(replace(BEFORE_MERGE, each_time=True))),
         (unavailable("head"), Unavailable(Moment("head", Side.BEFORE))),
         (zombie(), Zombie(Moment("publish", Side.BEFORE), Until.ACCEPTED)),
         (
@@ -138,6 +140,7 @@ def test_a_zombie_waits_for_something_that_can_happen() -> None:
 def test_a_moment_reads_as_a_sentence() -> None:
     assert str(BEFORE_MERGE) == "before merge"
     assert str(Moment("merge", Side.AFTER, nth=2)) == "after merge (call 2)"
+    assert str(always(crash(before="merge")).moment) == "before merge (each from call 1)"
 
 
 def test_any_call_is_every_request_and_no_step_of_the_worker() -> None:
@@ -152,6 +155,11 @@ def test_the_canary_of_the_fence_is_no_moment_of_the_attempt() -> None:
     published = replace(merge, metadata={**merge.metadata, LOGICAL_TASK_KEY: "w/edit/0"})
     assert not find_point("merge").is_reached_by(Call("branches.merge", (merge,), {}))
     assert find_point("merge").is_reached_by(Call("branches.merge", (published,), {}))
+    tried = replace(merge, target=BranchName("perago-staging-1-onto-2"))
+    assert [
+        find_point("onto-head").is_reached_by(Call("branches.merge", (request,), {}))
+        for request in (merge, published, tried)
+    ] == [False, False, True]
     for point, operation in (("branch", "branches.create"), ("clean-up", "branches.delete")):
         of_canary, of_attempt = ("r", "perago-canary-1"), ("r", "perago-staging-1")
         assert not find_point(point).is_reached_by(Call(operation, of_canary, {}))
