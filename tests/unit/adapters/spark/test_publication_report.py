@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
@@ -24,8 +24,7 @@ async def kinds(world: FaultWorld, *faults: Fault) -> list[tuple[object, bool, b
     await world.start()
     if faults:
         await world.attempt(world.worker(faults))
-        world.clock.advance(RESPONSE_SECONDS + 1)
-        await world.operator.workflows.decide(world.workflow)
+        await world.lose_lease()
     await world.finish()
     await assert_accepted(world, publications_max=2)
     world.human()  # a commit of somebody else is no publication

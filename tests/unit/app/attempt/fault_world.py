@@ -4,11 +4,12 @@ Holds the invariants every outcome must keep; which fault strikes where is the t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, Self, TypeVar, cast, final
 
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
@@ -44,9 +45,10 @@ from perago.testing.fault_injector import (
     FaultInjector,
     ProcessDied,
     faulty_installation,
+    faulty_port,
     lost_answer,
 )
-from perago.testing.faults import Call, Fault
+from perago.testing.faults import LOCAL_PORTS, Call, Fault, Moment, Side
 
 TASK = "edit"
 RESPONSE_SECONDS = 60
@@ -64,18 +66,18 @@ CONDUCTOR = "queue"
 
 @final
 class Outage(CallGate):
-    """From one call on the service of that call is away for a time.
+    """From one moment on the service of its call is away for a time.
 
-    `arrives` says whether that call still takes effect, with its answer lost.
+    On the moment's `after` side that call still takes effect, with its answer lost.
     """
 
     def __init__(
-        self, clock: VirtualClock, nth: int, *, arrives: bool, seconds: float = OUTAGE_SECONDS
+        self, clock: VirtualClock, moment: Moment, *, seconds: float = OUTAGE_SECONDS
     ) -> None:
         self._clock = clock
-        self._nth = nth
-        self._arrives = arrives
+        self._moment = moment
         self._seconds = seconds
+        self._reached = 0
         self._until = 0.0
         self.calls: list[str] = []
         self.service = ""
@@ -84,9 +86,10 @@ class Outage(CallGate):
         """Refuse while the service is away."""
         self.calls.append(call.operation)
         service = CONDUCTOR if call.operation.startswith(CONDUCTOR) else "lakefs"
-        if len(self.calls) == self._nth:
+        self._reached += self._moment.is_reached_by(call)
+        if self._reached == self._moment.nth and not self.service:
             self.service, self._until = service, self._clock.monotonic() + self._seconds
-            if self._arrives:
+            if self._moment.side is Side.AFTER:
                 with suppress(ServiceError):
                     await send()
                 return lost_answer(call)
@@ -135,7 +138,9 @@ class FaultWorld:
     result_text: str = ""
     patience_seconds: float = PATIENCE_SECONDS
     reference: str = TASK
+    shared_root: Path | None = None
     runs: int = 0
+    planned: list[Fault] = field(default_factory=list[Fault])
     workers: list[FaultInjector] = field(default_factory=list[FaultInjector])
     reports: list[AttemptReport] = field(default_factory=list[AttemptReport])
 
@@ -169,6 +174,11 @@ class FaultWorld:
 
         definition: TaskDefinition = vars(edit)["__perago_task__"]
         return definition
+
+    async def started(self, workspace: object = GIVEN) -> Self:
+        """The same world, whose first attempt waits."""
+        await self.start(workspace)
+        return self
 
     async def start(self, workspace: object = GIVEN) -> None:
         """Register and start; the first attempt waits."""
@@ -208,7 +218,8 @@ class FaultWorld:
     ) -> AttemptWorker:
         """A new process with these faults, each at one of its calls."""
         number = len(self.workers) + 1
-        injector = FaultInjector(list(faults))
+        self.planned = list(faults)
+        injector = FaultInjector(self.planned)
         self.workers.append(injector)
         lakefs = faulty_installation(lakefs_installation(self.lakefs, WorkerHandle()), injector)
         conductor = conductor_installation(self.conductor, WorkerHandle())
@@ -220,7 +231,7 @@ class FaultWorld:
             self.clock,
             SeededIdentities(seed=number, now_ms=lambda: self.clock.epoch_ms),
             SequentialConcurrency(),
-            self.root / str(number),
+            self.shared_root or self.root / str(number),
         )
         settings = AttemptSettings(
             f"worker-{number}",
@@ -235,8 +246,14 @@ class FaultWorld:
             [self.task],
             settings,
         )
-        body = InlineBody(worker.tasks)
-        return replace(worker, world=replace(worker.world, body=body), reports=self.reports)
+        pipeline = faulty_port(worker.world.lakefs.pipeline, "pipeline", injector)
+        ports = replace(
+            worker.world,
+            lakefs=replace(worker.world.lakefs, pipeline=pipeline),
+            body=faulty_port(cast("TaskBody", InlineBody(worker.tasks)), "body", injector),
+            directories=faulty_port(worker.world.directories, "directories", injector),
+        )
+        return replace(worker, world=ports, reports=self.reports)
 
     async def drive(self, work: Awaitable[T]) -> T:
         """Run something to its end, moving the clock whenever everybody sleeps."""
@@ -259,6 +276,41 @@ class FaultWorld:
         except (ProcessDied, UnavailableError, OutcomeUnknownError):
             return None
 
+    async def report(self, *faults: Fault) -> AttemptReport:
+        """Run one attempt that is to end, in a new process that meets each of these faults."""
+        report = await self.report_of(self.worker(faults))
+        left = [fault for fault in self.planned if not fault.moment.each_time]
+        assert left == [], "the moment of a fault never came"
+        return report
+
+    async def report_of(self, worker: AttemptWorker) -> AttemptReport:
+        """Run one attempt of this process that is to end."""
+        report = await self.attempt(worker)
+        assert report is not None, "the process died, or nothing waited"
+        return report
+
+    async def stand_still(self, worker: AttemptWorker) -> "asyncio.Future[AttemptReport]":
+        """Run an attempt of the newest process until it stands still as a planned zombie does."""
+        handle = self.workers[-1]
+        record = await worker.poll(TASK)
+        assert record is not None
+        running = asyncio.ensure_future(worker.run(record))
+        while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
+            await asyncio.sleep(0)
+        return running
+
+    async def lose_lease(self) -> None:
+        """The response time-out of whoever worked passes, and Conductor schedules a retry."""
+        self.clock.advance(self.response_seconds + 1)
+        await self.operator.workflows.decide(self.workflow)
+
+    def requests(self, number: int = 0) -> Counter[str]:
+        """What a process asked the servers, without its own disk and task function."""
+        calls = self.workers[number].calls
+        return Counter(
+            {name: calls[name] for name in calls if name.partition(".")[0] not in LOCAL_PORTS}
+        )
+
     async def finish(self, attempts_max: int = ATTEMPTS_MAX) -> WorkflowRecord:
         """Let healthy workers and due time-outs bring the workflow to its end."""
         for _ in range(attempts_max):
@@ -266,8 +318,7 @@ class FaultWorld:
             if workflow.status is not WorkflowStatus.RUNNING:
                 return workflow
             await self.attempt(self.worker())
-            self.clock.advance(self.response_seconds + 1)
-            await self.operator.workflows.decide(self.workflow)
+            await self.lose_lease()
         return await self.read()
 
     async def read(self) -> WorkflowRecord:
@@ -299,6 +350,30 @@ class FaultWorld:
         ids = [record.commit for record in history]
         assert self.input in ids, "the input left the history of the target"
         return history[: ids.index(self.input)]
+
+
+def reason_of(report: AttemptReport) -> str:
+    """What an attempt told Conductor."""
+    assert report.update is not None, report.error
+    return str(report.update.reason)
+
+
+async def at_each_request(
+    root: Path,
+    policy: PolicySetting,
+    *,
+    first: int = 1,
+    **given: Any,  # noqa: ANN401 - fields of the world
+) -> AsyncIterator[tuple[int, FaultWorld]]:
+    """For each request of a healthy attempt its number, and a world whose attempt waits for it.
+
+    The first one is the poll.
+    """
+    healthy = await FaultWorld(root / "healthy", policy, **given).started()
+    assert (await healthy.report()).error is None
+    await assert_accepted(healthy)
+    for nth in range(first, healthy.requests().total() + 1):
+        yield nth, await FaultWorld(root / str(nth), policy, **given).started()
 
 
 async def assert_accepted(world: FaultWorld, *, publications_max: int = 1) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.fault_world import FaultWorld, reason_of
 
 from perago.domain.attempt import AttemptStatus
 from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
@@ -27,13 +27,10 @@ ROWS: list[tuple[str, Callable[[FaultWorld], object], str]] = [
 
 
 async def test_a_read_only_repository_is_refused_before_the_body(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     world.repository.make_read_only()
-    report = await world.attempt(world.worker())
-    assert report is not None
-    assert report.update is not None
-    assert "PRG-L011" in str(report.update.reason)
+    report = await world.report()
+    assert "PRG-L011" in reason_of(report)
     assert world.runs == 0
 
 
@@ -46,12 +43,11 @@ async def test_bad_input_fails_the_attempt_and_changes_nothing(
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     await world.start(given(world))
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
     assert report.update is not None
     assert report.update.status is AttemptStatus.FAILED
-    assert reason in str(report.update.reason)
+    assert reason in reason_of(report)
     assert world.repository.head().commit == world.input
     assert world.repository.tags() == {}
     assert world.repository.branch_names() == {"main"}
@@ -65,8 +61,7 @@ async def test_a_target_that_ran_too_far_ahead_is_refused_by_lineage(tmp_path: P
     head = world.repository.head().commit
     await world.start()
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
     assert "advanced beyond supported publish range" in str(report.error)
     assert world.repository.head().commit == head

@@ -320,7 +320,7 @@ def test_outside_of_a_worker_nothing_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        lose_answer("branch"),
+        lose_answer("branches.create"),
         lose_answer("objects.upload"),
         lose_answer("commits.commit"),
         lose_answer("objects.list_page"),
@@ -328,7 +328,7 @@ def test_outside_of_a_worker_nothing_is_kept(tmp_path: Path) -> None:
         crash(after="commits.commit"),
         crash(after="complete"),
     ],
-    ids=str,
+    ids=lambda fault: f"{type(fault).__name__} {fault.moment}",
 )
 async def test_faults_around_a_checkpoint_lose_no_more_than_it(
     perago_env: PeragoEnvironment, fault: Fault
@@ -337,6 +337,7 @@ async def test_faults_around_a_checkpoint_lose_no_more_than_it(
     perago_env.plan(fault)
     run = await perago_env.run(part_by_part(fail_once_at(6, TaskFailed("no"))), repository)
     await perago_env.assert_completed(run)
+    assert perago_env.pending_faults == ()
     assert await checkpoint_branches(repository) == []
     files = await repository.files()
     assert sum(path.startswith("data/parts/") for path in files) == PARTS

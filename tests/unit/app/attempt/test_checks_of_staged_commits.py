@@ -8,7 +8,7 @@ from typing import cast, final
 
 import pytest
 from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
 from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter, staging_branches
 
 from perago import StagedView, TaskFailed, TaskTerminalError, WorkspaceSpec, current_attempt
@@ -57,9 +57,7 @@ def world_with(root: Path, policy: PolicySetting, *checks: Check, **changes: obj
 
 async def first_attempt(world: FaultWorld, worker: AttemptWorker | None = None) -> AttemptReport:
     await world.start()
-    report = await world.attempt(worker or world.worker())
-    assert report is not None
-    return report
+    return await world.report_of(worker or world.worker())
 
 
 @every_policy
@@ -92,8 +90,7 @@ async def test_a_retry_runs_the_function_again_and_what_then_passes_is_published
 
     world = world_with(tmp_path, policy, refuse_first)
     report = await first_attempt(world)
-    assert report.update is not None
-    assert "check refuse_first failed: the first is always wrong" in str(report.update.reason)
+    assert "check refuse_first failed: the first is always wrong" in reason_of(report)
 
     await world.finish()
 
@@ -223,7 +220,7 @@ async def test_whatever_a_check_raises_fails_the_attempt(
 ) -> None:
     report = await first_attempt(world_with(tmp_path, PolicySetting.SETTLED, check))
     assert report.update is not None
-    assert reason in str(report.update.reason)
+    assert reason in reason_of(report)
     assert report.update.status is status
 
 

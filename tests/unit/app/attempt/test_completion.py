@@ -1,13 +1,12 @@
 """The end of an attempt in Conductor: 200 proves nothing, only the row that is read back does."""
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import final
 
 import pytest
 from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params, reason_of
 
 from perago.adapters.memory.system import VirtualClock
 from perago.app.attempt.complete import Recorded, complete, completion_deadline
@@ -25,15 +24,20 @@ from perago.ports.errors import (
 )
 from perago.ports.task_body import Lease
 from perago.testing.embedded_workers import NoLease
-from perago.testing.faults import Fault, lose_answer, lose_request, meanwhile, refuse, zombie
+from perago.testing.faults import (
+    Fault,
+    always,
+    lose_answer,
+    lose_request,
+    meanwhile,
+    refuse,
+)
 
 COMPLETE = "queue.complete"
 
 
 async def _started(tmp_path: Path) -> FaultWorld:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
-    return world
+    return await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
 
 
 async def _poll(worker: AttemptWorker) -> AttemptRecord:
@@ -84,8 +88,7 @@ async def test_an_end_after_the_row_timed_out_is_superseded(tmp_path: Path) -> N
     world = await _started(tmp_path)
     worker = world.worker()
     record = await _poll(worker)
-    world.clock.advance(61)
-    await world.operator.workflows.decide(world.workflow)
+    await world.lose_lease()
     assert await _end(world, worker, record) is Recorded.SUPERSEDED
 
 
@@ -96,11 +99,10 @@ async def test_an_end_that_is_always_refused_stays_unknown_and_keeps_the_decisio
     tmp_path: Path, refusal: ServiceError
 ) -> None:
     world = await _started(tmp_path)
-    worker = world.worker([refuse(COMPLETE, refusal, nth=nth) for nth in range(1, 100)])
+    worker = world.worker([always(refuse(COMPLETE, refusal))])
 
-    report = await world.attempt(worker)
+    report = await world.report_of(worker)
 
-    assert report is not None
     assert report.recorded is Recorded.UNKNOWN
     assert any(name.startswith("perago-staging-") for name in world.repository.branch_names())
     assert list((world.root / "1").rglob(".perago-attempt.json")) == []
@@ -111,18 +113,16 @@ async def test_a_success_that_conductor_does_not_take_is_reported_as_a_failure(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     """A refusal is an answer: to send the same again would hold the row until its time-out."""
-    world = FaultWorld(tmp_path, policy)
-    await world.start()
+    world = await FaultWorld(tmp_path, policy).started()
     worker = world.worker([refuse(COMPLETE, RequestRefusedError("413 too large"))])
 
-    report = await world.attempt(worker)
+    report = await world.report_of(worker)
 
-    assert report is not None
     assert report.recorded is Recorded.RECORDED
     assert report.update is not None
     assert report.update.status is AttemptStatus.FAILED
-    assert "413 too large" in str(report.update.reason)
-    assert "PRG-R004" in str(report.update.reason)
+    assert "413 too large" in reason_of(report)
+    assert "PRG-R004" in reason_of(report)
     assert world.workers[0].calls[COMPLETE] == 2
     assert world.clock.monotonic() == 0
     await world.finish()
@@ -135,8 +135,7 @@ async def test_a_refusal_after_an_answer_that_was_lost_does_not_fail_what_was_ta
     world = await _started(tmp_path)
     silent = refuse("queue.read_attempt", UnavailableError("away"))
     again = refuse(COMPLETE, RequestRefusedError("it has ended"), nth=2)
-    report = await world.attempt(world.worker([lose_answer(COMPLETE), silent, again]))
-    assert report is not None
+    report = await world.report(lose_answer(COMPLETE), silent, again)
     assert report.error is None
     assert report.recorded is Recorded.RECORDED
 
@@ -145,9 +144,8 @@ async def test_a_failure_that_conductor_does_not_take_either_is_not_repeated(
     tmp_path: Path,
 ) -> None:
     world = await _started(tmp_path)
-    refusals = [refuse(COMPLETE, RequestRefusedError("no"), nth=nth) for nth in range(1, 100)]
-    report = await world.attempt(world.worker(refusals))
-    assert report is not None
+    refusals = [always(refuse(COMPLETE, RequestRefusedError("no")))]
+    report = await world.report(*refusals)
     assert report.recorded is Recorded.UNKNOWN
     assert world.workers[0].calls[COMPLETE] == 2
 
@@ -155,8 +153,7 @@ async def test_a_failure_that_conductor_does_not_take_either_is_not_repeated(
 async def test_an_end_that_is_refused_once_is_sent_again(tmp_path: Path) -> None:
     world = await _started(tmp_path)
     worker = world.worker([refuse(COMPLETE, AccessDeniedError("token expired"))])
-    report = await world.attempt(worker)
-    assert report is not None
+    report = await world.report_of(worker)
     assert report.recorded is Recorded.RECORDED
     assert world.repository.branch_names() == {"main"}
 
@@ -164,8 +161,7 @@ async def test_an_end_that_is_refused_once_is_sent_again(tmp_path: Path) -> None
 async def test_a_read_back_that_is_refused_is_asked_again(tmp_path: Path) -> None:
     world = await _started(tmp_path)
     worker = world.worker([refuse("queue.read_attempt", AccessDeniedError("token expired"))])
-    report = await world.attempt(worker)
-    assert report is not None
+    report = await world.report_of(worker)
     assert report.recorded is Recorded.RECORDED
 
 
@@ -203,20 +199,16 @@ async def test_an_end_is_not_sent_again_to_a_row_that_was_handed_out_anew(tmp_pa
 async def test_a_row_that_waits_to_be_handed_out_anew_is_left_alone(tmp_path: Path) -> None:
     """A failure of the old execution would end the new one before it began."""
     world = await _started(tmp_path)
-    worker = world.worker([zombie(before="queue.read_workflow")])
-    handle = world.workers[0]
-    record = await _poll(worker)
-    running = asyncio.ensure_future(worker.run(record))
-    while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
-        await asyncio.sleep(0)
-    await world.operator.workflows.release_without_result(record)
-    handle.release()
 
-    report = await world.drive(running)
+    async def release() -> None:
+        (row,) = (await world.read()).attempts
+        await world.operator.workflows.release_without_result(row)
+
+    report = await world.report(meanwhile(release, before="fence"))
 
     assert report.update is None
     assert report.recorded is Recorded.SUPERSEDED
-    assert handle.calls[COMPLETE] == 0
+    assert world.workers[0].calls[COMPLETE] == 0
     (row,) = (await world.read()).attempts
     assert row.snapshot.status is AttemptStatus.SCHEDULED
 

@@ -1,13 +1,15 @@
-"""Every remote call of an attempt, struck in every way, under every policy."""
+"""A process that dies at any remote call of an attempt, under every policy.
 
-from collections.abc import Callable, Mapping
+Calls without an answer are in test_patience: they end no attempt.
+"""
+
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, at_each_request
 
 from perago.domain.policy import PolicySetting
-from perago.testing.faults import ANY_CALL, Fault, crash, lose_answer, lose_request
+from perago.testing.faults import ANY_CALL, Crash, Fault, Moment, Side, lose_answer, lose_request
 
 pytestmark = pytest.mark.scale
 
@@ -18,61 +20,35 @@ PUBLICATIONS_MAX = {
     PolicySetting.LINEAGE: 2,
     PolicySetting.SETTLED: 1,
 }
-STRIKES: Mapping[str, Callable[[int], Fault]] = {
-    "CrashBefore": lambda nth: crash(before=ANY_CALL, nth=nth),
-    "CrashAfter": lambda nth: crash(after=ANY_CALL, nth=nth),
-    "LoseAnswer": lambda nth: lose_answer(ANY_CALL, nth=nth),
-    "LoseRequest": lambda nth: lose_request(ANY_CALL, nth=nth),
-}
-
-
-async def _calls_of_a_healthy_attempt(world: FaultWorld) -> int:
-    await world.start()
-    report = await world.attempt(world.worker())
-    assert report is not None
-    assert report.error is None
-    await assert_accepted(world)
-    return world.workers[0].calls.total()
 
 
 @pytest.mark.parametrize("changes", [True, False], ids=["changed", "unchanged"])
-@pytest.mark.parametrize("strike", STRIKES)
+@pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
-async def test_an_attempt_struck_at_any_call_ends_in_one_accepted_publication(
+async def test_a_death_at_any_call_ends_in_one_accepted_publication_and_spares_a_decision(
     tmp_path: Path,
     policy: PolicySetting,
-    strike: str,
+    side: Side,
     changes: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
-    calls = await _calls_of_a_healthy_attempt(
-        FaultWorld(tmp_path / "healthy", policy, changes=changes)
-    )
-    for nth in range(1, calls + 1):
-        world = FaultWorld(tmp_path / str(nth), policy, changes=changes)
-        await world.start()
-        await world.attempt(world.worker([STRIKES[strike](nth)]))
+    after_decision = 0
+    async for nth, world in at_each_request(tmp_path, policy, changes=changes):
+        await world.attempt(world.worker([Crash(Moment(ANY_CALL, side, nth=nth))]))
+        decided = any(name.startswith("perago-settled-") for name in world.repository.tags())
         await world.finish()
         try:
             await assert_accepted(world, publications_max=PUBLICATIONS_MAX[policy])
+            assert world.runs == 1 or not decided, "a decided task function ran again"
         except AssertionError as error:
-            struck = list(world.workers[0].calls)
-            error.add_note(f"{strike} at call {nth}; operations so far: {struck}")
+            error.add_note(f"death {side} call {nth}; operations: {world.requests()}")
             raise
+        after_decision += decided
+    assert (after_decision > 0) is (policy is PolicySetting.SETTLED)
 
 
-@pytest.mark.parametrize("strike", STRIKES)
-async def test_after_the_decision_the_body_never_runs_again(tmp_path: Path, strike: str) -> None:
-    healthy = FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED)
-    calls = await _calls_of_a_healthy_attempt(healthy)
-    after_decision = 0
-    for nth in range(1, calls + 1):
-        world = FaultWorld(tmp_path / str(nth), PolicySetting.SETTLED)
-        await world.start()
-        await world.attempt(world.worker([STRIKES[strike](nth)]))
-        decided = any(name.startswith("perago-settled-") for name in world.repository.tags())
-        await world.finish()
-        await assert_accepted(world)
-        if decided:
-            after_decision += 1
-            assert world.runs == 1, f"{strike} at call {nth}"
-    assert after_decision > 0
+@pytest.mark.parametrize("fault", [lose_answer("queue.poll"), lose_request("queue.poll")], ids=str)
+async def test_a_poll_without_an_answer_loses_nothing(tmp_path: Path, fault: Fault) -> None:
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
+    assert await world.attempt(world.worker([fault])) is None
+    await world.finish()
+    await assert_accepted(world)

@@ -23,8 +23,7 @@ def _told(worker: AttemptWorker, phase: Phase) -> list[Mapping[str, object]]:
 
 @pytest.mark.parametrize("side", list(Side), ids=str)
 async def test_the_staging_branch_is_named_before_it_is_there(tmp_path: Path, side: Side) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     worker = world.worker([Crash(Moment("branch", side))])
 
     await world.attempt(worker)
@@ -38,11 +37,9 @@ async def test_the_staging_branch_is_named_before_it_is_there(tmp_path: Path, si
 
 
 async def test_a_scratch_branch_is_found_by_the_name_of_its_staging_branch(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.LINEAGE)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.LINEAGE).started()
     await world.attempt(world.worker([crash(after="merge")]))
-    world.clock.advance(61)
-    await world.operator.workflows.decide(world.workflow)
+    await world.lose_lease()
     worker = world.worker([crash(after="branch", nth=2)])
 
     await world.attempt(worker)
@@ -58,8 +55,7 @@ async def test_the_level_in_force_is_in_the_log_and_on_both_commits(
     tmp_path: Path,
     fenced: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced).started()
     levels: list[str] = []
 
     def look() -> None:

@@ -1,6 +1,5 @@
 """Which execution an attempt belongs to: when that is asked, and what it leaves in lakeFS."""
 
-import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -10,11 +9,11 @@ import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import (
-    RESPONSE_SECONDS,
     TASK,
     FaultWorld,
     Result,
     assert_accepted,
+    reason_of,
 )
 
 from perago.app.attempt.run_attempt import AttemptReport
@@ -31,40 +30,24 @@ from perago.testing.faults import (
     crash,
     lose_answer,
     lose_request,
+    meanwhile,
     refuse,
-    zombie,
 )
 
 CREATE_TAG = "tags.create"
-MERGE = "branches.merge"
-PUBLISH = 3
-"""Of the merges of a process's first attempt: two are the canary's."""
-
-
-def _reason(report: AttemptReport | None) -> str:
-    assert report is not None
-    assert report.update is not None
-    return str(report.update.reason)
-
-
-async def _next_attempt(world: FaultWorld) -> None:
-    world.clock.advance(RESPONSE_SECONDS + 1)
-    await world.operator.workflows.decide(world.workflow)
 
 
 @pytest.mark.parametrize(
     "policy", [PolicySetting.AUTO, PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE], ids=str
 )
 async def test_a_retry_without_a_fence_needs_no_tags(tmp_path: Path, policy: PolicySetting) -> None:
-    world = FaultWorld(tmp_path, policy, fenced=False)
-    await world.start()
+    world = await FaultWorld(tmp_path, policy, fenced=False).started()
     await world.attempt(world.worker([crash(after="commits.commit")]))
-    await _next_attempt(world)
+    await world.lose_lease()
 
     no_right = refuse(CREATE_TAG, AccessDeniedError("fs:CreateTag"))
-    report = await world.attempt(world.worker([no_right]))
+    report = await world.report_of(world.worker([no_right]))
 
-    assert report is not None
     assert report.error is None, report.error
     calls = world.workers[-1].calls
     assert [name for name in calls if name.startswith("tags.")] == []
@@ -79,12 +62,11 @@ async def test_a_branch_as_input_is_refused_before_anything_is_written(
     await world.start(world.workspace(ref="main"))
     if retried:
         await world.attempt(world.worker([crash(after="repositories.read")]))
-        await _next_attempt(world)
+        await world.lose_lease()
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert "workspace ref main is not a commit id" in _reason(report)
-    assert report is not None
+    assert "workspace ref main is not a commit id" in reason_of(report)
     assert report.update is not None
     assert report.update.status is AttemptStatus.FAILED
     assert world.repository.tags() == {}
@@ -95,14 +77,12 @@ async def test_a_branch_as_input_is_refused_before_anything_is_written(
 
 async def _settled(tmp_path: Path, isolation: str = "branch") -> FaultWorld:
     spec = WorkspaceSpec.model_validate({"prefix": "data", "isolation": isolation})
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec)
-    await world.start()
-    return world
+    return await FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec).started()
 
 
 async def _retry_with(world: FaultWorld, **changes: object) -> AttemptReport:
     """The next attempt of the chain, whose input expressions resolved to something else."""
-    await _next_attempt(world)
+    await world.lose_lease()
     worker = world.worker()
     record = await worker.poll(TASK)
     assert record is not None
@@ -149,8 +129,8 @@ async def test_a_publication_for_other_params_is_a_terminal_refusal(
 
     assert report.update is not None
     assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
-    assert "PRG-F026" in _reason(report)
-    assert "start a new workflow from the current head" in _reason(report)
+    assert "PRG-F026" in reason_of(report)
+    assert "start a new workflow from the current head" in reason_of(report)
     assert world.runs == 1
     assert len(world.publications()) == 1
 
@@ -181,15 +161,14 @@ async def test_an_operators_params_for_a_waiting_attempt_are_computed(tmp_path: 
     """No worker polled the attempt that he reruns, so it counts from the first one."""
     world = await _settled(tmp_path)
     await world.attempt(world.worker([crash(before="merge")]))
-    await _next_attempt(world)
+    await world.lose_lease()
     (*_, waiting) = (await world.read()).attempts
     await world.operator.workflows.terminate(world.workflow, "other params")
     given = {**waiting.input_data, "params": {"text": "other"}}
     await world.operator.workflows.rerun(world.workflow, waiting.snapshot.task_id, given)
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
     assert report.error is None, report.error
     assert world.repository.files()["data/out.txt"] == b"other 2"
 
@@ -243,7 +222,7 @@ async def test_a_publication_on_another_branch_is_a_terminal_refusal(tmp_path: P
 
     report = await _retry_with(world, workspace=world.workspace(branch="dev"))
 
-    assert "PRG-F026" in _reason(report)
+    assert "PRG-F026" in reason_of(report)
     assert world.runs == 1
 
 
@@ -281,17 +260,10 @@ async def test_an_attempt_that_is_stale_leaves_no_mark(tmp_path: Path) -> None:
     """It stood still between its poll and its mark; meanwhile its row was rerun."""
     world = await _settled(tmp_path)
     await world.attempt(world.worker([crash(before="branches.create")]))
-    await _next_attempt(world)
-    worker = world.worker([zombie(before="queue.read_workflow")])
-    handle, record = world.workers[-1], await worker.poll(TASK)
-    assert record is not None
-    sleeping = asyncio.ensure_future(worker.run(record))
-    while not (handle.waits_for or sleeping.done()):  # noqa: ASYNC110 - driven by hand
-        await asyncio.sleep(0)
-    await _rerun_newest(world)
-    handle.release()
+    await world.lose_lease()
+    rerun = meanwhile(lambda: _rerun_newest(world), before="fence")
 
-    report = await world.drive(sleeping)
+    report = await world.report(rerun)
 
     assert "is stale" in str(report.error)
     assert _marks(world) == []
@@ -302,7 +274,7 @@ async def test_a_mark_that_lands_after_a_rerun_splits_no_chain(tmp_path: Path, n
     """The row is rerun while its mark is on the wire; the rerun decides, then the mark lands."""
     world = await _settled(tmp_path)
     await world.attempt(world.worker([crash(before="branches.create")]))
-    await _next_attempt(world)
+    await world.lose_lease()
     await world.attempt(
         world.worker([arrive_late(CREATE_TAG, nth=nth), crash(before=CREATE_TAG, nth=nth + 1)])
     )
@@ -322,14 +294,13 @@ async def test_a_mark_that_lands_after_a_rerun_splits_no_chain(tmp_path: Path, n
 async def test_a_rerun_of_a_retry_that_was_seen_working_computes_anew(tmp_path: Path) -> None:
     world = await _settled(tmp_path)
     await world.attempt(world.worker([crash(before="branches.create")]))
-    await _next_attempt(world)
+    await world.lose_lease()
     await world.attempt(world.worker([crash(before="merge")]))
     assert world.runs == 1
     await _rerun_newest(world)
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
     assert report.error is None, report.error
     assert world.runs == 2
     assert len(world.publications()) == 1
@@ -351,9 +322,8 @@ async def test_a_mark_without_an_answer_is_put_again(tmp_path: Path, trouble: Fa
     """The first tags of a retry are marks; without them a rerun looks like a retry."""
     world = await _settled(tmp_path)
     await world.attempt(world.worker([crash(after="commits.commit")]))
-    await _next_attempt(world)
-    report = await world.attempt(world.worker([trouble]))
-    assert report is not None
+    await world.lose_lease()
+    report = await world.report(trouble)
     assert report.error is None, report.error
     assert len(_marks(world)) == 2, "that of the first row, and its own"
 
@@ -363,7 +333,7 @@ async def test_a_conductor_that_names_no_predecessor_is_told_once(tmp_path: Path
     worker = world.worker()
     for _ in range(2):  # two workflows, each with a retry
         await world.attempt(world.worker([crash(before="branches.create")]))
-        await _next_attempt(world)
+        await world.lose_lease()
         record = await worker.poll(TASK)
         assert record is not None
         alone = replace(record, snapshot=replace(record.snapshot, retried_task_id=None))

@@ -18,7 +18,7 @@ from perago.domain.errors import TaskFailed, TaskTerminalError
 from perago.domain.outcome import RESULT_BYTES_MAX, RefusedByHook
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import RequestRefusedError, UnavailableError
-from perago.testing.faults import Fault, answer, lose_request, refuse
+from perago.testing.faults import Fault, always, answer, lose_request, refuse
 
 FAILED = AttemptStatus.FAILED
 TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
@@ -26,7 +26,6 @@ COMPLETED = AttemptStatus.COMPLETED
 HANDED_BACK = AttemptStatus.SCHEDULED
 NOT_SENT = None
 PLAIN, SETTLED = PolicySetting.HEAD_PARENT, PolicySetting.SETTLED
-MANY = range(1, 200)
 DOWN = UnavailableError("no answer")
 REFUSED = RequestRefusedError("refused")
 
@@ -65,13 +64,13 @@ def _guarded(**guardrails: object) -> WorkspaceSpec:
     return WorkspaceSpec.model_validate({"prefix": "data", **guardrails})
 
 
-def _down(operation: str) -> list[Fault]:
+def _down(operation: str, nth: int = 1) -> list[Fault]:
     """For longer than an attempt waits for an answer."""
-    return [refuse(operation, DOWN, nth=nth) for nth in MANY]
+    return [always(refuse(operation, DOWN, nth=nth))]
 
 
 def _every(operation: str) -> list[Fault]:
-    return [lose_request(operation, nth=nth) for nth in MANY]
+    return [always(lose_request(operation))]
 
 
 ROWS = [
@@ -88,17 +87,17 @@ ROWS = [
     Row("body, an author's terminal failure", TERMINAL, body=_raise(TaskTerminalError("never"))),
     Row("post guardrails", FAILED, spec=_guarded(post=[forbid_glob("out.txt")])),
     Row("diff", FAILED, body=_link),
-    Row("attempt fence before staging", NOT_SENT, [answer("queue.read_workflow", None)]),
+    Row("attempt fence before staging", NOT_SENT, [answer("fence", None)]),
     Row("stage", FAILED, [refuse("objects.upload", REFUSED)]),
     Row("stage, a result too large", TERMINAL, (), SETTLED, result_bytes=RESULT_BYTES_MAX),
-    Row("decide", FAILED, _every("tags.create"), SETTLED),
-    Row("read head", FAILED, _down("branches.head")[1:]),
-    Row("attempt fence before the effect", NOT_SENT, [answer("queue.read_workflow", None, nth=2)]),
-    Row("effect", FAILED, [answer("branches.merge", RefusedByHook("another hook"))]),
-    Row("settle", FAILED, _every("branches.merge")),
-    Row("complete", COMPLETED, _every("queue.complete")),
-    Row("read back", COMPLETED, _down("queue.read_attempt")),
-    Row("clean staging", COMPLETED, [refuse("branches.delete", REFUSED)]),
+    Row("decide", FAILED, _every("decide"), SETTLED),
+    Row("read head", FAILED, _down("head", nth=2)),
+    Row("attempt fence before the effect", NOT_SENT, [answer("fence", None, nth=2)]),
+    Row("effect", FAILED, [answer("merge", RefusedByHook("another hook"))]),
+    Row("settle", FAILED, _every("merge")),
+    Row("complete", COMPLETED, _every("complete")),
+    Row("read back", COMPLETED, _down("read-back")),
+    Row("clean staging", COMPLETED, [refuse("clean-up", REFUSED)]),
 ]
 
 
@@ -112,9 +111,8 @@ async def test_a_failed_step_ends_the_attempt_as_its_row_says(tmp_path: Path, ro
     else:
         await world.start()
 
-    report = await world.attempt(world.worker(row.faults))
+    report = await world.report(*row.faults)
 
-    assert report is not None
     status = None if report.update is None else report.update.status
     assert status is row.status, report.error
     assert (report.error is None) is (row.status is COMPLETED)

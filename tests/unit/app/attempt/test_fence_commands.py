@@ -1,18 +1,17 @@
 """Installing and removing the fence: what became of the branch is the answer, whatever is left."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.app.fence.install import FenceChange, install_fence, remove_fence
+from perago.app.fence.install import FenceChange, FenceReport, install_fence, remove_fence
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.logical_execution import BranchName
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import RequestRefusedError
-from perago.testing.faults import Fault, lose_answer, refuse, zombie
+from perago.testing.faults import Fault, lose_answer, meanwhile, refuse
 
 MAIN = BranchName("main")
 DELETE = "branches.delete"
@@ -53,21 +52,16 @@ async def test_an_attempt_that_runs_meanwhile_does_not_drop_the_commit_of_the_fe
     fenced: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
     """Its one parent is the input, so `head-parent` would take it for an abandoned publication."""
-    world = FaultWorld(tmp_path, policy, fenced=fenced, changes=changes)
-    await world.start()
-    worker = world.worker([zombie(before="objects.list_page")])
-    record = await worker.poll(TASK)
-    assert record is not None
-    running = asyncio.ensure_future(worker.run(record))
-    while not (world.workers[0].waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
-        await asyncio.sleep(0)
+    world = await FaultWorld(tmp_path, policy, fenced=fenced, changes=changes).started()
     command = remove_fence if fenced else install_fence
-    done = await command(world.worker().fence, world.repository.id, MAIN)
-    world.workers[0].release()
+    done: list[FenceReport] = []
 
-    report = await world.drive(running)
+    async def act() -> None:
+        done.append(await command(world.worker().fence, world.repository.id, MAIN))
+
+    report = await world.report(meanwhile(act, before="objects.list_page"))
 
     assert report.error is not None
-    assert world.repository.head().commit == done.commit
+    assert world.repository.head().commit == done[0].commit
     assert (FENCE_PATH in world.repository.files()) is not fenced
     assert world.repository.head().metadata[LOGICAL_TASK_KEY] == "perago/fence/0"

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld
+from tests.unit.app.attempt.fault_world import FaultWorld, reason_of
 
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.app.attempt.complete import Recorded
@@ -16,7 +16,15 @@ from perago.domain.outcome import RefusedByHook, TooManyTries
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import UnavailableError
-from perago.testing.faults import Fault, answer, lose_answer, lose_request, refuse, zombie
+from perago.testing.faults import (
+    Fault,
+    answer,
+    lose_answer,
+    lose_request,
+    meanwhile,
+    refuse,
+    zombie,
+)
 
 MERGE = "branches.merge"
 REPOSITORY = RepositoryId("repo")
@@ -38,30 +46,25 @@ TROUBLES: list[Fault] = [
 async def test_a_canary_without_an_answer_proves_nothing_and_is_asked_again(
     tmp_path: Path, trouble: Fault
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
     worker = world.worker([trouble])
     trust = worker.world.lakefs.trust
 
-    report = await world.attempt(worker)
+    report = await world.report_of(worker)
 
-    assert report is not None
     assert report.update is not None
     if report.update.status is AttemptStatus.FAILED:
-        assert "PRG-F022" not in str(report.update.reason)
-        assert "PRG-L008" in str(report.update.reason) or "PRG-L009" in str(report.update.reason)
+        assert "PRG-F022" not in reason_of(report)
+        assert "PRG-L008" in reason_of(report) or "PRG-L009" in reason_of(report)
     assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
 
 
 async def test_another_hooks_refusal_is_said_as_such(tmp_path: Path) -> None:
     """The fence may well work, but nothing can be published here, and the server said why."""
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
     refused = answer(MERGE, RefusedByHook("needs a ticket"))
-    report = await world.attempt(world.worker([refused]))
-    assert report is not None
-    assert report.update is not None
-    assert "needs a ticket" in str(report.update.reason)
+    report = await world.report(refused)
+    assert "needs a ticket" in reason_of(report)
     assert world.runs == 0
 
 
@@ -105,19 +108,16 @@ async def test_hooks_that_are_switched_on_are_found_without_a_restart(tmp_path: 
     world.lakefs.actions_enabled = False
     await world.start()
     worker = world.worker()
-    refused = await world.attempt(worker)
-    assert refused is not None
-    assert "PRG-F022" in str(refused.update.reason if refused.update else "")
+    refused = await world.report_of(worker)
+    assert "PRG-F022" in reason_of(refused)
     world.lakefs.actions_enabled = True
     world.clock.advance(DEAD_SECONDS - 1)
-    still = await world.attempt(worker)
-    assert still is not None
+    still = await world.report_of(worker)
     assert still.error is not None, "one canary for all the attempts that fail meanwhile"
     world.clock.advance(1)
 
-    report = await world.attempt(worker)
+    report = await world.report_of(worker)
 
-    assert report is not None
     assert report.error is None
 
 
@@ -137,8 +137,7 @@ async def test_a_fence_that_was_seen_not_to_run_is_distrusted_until_the_process_
     tmp_path: Path,
 ) -> None:
     """A canary cannot give back what a publication on a wrong parent has disproved."""
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
     worker = world.worker()
     trust = worker.world.lakefs.trust
     assert await trust.proven(REPOSITORY, world.input) is FenceState.TRUSTED
@@ -146,9 +145,8 @@ async def test_a_fence_that_was_seen_not_to_run_is_distrusted_until_the_process_
     world.clock.advance(TRUSTED_SECONDS)
     assert await trust.proven(REPOSITORY, world.input) is FenceState.DISTRUSTED
     assert world.workers[0].calls[MERGE] == 2
-    report = await world.attempt(worker)
-    assert report is not None
-    reason = str(report.update.reason if report.update else "")
+    report = await world.report_of(worker)
+    reason = reason_of(report)
     assert "PRG-F023" in reason
     assert "`perago fence verify repo main`" in reason
     assert "restart" in reason
@@ -169,20 +167,13 @@ async def test_what_one_repository_has_disproved_is_proven_anew_for_the_others(
 
 async def test_distrust_is_not_undone_by_a_canary_under_way(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    worker = world.worker([zombie(after=MERGE, nth=2)])
-    trust, handle = worker.world.lakefs.trust, world.workers[0]
-    running = asyncio.ensure_future(trust.proven(REPOSITORY, world.input))
-    while not handle.waits_for:  # noqa: ASYNC110 - driven by hand
-        await asyncio.sleep(0)
-    trust.distrust(REPOSITORY)
-    handle.release()
-    assert await running is FenceState.DISTRUSTED
+    distrust = meanwhile(lambda: trust.distrust(REPOSITORY), after=MERGE, nth=2)
+    trust = world.worker([distrust]).world.lakefs.trust
+    assert await trust.proven(REPOSITORY, world.input) is FenceState.DISTRUSTED
 
 
 async def test_a_canary_leaves_no_branches(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    await world.start()
-    report = await world.attempt(world.worker())
-    assert report is not None
+    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
+    report = await world.report()
     assert report.recorded is Recorded.RECORDED
     assert world.repository.branch_names() == {"main"}

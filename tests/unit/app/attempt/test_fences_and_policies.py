@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
 
-from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LEVEL, LOGICAL_EXECUTION_KEY, POLICY
@@ -27,46 +26,22 @@ OTHER_FENCES: list[tuple[str, bytes]] = [
 ]
 
 
-async def _one_attempt(world: FaultWorld, policy: PolicySetting | None = None) -> AttemptReport:
-    report = await world.attempt(world.worker(policy=policy))
-    assert report is not None
-    return report
-
-
-def _reason(report: AttemptReport) -> str:
-    assert report.update is not None
-    return str(report.update.reason)
-
-
 async def test_auto_is_settled_where_the_fence_works(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO)
-    await world.start()
-    await _one_attempt(world)
+    world = await FaultWorld(tmp_path, PolicySetting.AUTO).started()
+    await world.report()
     assert world.repository.head().metadata[POLICY] == "settled"
 
 
 async def test_auto_is_head_parent_without_a_fence(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
-    await world.start()
-    await _one_attempt(world)
+    world = await FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False).started()
+    await world.report()
     assert world.repository.head().metadata[POLICY] == "head-parent"
 
 
 async def test_an_explicit_head_parent_is_fenced_where_the_fence_works(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT)
-    await world.start()
-    await _one_attempt(world)
+    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT).started()
+    await world.report()
     assert world.repository.head().metadata[LEVEL] == "head-parent+fence"
-
-
-async def test_settled_without_a_fence_fails_before_the_body_and_names_the_command(
-    tmp_path: Path,
-) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, fenced=False)
-    await world.start()
-    report = await _one_attempt(world)
-    assert "perago fence install" in _reason(report)
-    assert world.runs == 0
 
 
 @pytest.mark.parametrize(
@@ -76,8 +51,8 @@ async def test_auto_never_downgrades_over_an_altered_fence(tmp_path: Path, conte
     world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
     world.input = world.repository.commit({FENCE_PATH: content}, unchecked=True)
     await world.start()
-    report = await _one_attempt(world)
-    assert "PRG-F021" in _reason(report)
+    report = await world.report()
+    assert "PRG-F021" in reason_of(report)
     assert world.runs == 0
     assert world.repository.head().commit == world.input
 
@@ -86,27 +61,25 @@ async def test_hooks_switched_off_are_found_by_the_canary(tmp_path: Path) -> Non
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     world.lakefs.actions_enabled = False
     await world.start()
-    report = await _one_attempt(world)
-    assert "PRG-F022" in _reason(report)
+    report = await world.report()
+    assert "PRG-F022" in reason_of(report)
     assert world.runs == 0
 
 
 async def test_hooks_switched_off_after_the_canary_are_found_by_the_parents(
     tmp_path: Path,
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
 
     def switch_off_and_commit() -> None:
         world.lakefs.actions_enabled = False
         world.human()
 
     fault = meanwhile(switch_off_and_commit, before="merge")
-    report = await world.attempt(world.worker([fault]))
+    report = await world.report(fault)
 
-    assert report is not None
-    assert "fence did not run" in _reason(report)
-    assert "PRG-F023" in _reason(report)
+    assert "fence did not run" in reason_of(report)
+    assert "PRG-F023" in reason_of(report)
     assert len(world.publications()) == 1, "the publication stands"
 
 
@@ -115,7 +88,7 @@ async def test_a_fence_removed_between_two_publications_ends_settled(tmp_path: P
     world.input = world.repository.commit({FENCE_PATH: None})
     world.fenced = False
     await world.start()
-    await _one_attempt(world)
+    await world.report()
     assert world.repository.head().metadata[POLICY] == "head-parent"
 
 
@@ -123,8 +96,7 @@ async def test_a_fence_removed_between_two_publications_ends_settled(tmp_path: P
 async def test_a_decision_wins_whatever_the_policy_of_the_retry(
     tmp_path: Path, later: PolicySetting
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     await world.attempt(world.worker([crash(after="tags.create")]))
     world.policy = later
     await world.finish()
@@ -134,8 +106,7 @@ async def test_a_decision_wins_whatever_the_policy_of_the_retry(
 
 
 async def test_settled_refuses_what_another_policy_published(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT).started()
     await world.attempt(world.worker([crash(after="merge")]))
     published = world.repository.head().commit
     world.policy = PolicySetting.SETTLED
@@ -150,8 +121,7 @@ async def test_settled_refuses_what_another_policy_published(tmp_path: Path) -> 
 async def test_a_staged_commit_merged_and_reverted_by_a_human_is_never_success(
     tmp_path: Path,
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     await world.attempt(world.worker([crash(before="merge")]))
     decided = next(commit for tag, commit in world.repository.tags().items() if "settled" in tag)
     world.repository.revert(world.repository.merge(decided), parent=1)
@@ -164,8 +134,7 @@ async def test_a_staged_commit_merged_and_reverted_by_a_human_is_never_success(
 
 async def test_a_cherry_picked_publication_is_not_adopted(tmp_path: Path) -> None:
     """It carries our key and our branch, but does not stand on the head it names."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     await world.attempt(world.worker([crash(after="merge")]))
     published = world.repository.head().commit
     world.repository.reset_hard(world.input)
@@ -214,7 +183,7 @@ async def test_a_body_that_deletes_everything_leaves_the_fence(tmp_path: Path) -
         tmp_path, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix="/"), body=delete_all
     )
     await world.start()
-    report = await _one_attempt(world)
+    report = await world.report()
     assert report.error is None
     assert set(world.repository.files()) == {FENCE_PATH}
 
@@ -253,8 +222,8 @@ async def test_a_body_that_writes_what_it_must_not_publishes_nothing(
         tmp_path, PolicySetting.SETTLED, spec=WorkspaceSpec(prefix=prefix), body=body
     )
     await world.start()
-    report = await _one_attempt(world)
-    assert reason in _reason(report)
+    report = await world.report()
+    assert reason in reason_of(report)
     assert world.repository.head().commit == world.input
     assert world.repository.branch_names() == {"main"}
     assert world.repository.tags() == {}

@@ -3,7 +3,12 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import (
+    FaultWorld,
+    assert_accepted,
+    at_each_request,
+    reason_of,
+)
 
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
@@ -20,14 +25,9 @@ FENCED = [PolicySetting.SETTLED, PolicySetting.HEAD_PARENT]
 async def test_a_commit_beside_any_call_stays_in_the_history(
     tmp_path: Path, policy: PolicySetting, side: Side
 ) -> None:
-    healthy = FaultWorld(tmp_path / "healthy", policy)
-    await healthy.start()
-    await healthy.attempt(healthy.worker())
     refused = 0
-    for nth in range(1, healthy.workers[0].calls.total() + 1):
-        # Without ownership an unowned child of the input may be replaced: the documents' rule.
-        world = FaultWorld(tmp_path / str(nth), policy, require_ownership=True)
-        await world.start()
+    # Without ownership an unowned child of the input may be replaced: the documents' rule.
+    async for nth, world in at_each_request(tmp_path, policy, require_ownership=True):
         humans: list[CommitId] = []
 
         def commit(world: FaultWorld = world, humans: list[CommitId] = humans) -> None:
@@ -48,23 +48,19 @@ async def test_a_commit_beside_any_call_stays_in_the_history(
 
 
 async def test_head_parent_never_replaces_a_publication_of_another_task(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
     other = world.repository.commit(
         {"elsewhere/x": b"x"}, metadata={LOGICAL_TASK_KEY: "another/task/0"}
     )
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
-    assert report.update is not None
-    assert "belongs to another/task/0" in str(report.update.reason)
+    assert "belongs to another/task/0" in reason_of(report)
     assert world.repository.head().commit == other
 
 
 async def test_head_parent_replaces_its_own_abandoned_publication(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
     await world.attempt(world.worker([crash(after="branches.merge")]))
     abandoned = world.repository.head().commit
 
@@ -77,8 +73,7 @@ async def test_head_parent_replaces_its_own_abandoned_publication(tmp_path: Path
 
 
 async def test_head_parent_takes_an_unowned_child_for_abandoned_and_warns(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
     human = world.human()
     worker = world.worker()
 
@@ -91,8 +86,7 @@ async def test_head_parent_takes_an_unowned_child_for_abandoned_and_warns(tmp_pa
 
 async def test_a_dirty_target_is_never_relocated(tmp_path: Path) -> None:
     """The server would do it, and leave the objects of somebody else on the new head."""
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
     await world.attempt(world.worker([crash(after="branches.merge")]))
     abandoned = world.repository.head().commit
     world.repository.write("elsewhere/forgotten.txt", b"uncommitted")
@@ -107,16 +101,13 @@ async def test_a_dirty_target_is_never_relocated(tmp_path: Path) -> None:
 
 
 async def test_a_dirty_target_is_named_with_the_command_that_resets_it(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     world.repository.write("elsewhere/forgotten.txt", b"uncommitted")
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
-    assert report.update is not None
-    assert "elsewhere/forgotten.txt" in str(report.update.reason)
-    assert "lakectl branch reset lakefs://repo/main" in str(report.update.reason)
+    assert "elsewhere/forgotten.txt" in reason_of(report)
+    assert "lakectl branch reset lakefs://repo/main" in reason_of(report)
     assert any(tag.startswith("perago-settled-") for tag in world.repository.tags())
     world.repository.discard_uncommitted()
     await world.finish()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, reason_of
 
 from perago.app.attempt.complete import delete_staging
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -62,8 +62,7 @@ async def _decided(root: Path, prefix: str) -> FaultWorld:
         world.body = _write_one
     await world.start()
     await world.attempt(world.worker([crash(after=CREATE_TAG)]))
-    world.clock.advance(61)
-    await world.operator.workflows.decide(world.workflow)
+    await world.lose_lease()
     world.repository.branch("production")
     return world
 
@@ -88,20 +87,17 @@ async def test_a_decision_that_no_attempt_of_the_task_staged_is_refused(
     world = await _decided(tmp_path, forgery.prefix)
     _forge(world, forgery)
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
     assert "PRG-F025" in str(report.update.reason if report.update else report.error)
     assert world.repository.head().commit == world.input
     assert "production" in world.repository.branch_names()
 
 
 async def test_the_command_in_a_refusal_can_be_typed(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, reference="my task")
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, reference="my task").started()
     await world.attempt(world.worker([crash(after=CREATE_TAG)]))
-    world.clock.advance(61)
-    await world.operator.workflows.decide(world.workflow)
+    await world.lose_lease()
     _forge(world, Forgery("outside", {"elsewhere/x": b"x"}))
     report = await world.attempt(world.worker())
     assert f"`perago reset-task {world.workflow} 'my task'`" in str(report and report.error)
@@ -123,10 +119,9 @@ async def test_the_same_tree_on_another_history_is_refused(tmp_path: Path) -> No
     files = {"elsewhere/other.txt": b"other", "data/kept.txt": b"kept", FENCE_PATH: FENCE_FILE}
     _forge(world, Forgery("the same tree", files, on_root=True))
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
-    assert "is not based on the input commit" in str(report.update.reason if report.update else "")
+    assert "is not based on the input commit" in reason_of(report)
     assert world.repository.head().commit == world.input
 
 

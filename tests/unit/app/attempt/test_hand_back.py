@@ -1,15 +1,12 @@
 """Attempts that end for something that is not the task's own failure give their row back."""
 
-import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.app.attempt.complete import Recorded
-from perago.app.attempt.run_attempt import AttemptReport
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.hand_back import HAND_BACKS_MAX, HANDED_BACK
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import HandBack
@@ -17,33 +14,26 @@ from perago.ports.errors import LocalDiskError, UnavailableError
 from perago.testing.faults import (
     Fault,
     LoseAnswer,
+    always,
     crash,
     lose_answer,
     lose_request,
+    meanwhile,
     refuse,
-    zombie,
 )
 
 HAND_BACK = "queue.hand_back"
 AWAY = UnavailableError("lakeFS: connection refused")
-DOWNLOAD_FAILS = [refuse("objects.download", AWAY, nth=nth) for nth in range(1, 50)]
+DOWNLOAD_FAILS = always(refuse("objects.download", AWAY))
 
 
 async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> FaultWorld:
-    world = FaultWorld(tmp_path, policy)
-    await world.start()
-    return world
-
-
-async def one(world: FaultWorld, faults: Sequence[Fault]) -> AttemptReport:
-    report = await world.attempt(world.worker(faults))
-    assert report is not None
-    return report
+    return await FaultWorld(tmp_path, policy).started()
 
 
 async def test_the_redelivery_of_a_row_that_was_handed_back_publishes(tmp_path: Path) -> None:
     world = await started(tmp_path)
-    first = await one(world, DOWNLOAD_FAILS)
+    first = await world.report(DOWNLOAD_FAILS)
     assert isinstance(first.update, HandBack)
     assert (first.status, first.recorded) == ("HANDED_BACK", Recorded.RECORDED)
     (row,) = (await world.read()).attempts
@@ -61,7 +51,7 @@ async def test_the_redelivery_of_a_row_that_was_handed_back_publishes(tmp_path: 
 
 async def test_a_row_waits_before_it_is_handed_out_again(tmp_path: Path) -> None:
     world = await started(tmp_path)
-    await one(world, DOWNLOAD_FAILS)
+    await world.report(DOWNLOAD_FAILS)
     assert await world.worker().poll(TASK) is None
     world.clock.advance(10)
     assert await world.worker().poll(TASK) is not None
@@ -72,9 +62,7 @@ async def test_five_hand_backs_in_a_row_and_then_it_fails_with_all_reasons(tmp_p
     ends: list[str] = []
     for number in range(HAND_BACKS_MAX + 1):
         away = UnavailableError(f"outage {number}")
-        report = await one(
-            world, [refuse("objects.download", away, nth=nth) for nth in range(1, 50)]
-        )
+        report = await world.report(always(refuse("objects.download", away)))
         ends.append(report.status)
         world.clock.advance(1000)
     assert ends == ["HANDED_BACK"] * HAND_BACKS_MAX + ["FAILED"]
@@ -92,20 +80,18 @@ async def test_the_documents_policies_fail_where_lakefs_is_away(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     world = await started(tmp_path, policy)
-    report = await one(world, DOWNLOAD_FAILS)
+    report = await world.report(DOWNLOAD_FAILS)
     assert report.status == "FAILED"
 
 
 async def test_a_full_disk_before_the_task_function_hands_the_row_back(tmp_path: Path) -> None:
     world = await started(tmp_path)
     full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
-    report = await one(world, [refuse("objects.download", full, nth=nth) for nth in range(1, 50)])
+    report = await world.report(always(refuse("objects.download", full)))
     assert report.status == "HANDED_BACK"
     forbidden = LocalDiskError.of("/disk", OSError(13, "Permission denied"))
     world.clock.advance(100)
-    report = await one(
-        world, [refuse("objects.download", forbidden, nth=nth) for nth in range(1, 50)]
-    )
+    report = await world.report(always(refuse("objects.download", forbidden)))
     assert report.status == "FAILED"
 
 
@@ -113,7 +99,7 @@ async def test_a_service_that_goes_away_after_the_task_function_fails_the_attemp
     tmp_path: Path,
 ) -> None:
     world = await started(tmp_path)
-    report = await one(world, [refuse("objects.upload", AWAY, nth=nth) for nth in range(1, 50)])
+    report = await world.report(always(refuse("objects.upload", AWAY)))
     assert (report.status, world.runs) == ("FAILED", 1)
 
 
@@ -124,11 +110,8 @@ async def test_a_decision_is_resumed_by_the_redelivery_and_the_function_runs_onc
     world = await started(tmp_path)
     decides = crash(after="tags.create")
     assert await world.attempt(world.worker([decides])) is None
-    world.clock.advance(RESPONSE_SECONDS + 1)
-    await world.operator.workflows.decide(world.workflow)
-    report = await one(
-        world, [refuse("commits.first_parents", AWAY, nth=nth) for nth in range(1, 50)]
-    )
+    await world.lose_lease()
+    report = await world.report(always(refuse("commits.first_parents", AWAY)))
     assert (report.status, world.runs) == ("HANDED_BACK", 1)
     world.clock.advance(10)
     await world.finish()
@@ -140,7 +123,7 @@ async def test_a_decision_is_resumed_by_the_redelivery_and_the_function_runs_onc
 @pytest.mark.parametrize("fault", [lose_answer(HAND_BACK), lose_request(HAND_BACK)], ids=str)
 async def test_a_hand_back_without_an_answer_is_looked_for(tmp_path: Path, fault: Fault) -> None:
     world = await started(tmp_path)
-    report = await one(world, [*DOWNLOAD_FAILS, fault])
+    report = await world.report(DOWNLOAD_FAILS, fault)
     assert report.recorded is Recorded.RECORDED
     expected = 1 if isinstance(fault, LoseAnswer) else 2
     assert world.workers[0].calls[HAND_BACK] == expected
@@ -150,29 +133,26 @@ async def test_a_hand_back_without_an_answer_is_looked_for(tmp_path: Path, fault
 
 async def test_a_row_that_somebody_else_has_gets_nothing(tmp_path: Path) -> None:
     world = await started(tmp_path)
-    worker = world.worker([*DOWNLOAD_FAILS, zombie(before="objects.list_page")])
-    handle = world.workers[0]
-    record = await worker.poll(TASK)
-    assert record is not None
-    running = asyncio.ensure_future(worker.run(record))
-    while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
-        await asyncio.sleep(0)
-    await world.operator.workflows.release_without_result(record)
-    other = await world.worker().poll(TASK)
-    assert other is not None
-    handle.release()
+    taken: list[AttemptRecord | None] = []
 
-    report = await world.drive(running)
+    async def redeliver() -> None:
+        (row,) = (await world.read()).attempts
+        await world.operator.workflows.release_without_result(row)
+        taken.append(await world.worker().poll(TASK))
+
+    report = await world.report(DOWNLOAD_FAILS, meanwhile(redeliver, before="objects.list_page"))
 
     assert report.recorded is Recorded.SUPERSEDED
-    assert handle.calls[HAND_BACK] == 0
+    assert world.workers[0].calls[HAND_BACK] == 0
+    (other,) = taken
+    assert other is not None
     (row,) = (await world.read()).attempts
     assert row.snapshot == other.snapshot
 
 
 async def test_a_workflow_that_ended_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
     world = await started(tmp_path)
-    worker = world.worker(DOWNLOAD_FAILS)
+    worker = world.worker([DOWNLOAD_FAILS])
     record = await worker.poll(TASK)
     assert record is not None
     await world.operator.workflows.terminate(world.workflow, "by hand")

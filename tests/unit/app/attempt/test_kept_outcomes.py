@@ -2,9 +2,8 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import final
 
 import pytest
 from pydantic import BaseModel
@@ -12,8 +11,6 @@ from tests.attempt_worlds import AttemptWorker
 from tests.dead_owners import let_locks_go
 from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
-from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
-from perago.adapters.memory.system import SequentialConcurrency
 from perago.app.attempt.local_workspace import OUTCOME_NOT_KEPT, OUTCOME_REFUSED
 from perago.app.authoring.guardrails import forbid_glob
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -23,25 +20,8 @@ from perago.domain.kept_outcome import read_kept_outcome
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.errors import LocalDiskError
-from perago.ports.task_body import BodyCall, BodyOutcome, TaskBody
-from perago.ports.workspace import AttemptDirectories, Phase
-from perago.testing.fault_injector import FaultInjector
-from perago.testing.faults import Fault, crash, lose_request
-
-
-@final
-@dataclass
-class LastBody(TaskBody):
-    """The process dies when its function has ended: no request leaves it any more."""
-
-    body: TaskBody
-    process: FaultInjector
-
-    async def run(self, call: BodyCall) -> BodyOutcome:
-        """Run the function, and let the process make its last steps without a network."""
-        outcome = await self.body.run(call)
-        self.process.dead = True
-        return outcome
+from perago.ports.workspace import Phase
+from perago.testing.faults import Fault, Moment, Refuse, Side, crash, lose_request
 
 
 class Host:
@@ -49,22 +29,22 @@ class Host:
 
     def __init__(self, tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> None:
         self.world = FaultWorld(tmp_path, policy)
-        self.root = tmp_path / "host"
+        self.world.shared_root = tmp_path / "host"
+
+    @property
+    def root(self) -> Path:
+        """Where its workers keep their directories."""
+        assert self.world.shared_root is not None
+        return self.world.shared_root
 
     def worker(self, *faults: Fault) -> AttemptWorker:
         """The next process on this root."""
-        worker = self.world.worker(faults)
-        clock, concurrency = self.world.clock, SequentialConcurrency()
-        directories = LocalAttemptDirectories(self.root, clock, concurrency)
-        return replace(worker, world=replace(worker.world, directories=directories))
+        return self.world.worker(faults)
 
     async def die_after_the_function(self, *, frees_locks: bool = True) -> None:
         """A worker runs the function and dies before anything is staged; Conductor notices."""
         await self.world.start()
-        worker = self.worker()
-        body = LastBody(worker.world.body, self.world.workers[-1])
-        dying = replace(worker, world=replace(worker.world, body=body))
-        assert await self.world.attempt(dying) is None
+        assert await self.world.attempt(self.worker(crash(before="compare"))) is None
         assert self.world.runs == 1
         await self.lose_the_lease(frees_locks=frees_locks)
 
@@ -72,14 +52,12 @@ class Host:
         """The response time-out passes, and a retry is scheduled."""
         if frees_locks:
             let_locks_go(self.root)
-        self.world.clock.advance(self.world.response_seconds + 1)
-        await self.world.operator.workflows.decide(self.world.workflow)
+        await self.world.lose_lease()
 
-    async def next_attempt(self) -> AttemptWorker:
+    async def next_attempt(self, *faults: Fault) -> AttemptWorker:
         """The retry, on this root, and the workflow's end."""
-        worker = self.worker()
-        report = await self.world.attempt(worker)
-        assert report is not None
+        worker = self.worker(*faults)
+        await self.world.report_of(worker)
         await assert_accepted(self.world)
         return worker
 
@@ -150,15 +128,14 @@ async def test_guardrails_after_the_function_are_asked_again(tmp_path: Path) -> 
     await host.die_after_the_function()
     guarded = WorkspaceSpec(prefix="data", post=[forbid_glob("out.txt")])
     host.world.task = replace(host.world.task, workspace=guarded)
-    report = await host.world.attempt(host.worker())
-    assert report is not None
+    report = await host.world.report_of(host.worker())
     assert isinstance(report.error, GuardrailViolation)
     assert host.world.runs == 1
 
 
 async def test_another_root_runs_the_function(host: Host, tmp_path: Path) -> None:
     await host.die_after_the_function()
-    host.root = tmp_path / "another host"
+    host.world.shared_root = tmp_path / "another host"
     await host.next_attempt()
     assert host.world.runs == 2
     assert host.downloads() > 0
@@ -211,8 +188,7 @@ async def test_other_params_are_another_execution(host: Host) -> None:
     await host.world.operator.workflows.terminate(host.world.workflow, "other params")
     other = {**row.input_data, "params": {"text": "other"}}
     await host.world.operator.workflows.rerun(host.world.workflow, row.snapshot.task_id, other)
-    report = await host.world.attempt(host.worker())
-    assert report is not None
+    report = await host.world.report_of(host.worker())
     assert report.error is None
     assert host.world.runs == 2
     assert host.world.repository.files()["data/out.txt"] == b"other 2"
@@ -277,9 +253,8 @@ async def test_a_result_that_the_code_of_today_would_not_return_is_refused(host:
 
     host.world.task = replace(host.world.task, output_model=Renamed)
     worker = host.worker()
-    recovered = await host.world.attempt(worker)
+    await host.world.report_of(worker)
 
-    assert recovered is not None
     assert len(refusals(worker)) == 1
     assert host.world.runs == 2
 
@@ -293,15 +268,10 @@ async def test_other_policies_keep_nothing(tmp_path: Path, policy: PolicySetting
     assert host.world.runs == 2
 
 
-async def test_a_disk_that_refuses_the_record_costs_no_attempt(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def refuse(self: AttemptDirectories, directory: Path, key: str, text: str) -> None:
-        raise LocalDiskError(f"{directory}: no space left ({len(key) + len(text)}, {self})")
-
-    monkeypatch.setattr(LocalAttemptDirectories, "keep_outcome", refuse)
+async def test_a_disk_that_refuses_the_record_costs_no_attempt(host: Host) -> None:
     await host.world.start()
-    worker = await host.next_attempt()
+    moment = Moment("directories.keep_outcome", Side.BEFORE)
+    worker = await host.next_attempt(Refuse(moment, LocalDiskError("no space left")))
     warned = [facts for phase, facts in worker.progress.events if phase is Phase.WARNED]
     assert [facts["warning"] for facts in warned] == [OUTCOME_NOT_KEPT]
     assert host.world.runs == 1

@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import TypeVar, final
 
 import pytest
-from tests.unit.app.attempt.fault_world import CONDUCTOR, FaultWorld, Outage, assert_accepted
+from tests.unit.app.attempt.fault_world import (
+    CONDUCTOR,
+    FaultWorld,
+    Outage,
+    assert_accepted,
+    at_each_request,
+)
 
 import perago
 from perago import TaskFailed
@@ -17,6 +23,7 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.hand_back import Cause
 from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyStopped
+from perago.testing.faults import ANY_CALL, Moment, Side
 
 Answer = TypeVar("Answer")
 
@@ -36,10 +43,9 @@ def _checkpoint_and_fail_once(workspace: Path, run: int) -> None:
 
 
 @pytest.mark.scale
-@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+@pytest.mark.parametrize("side", Side)
 async def test_an_outage_at_any_call_of_an_attempt_with_a_checkpoint_spends_nothing(
-    tmp_path: Path,
-    arrives: bool,  # noqa: FBT001 - a row of the table
+    tmp_path: Path, side: Side
 ) -> None:
     def world_in(name: str) -> FaultWorld:
         body = _checkpoint_and_fail_once
@@ -50,11 +56,11 @@ async def test_an_outage_at_any_call_of_an_attempt_with_a_checkpoint_spends_noth
     await healthy.attempt(healthy.worker())
     await healthy.attempt(healthy.worker())
     await assert_accepted(healthy)
-    for nth in range(2, healthy.workers[1].calls.total() + 1):
+    for nth in range(2, healthy.requests(1).total() + 1):
         world = world_in(str(nth))
         await world.start()
         await world.attempt(world.worker())
-        outage = Outage(world.clock, nth, arrives=arrives)
+        outage = Outage(world.clock, Moment(ANY_CALL, side, nth=nth))
         await world.attempt(world.worker(gate=outage))
         rows = [(row.snapshot.status, row.reason) for row in (await world.read()).attempts]
         assert (len(rows), world.runs) == (2, 2), (nth, outage.calls[nth - 1], rows)
@@ -78,23 +84,15 @@ class DrainInTheWait(StopOrder):
 
 
 @pytest.mark.scale
-@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
-async def test_a_drain_in_any_wait_hands_the_row_back(
-    tmp_path: Path,
-    arrives: bool,  # noqa: FBT001 - a row of the table
-) -> None:
+@pytest.mark.parametrize("side", Side)
+async def test_a_drain_in_any_wait_hands_the_row_back(tmp_path: Path, side: Side) -> None:
     """Also where nobody can tell whether the decision or the merge was made."""
-    healthy = FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED)
-    await healthy.start()
-    await healthy.attempt(healthy.worker())
-    for nth in range(2, healthy.workers[0].calls.total() + 1):
-        world = FaultWorld(tmp_path / str(nth), PolicySetting.SETTLED)
-        await world.start()
-        outage = Outage(world.clock, nth, arrives=arrives, seconds=1e6)
+    async for nth, world in at_each_request(tmp_path, PolicySetting.SETTLED, first=2):
+        outage = Outage(world.clock, Moment(ANY_CALL, side, nth=nth), seconds=1e6)
         worker = world.worker(gate=outage)
         order = DrainInTheWait(outage)
-        report = await world.attempt(replace(worker, world=replace(worker.world, stop_order=order)))
-        assert report is not None
+        drained = replace(worker, world=replace(worker.world, stop_order=order))
+        report = await world.report_of(drained)
         if outage.service == CONDUCTOR:
             continue  # which cannot be told of any end
         why = (nth, outage.calls[-1], report.error)

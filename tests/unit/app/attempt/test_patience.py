@@ -13,6 +13,8 @@ from tests.unit.app.attempt.fault_world import (
     FaultWorld,
     Outage,
     assert_accepted,
+    at_each_request,
+    reason_of,
 )
 
 from perago.adapters.memory.system import VirtualClock
@@ -44,6 +46,8 @@ from perago.testing.embedded_workers import NoLease
 from perago.testing.faults import (
     ANY_CALL,
     Fault,
+    Moment,
+    Side,
     lose_answer,
     lose_request,
     meanwhile,
@@ -60,14 +64,6 @@ STRIKES: Mapping[str, Callable[[int], Fault]] = {
     "the request": lambda nth: lose_request(ANY_CALL, nth=nth),
     "the connection": lambda nth: refuse(ANY_CALL, UnavailableError("refused"), nth=nth),
 }
-
-
-async def _healthy_calls(world: FaultWorld) -> int:
-    await world.start()
-    report = await world.attempt(world.worker())
-    assert report is not None
-    assert report.error is None
-    return world.workers[0].calls.total()
 
 
 async def _assert_nothing_was_spent(world: FaultWorld, why: object) -> None:
@@ -88,27 +84,19 @@ async def test_a_failure_of_any_one_call_spends_nothing(
     strike: str,
     changes: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
-    calls = await _healthy_calls(FaultWorld(tmp_path / "healthy", policy, changes=changes))
-    for nth in range(2, calls + 1):  # the first one is the poll
-        world = FaultWorld(tmp_path / str(nth), policy, changes=changes)
-        await world.start()
+    async for nth, world in at_each_request(tmp_path, policy, first=2, changes=changes):
         await world.attempt(world.worker([STRIKES[strike](nth)]))
-        await _assert_nothing_was_spent(world, (nth, list(world.workers[0].calls)))
+        await _assert_nothing_was_spent(world, (nth, world.requests()))
 
 
 @pytest.mark.scale
-@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+@pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_an_outage_that_begins_at_any_call_spends_nothing(
-    tmp_path: Path,
-    policy: PolicySetting,
-    arrives: bool,  # noqa: FBT001 - a row of the table
+    tmp_path: Path, policy: PolicySetting, side: Side
 ) -> None:
-    calls = await _healthy_calls(FaultWorld(tmp_path / "healthy", policy))
-    for nth in range(2, calls + 1):
-        world = FaultWorld(tmp_path / str(nth), policy)
-        await world.start()
-        outage = Outage(world.clock, nth, arrives=arrives)
+    async for nth, world in at_each_request(tmp_path, policy, first=2):
+        outage = Outage(world.clock, Moment(ANY_CALL, side, nth=nth))
         await world.attempt(world.worker(gate=outage))
         await _assert_nothing_was_spent(world, (nth, outage.service, outage.calls))
 
@@ -116,27 +104,13 @@ async def test_an_outage_that_begins_at_any_call_spends_nothing(
 async def _struck(world: FaultWorld, outage: Outage) -> tuple[AttemptWorker, AttemptReport]:
     await world.start()
     worker = world.worker(gate=outage)
-    report = await world.attempt(worker)
-    assert report is not None
-    return worker, report
-
-
-async def _first_call_of(world: FaultWorld, operation: str, nth: int = 1) -> int:
-    """The number of a call among all calls of a healthy attempt."""
-    await world.start()
-    numbers: list[int] = []
-
-    def note() -> None:
-        numbers.append(world.workers[0].calls.total())
-
-    await world.attempt(world.worker([meanwhile(note, before=operation, nth=nth)]))
-    return numbers[0]
+    return worker, await world.report_of(worker)
 
 
 async def test_the_wait_is_told_when_it_lasts_and_when_it_is_over(tmp_path: Path) -> None:
-    nth = await _first_call_of(FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED), "tags.read")
-    world = FaultWorld(tmp_path / "struck", PolicySetting.SETTLED)
-    worker, report = await _struck(world, Outage(world.clock, nth, arrives=False))
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    outage = Outage(world.clock, Moment("tags.read", Side.BEFORE))
+    worker, report = await _struck(world, outage)
     assert report.error is None
     (waiting,) = [facts for phase, facts in worker.progress.events if phase is Phase.WAITING]
     (waited,) = [facts for phase, facts in worker.progress.events if phase is Phase.WAITED]
@@ -151,14 +125,9 @@ async def test_the_wait_is_told_when_it_lasts_and_when_it_is_over(tmp_path: Path
 async def test_the_wait_ends_when_the_row_can_no_longer_be_its_own(
     tmp_path: Path, response_seconds: int
 ) -> None:
-    nth = await _first_call_of(
-        FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED), "commits.commit", 2
-    )
-    world = FaultWorld(
-        tmp_path / "struck", PolicySetting.SETTLED, response_seconds=response_seconds
-    )
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, response_seconds=response_seconds)
     before = world.clock.monotonic()
-    outage = Outage(world.clock, nth, arrives=False, seconds=1e6)
+    outage = Outage(world.clock, Moment("stage", Side.BEFORE), seconds=1e6)
     _, report = await _struck(world, outage)
     assert isinstance(report.error, UnavailableError)
     assert "until the row could no longer be this attempt's" in str(report.error)
@@ -167,34 +136,27 @@ async def test_the_wait_ends_when_the_row_can_no_longer_be_its_own(
 
 
 async def test_the_wait_is_no_longer_than_the_setting(tmp_path: Path) -> None:
-    nth = await _first_call_of(
-        FaultWorld(tmp_path / "healthy", PolicySetting.SETTLED), "branches.create", 3
-    )
-    world = FaultWorld(tmp_path / "struck", PolicySetting.SETTLED, patience_seconds=30)
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=30)
     before = world.clock.monotonic()
-    outage = Outage(world.clock, nth, arrives=False, seconds=1e6)
+    outage = Outage(world.clock, Moment("branch", Side.BEFORE), seconds=1e6)
     _, report = await _struck(world, outage)
     assert "until PERAGO_PATIENCE was over" in str(report.error)
     assert 30 <= world.clock.monotonic() - before <= 35
     assert report.update is not None
     assert report.update.status is AttemptStatus.FAILED
-    assert "PRG-L008" in str(report.update.reason)
+    assert "PRG-L008" in reason_of(report)
 
 
 async def test_without_patience_the_first_failure_is_the_last(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=0)
-    await world.start()
-    report = await world.attempt(world.worker([lose_answer("branch")]))
-    assert report is not None
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, patience_seconds=0).started()
+    report = await world.report(lose_answer("branch"))
     assert isinstance(report.error, OutcomeUnknownError)
 
 
 async def test_an_upload_that_is_repeated_moves_only_what_is_not_there(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     worker = world.worker([lose_answer("objects.upload")])
-    report = await world.attempt(worker)
-    assert report is not None
+    report = await world.report_of(worker)
     assert report.error is None
     # Two files: one arrived without an answer, so the repetition sends at most the other one.
     assert world.workers[0].calls["objects.upload"] == 2
@@ -203,24 +165,20 @@ async def test_an_upload_that_is_repeated_moves_only_what_is_not_there(tmp_path:
 
 async def test_a_head_that_was_read_before_a_wait_is_read_again(tmp_path: Path) -> None:
     """Else a relocation would drop what came while Conductor was away."""
-    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started()
     away = [lose_request("fence", nth=nth) for nth in (2, 3, 4)]
     come = meanwhile(world.human, before="fence", nth=2)
     world.human("data/abandoned.txt")
-    report = await world.attempt(world.worker([come, *away]))
-    assert report is not None
+    await world.report(come, *away)
     assert world.workers[0].calls["branches.relocate"] == 0
     assert "elsewhere/human.txt" in world.repository.files()
 
 
 async def test_a_refusal_is_never_waited_for(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     before = world.clock.monotonic()
     refused = refuse("branch", AccessDeniedError("no"))
-    report = await world.attempt(world.worker([refused]))
-    assert report is not None
+    report = await world.report(refused)
     assert isinstance(report.error, AccessDeniedError)
     assert world.clock.monotonic() == before
 

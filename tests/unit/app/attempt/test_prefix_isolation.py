@@ -1,12 +1,11 @@
 """Prefix isolation: the head may move elsewhere; what is published is what was staged."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted, reason_of
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
@@ -27,26 +26,12 @@ from perago.testing.faults import (
     meanwhile,
 )
 
-MERGE = "branches.merge"
 CREATE_TAG = "tags.create"
-# Two merges of the canary, then the one onto the head's scratch branch.
-ONTO_HEAD, PUBLISH_MOVED = 3, 4
 
 
 def _world(tmp_path: Path, *, changes: bool = True) -> FaultWorld:
     spec = WorkspaceSpec(prefix="data", isolation="prefix")
     return FaultWorld(tmp_path, PolicySetting.SETTLED, changes=changes, spec=spec)
-
-
-async def _run(world: FaultWorld, faults: Sequence[Fault] = ()) -> AttemptReport:
-    report = await world.attempt(world.worker(faults))
-    assert report is not None
-    return report
-
-
-def _reason(report: AttemptReport) -> str:
-    assert report.update is not None
-    return str(report.update.reason)
 
 
 def _moves(world: FaultWorld, path: str = "elsewhere/human.txt") -> Meanwhile:
@@ -56,7 +41,7 @@ def _moves(world: FaultWorld, path: str = "elsewhere/human.txt") -> Meanwhile:
 async def test_a_head_that_moved_elsewhere_is_published_upon(tmp_path: Path) -> None:
     world = _world(tmp_path)
     await world.start()
-    report = await _run(world, [_moves(world)])
+    report = await world.report(_moves(world))
     assert report.error is None
     await assert_accepted(world)
     assert world.repository.files()["elsewhere/human.txt"] == b"human"
@@ -71,16 +56,16 @@ async def test_a_head_that_moved_inside_is_refused(tmp_path: Path, path: str) ->
     def move() -> None:
         world.repository.commit({path: b"name: x\n"}, unchecked=True)
 
-    report = await _run(world, [meanwhile(move, before=CREATE_TAG)])
+    report = await world.report(meanwhile(move, before=CREATE_TAG))
 
-    assert "PRG-F002" in _reason(report)
+    assert "PRG-F002" in reason_of(report)
     assert world.publications() == []
 
 
 async def test_a_sibling_that_shares_the_prefix_is_elsewhere(tmp_path: Path) -> None:
     world = _world(tmp_path)
     await world.start()
-    report = await _run(world, [_moves(world, "data2/human.txt")])
+    report = await world.report(_moves(world, "data2/human.txt"))
     assert report.error is None
     assert world.repository.files()["data2/human.txt"] == b"human"
 
@@ -97,7 +82,7 @@ async def test_a_no_op_keeps_its_input_while_nothing_changed_under_its_prefix(
 ) -> None:
     world = _world(tmp_path, changes=False)
     await world.start()
-    report = await _run(world, [_moves(world, path)])
+    report = await world.report(_moves(world, path))
     assert report.update is not None
     assert report.update.status is status
     if status is AttemptStatus.COMPLETED:
@@ -108,10 +93,10 @@ async def test_a_no_op_keeps_its_input_while_nothing_changed_under_its_prefix(
 TROUBLES: list[Fault] = [
     lose_request("merge"),
     lose_answer("merge"),
-    answer(MERGE, TooManyTries("busy"), nth=PUBLISH_MOVED),
-    answer(MERGE, TooManyTries("busy"), nth=ONTO_HEAD),
-    lose_request(MERGE, nth=ONTO_HEAD),
-    lose_answer(MERGE, nth=ONTO_HEAD),
+    answer("merge", TooManyTries("busy")),
+    answer("onto-head", TooManyTries("busy")),
+    lose_request("onto-head"),
+    lose_answer("onto-head"),
 ]
 
 
@@ -119,7 +104,7 @@ TROUBLES: list[Fault] = [
 async def test_a_merge_onto_a_moved_head_is_tried_again(tmp_path: Path, trouble: Fault) -> None:
     world = _world(tmp_path)
     await world.start()
-    report = await _run(world, [_moves(world), trouble])
+    report = await world.report(_moves(world), trouble)
     assert report.error is None, report.error
     await assert_accepted(world)
     assert world.repository.files()["elsewhere/human.txt"] == b"human"
@@ -127,13 +112,11 @@ async def test_a_merge_onto_a_moved_head_is_tried_again(tmp_path: Path, trouble:
 
 
 @pytest.mark.parametrize("side", list(Side), ids=str)
-@pytest.mark.parametrize(("point", "nth"), [(MERGE, ONTO_HEAD), ("merge", 1)])
-async def test_a_retry_finishes_what_a_crash_left(
-    tmp_path: Path, side: Side, point: str, nth: int
-) -> None:
+@pytest.mark.parametrize("point", ["onto-head", "merge"])
+async def test_a_retry_finishes_what_a_crash_left(tmp_path: Path, side: Side, point: str) -> None:
     world = _world(tmp_path)
     await world.start()
-    await world.attempt(world.worker([_moves(world), Crash(Moment(point, side, nth=nth))]))
+    await world.attempt(world.worker([_moves(world), Crash(Moment(point, side))]))
     world.human("elsewhere/later.txt")
     await world.finish()
     assert world.runs == 1
@@ -145,7 +128,7 @@ async def test_a_head_that_keeps_moving_elsewhere_is_followed(tmp_path: Path) ->
     world = _world(tmp_path)
     await world.start()
     again = meanwhile(lambda: world.human("elsewhere/again.txt"), before="merge")
-    report = await _run(world, [_moves(world), again])
+    report = await world.report(_moves(world), again)
     assert report.error is None, report.error
     await assert_accepted(world)
     assert world.repository.files()["elsewhere/again.txt"] == b"human"
@@ -156,15 +139,14 @@ async def test_only_settled_isolates_a_prefix(tmp_path: Path, policy: PolicySett
     world = _world(tmp_path)
     world.policy = policy
     await world.start()
-    report = await _run(world)
-    assert 'isolation="prefix" needs policy settled' in _reason(report)
+    report = await world.report()
+    assert 'isolation="prefix" needs policy settled' in reason_of(report)
     assert world.runs == 0
 
 
 async def _retry_on(world: FaultWorld, ref: CommitId) -> tuple[AttemptWorker, AttemptReport]:
     """The next attempt of the same chain, whose input expression resolved to another commit."""
-    world.clock.advance(RESPONSE_SECONDS + 1)
-    await world.operator.workflows.decide(world.workflow)
+    await world.lose_lease()
     worker = world.worker()
     record = await worker.poll(TASK)
     assert record is not None
@@ -176,7 +158,7 @@ async def _retry_on(world: FaultWorld, ref: CommitId) -> tuple[AttemptWorker, At
 async def test_a_publication_of_the_chain_on_another_input_is_the_output(tmp_path: Path) -> None:
     world = _world(tmp_path)
     await world.start()
-    await world.attempt(world.worker([crash(after=MERGE, nth=ONTO_HEAD)]))
+    await world.attempt(world.worker([crash(after="merge")]))
     published = world.repository.head().commit
     later = world.human("elsewhere/later.txt")
 
@@ -193,14 +175,14 @@ async def test_an_unpublished_decision_of_the_chain_on_another_input_is_terminal
 ) -> None:
     world = _world(tmp_path)
     await world.start()
-    await world.attempt(world.worker([crash(before=MERGE, nth=ONTO_HEAD)]))
+    await world.attempt(world.worker([crash(before="merge")]))
     later = world.human("elsewhere/later.txt")
 
     _, report = await _retry_on(world, later)
 
     assert report.update is not None
     assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
-    assert "PRG-F008" in _reason(report)
+    assert "PRG-F008" in reason_of(report)
     assert world.publications() == []
 
 
@@ -211,7 +193,7 @@ async def test_of_several_decisions_of_the_chain_the_published_one_is_the_output
     for number in range(4):  # the tags are named by hashes, so that their order is chance
         world = _world(tmp_path / str(number))
         await world.start()
-        await world.attempt(world.worker([crash(after=MERGE, nth=ONTO_HEAD)]))
+        await world.attempt(world.worker([crash(after="merge")]))
         published = world.repository.head().commit
         (tag,) = world.repository.tags()
         chain = tag.rpartition("-")[0]
@@ -228,5 +210,5 @@ async def test_of_several_decisions_of_the_chain_the_published_one_is_the_output
 async def test_a_first_attempt_does_not_look_for_other_decisions(tmp_path: Path) -> None:
     world = _world(tmp_path)
     await world.start()
-    await _run(world)
+    await world.report()
     assert world.workers[0].calls["tags.list_page"] == 0

@@ -60,12 +60,10 @@ async def _counted(root: Path, column: str) -> tuple[Counter[str], Counter[str]]
     spent: list[Counter[str]] = []
     for _ in range(2):
         await world.start()
-        before = world.workers[0].calls.copy()
-        report = await world.attempt(worker)
-        assert report is not None
+        before = world.requests()
+        report = await world.report_of(worker)
         assert report.error is None
-        calls = world.workers[0].calls - before
-        spent.append(calls)
+        spent.append(world.requests() - before)
         world.input = world.repository.head().commit
     return spent[0], spent[1]
 
@@ -94,9 +92,9 @@ async def test_an_attempt_of_a_second_asks_once_more_before_its_end(
     for body in (_change_one, _change_one, change_slowly):
         world.body = body
         await world.start()
-        before = world.workers[0].calls.copy()
+        before = world.requests()
         await world.attempt(worker)
-        counts.append(world.workers[0].calls - before)
+        counts.append(world.requests() - before)
         world.input = world.repository.head().commit
     assert counts[2] - counts[1] == Counter({"queue.read_workflow": 1})
     assert counts[1] - counts[2] == Counter()
@@ -125,8 +123,7 @@ async def test_the_effects_that_are_counted_have_their_documented_names(tmp_path
     for world in (kept, merged, adopted):
         await world.start()
     await adopted.attempt(adopted.worker([crash(after="merge")]))
-    adopted.clock.advance(61)
-    await adopted.operator.workflows.decide(adopted.workflow)
+    await adopted.lose_lease()
     found = [await _effect(world) for world in (kept, merged, adopted)]
     assert found == ["kept", "merged", "adopted"]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, Params
-from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter, lose_lease
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Params, reason_of
+from tests.unit.app.gc.gc_scene import DAY, collect, decisions, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.installations import conductor_installation
@@ -45,9 +45,7 @@ def _later_release(world: FaultWorld) -> TaskDefinition:
 
 
 async def _started(tmp_path: Path) -> FaultWorld:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
-    return world
+    return await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
 
 
 async def _ended(world: FaultWorld) -> None:
@@ -55,8 +53,7 @@ async def _ended(world: FaultWorld) -> None:
 
 
 async def _attempt(world: FaultWorld) -> AttemptReport:
-    report = await world.attempt(world.worker())
-    assert report is not None
+    report = await world.report()
     assert report.update is not None
     return report
 
@@ -64,12 +61,10 @@ async def _attempt(world: FaultWorld) -> AttemptReport:
 async def _refused_result(world: FaultWorld) -> None:
     """A release that reports something else meets the decision of the one before it."""
     world.task = _later_release(world)
-    world.clock.advance(RESPONSE_SECONDS + 1)
-    await world.operator.workflows.decide(world.workflow)
+    await world.lose_lease()
     report = await _attempt(world)
-    assert report.update is not None
-    assert "PRG-R003" in str(report.update.reason)
-    assert "perago reset-task" in str(report.update.reason)
+    assert "PRG-R003" in reason_of(report)
+    assert "perago reset-task" in reason_of(report)
 
 
 async def test_the_remedy_of_a_result_that_fits_no_more_computes_again(tmp_path: Path) -> None:
@@ -117,8 +112,7 @@ async def test_the_chain_that_a_rerun_of_a_retry_began_is_the_one_that_is_reset(
     world = await _started(tmp_path)
     for _ in range(2):  # an attempt and its retry
         await world.attempt(world.worker([crash(before="branch")]))
-        world.clock.advance(RESPONSE_SECONDS + 1)
-        await world.operator.workflows.decide(world.workflow)
+        await world.lose_lease()
     (_, retry, _) = (await world.read()).attempts
     await _ended(world)
     await world.operator.workflows.rerun(world.workflow, retry.snapshot.task_id)
@@ -177,8 +171,7 @@ async def test_all_retries_after_a_reset_are_one_execution(tmp_path: Path) -> No
     await world.reset_task()
     await world.operator.workflows.retry(world.workflow)
     await world.attempt(world.worker([UNPUBLISHED]))
-    world.clock.advance(RESPONSE_SECONDS + 1)
-    await world.operator.workflows.decide(world.workflow)
+    await world.lose_lease()
 
     workflow = await world.finish()
 
@@ -326,7 +319,7 @@ async def test_a_workflow_that_is_brought_back_beside_a_reset_is_told(tmp_path: 
 async def _published_and_ended_long_ago(world: FaultWorld) -> None:
     """A retry published; its workflow ended eight days ago."""
     await world.attempt(world.worker([crash(before="branch")]))
-    await lose_lease(world)
+    await world.lose_lease()
     await world.attempt(world.worker([PUBLISHED]))
     await _ended(world)
     world.clock.advance(8 * DAY)

@@ -1,30 +1,26 @@
 """Decisions of earlier attempts: finished without the body, checked, their branches kept."""
 
-import asyncio
 import random
 import string
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import (
-    RESPONSE_SECONDS,
     TASK,
     FaultWorld,
     Params,
     assert_accepted,
+    reason_of,
 )
 
-from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import RESULT_PARTS
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import AccessDeniedError, UnavailableError
-from perago.testing.faults import crash, refuse, zombie
+from perago.testing.faults import crash, meanwhile, refuse, zombie
 
 CREATE_TAG = "tags.create"
 
@@ -53,34 +49,8 @@ def _released(world: FaultWorld, model: type[BaseModel]) -> TaskDefinition:
     return definition
 
 
-@dataclass
-class _Sleeping:
-    """An attempt that stands still, and its worker."""
-
-    worker: AttemptWorker
-    running: "asyncio.Future[AttemptReport]"
-
-
-async def _asleep(world: FaultWorld, point: str) -> _Sleeping:
-    worker = world.worker([zombie(before=point)])
-    handle = world.workers[-1]
-    record = await worker.poll(TASK)
-    assert record is not None
-    running = asyncio.ensure_future(worker.run(record))
-    while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
-        await asyncio.sleep(0)
-    return _Sleeping(worker, running)
-
-
 async def _started(tmp_path: Path) -> FaultWorld:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
-    return world
-
-
-async def _next_attempt(world: FaultWorld) -> None:
-    world.clock.advance(RESPONSE_SECONDS + 1)
-    await world.operator.workflows.decide(world.workflow)
+    return await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
 
 
 def _staging_branches(world: FaultWorld) -> set[str]:
@@ -93,16 +63,15 @@ async def test_a_stored_result_that_a_deploy_outdated_fails_before_it_is_publish
 ) -> None:
     world = await _started(tmp_path)
     await world.attempt(world.worker([crash(after=CREATE_TAG)]))
-    await _next_attempt(world)
+    await world.lose_lease()
     before, world.task = world.task, _released(world, model)
 
-    report = await world.attempt(world.worker())
+    report = await world.report()
 
-    assert report is not None
     assert report.update is not None
     assert report.update.status is AttemptStatus.FAILED
-    assert "PRG-R003" in str(report.update.reason)
-    assert f"perago reset-task {world.workflow} edit" in str(report.update.reason)
+    assert "PRG-R003" in reason_of(report)
+    assert f"perago reset-task {world.workflow} edit" in reason_of(report)
     assert world.repository.head().commit == world.input
     assert len(_staging_branches(world)) == 1, "the decision keeps its branch"
     world.task = before
@@ -132,15 +101,15 @@ async def test_a_result_of_many_pieces_comes_back_whole(tmp_path: Path) -> None:
 async def test_a_discarded_proposal_loses_its_branch_at_once(tmp_path: Path) -> None:
     """Two executions of one key decide: the later one finishes what the earlier one decided."""
     world = await _started(tmp_path)
-    sleeper = await _asleep(world, "decide")
-    await _next_attempt(world)
-    successor = await _asleep(world, "decide")
+    sleeper = await world.stand_still(world.worker([zombie(before="decide")]))
+    await world.lose_lease()
+    successor = await world.stand_still(world.worker([zombie(before="decide")]))
     world.workers[0].release()
-    await world.drive(sleeper.running)
+    await world.drive(sleeper)
     assert len(_staging_branches(world)) == 2, "the decision's and the proposal's"
     world.workers[1].release()
 
-    report = await world.drive(successor.running)
+    report = await world.drive(successor)
 
     assert report.error is None
     assert _staging_branches(world) == set(), "accepted: the decision's branch goes as well"
@@ -176,10 +145,9 @@ async def test_a_decision_of_another_input_under_our_name_is_refused(tmp_path: P
     (tag,) = world.repository.tags()
     world.repository.delete_tag(tag)
     world.repository.tag(tag, world.input)
-    await _next_attempt(world)
-    report = await world.attempt(world.worker())
-    assert report is not None
-    assert "PRG-F006" in str(report.update.reason if report.update else "")
+    await world.lose_lease()
+    report = await world.report()
+    assert "PRG-F006" in reason_of(report)
     assert world.repository.head().commit == world.input
 
 
@@ -187,9 +155,8 @@ async def test_an_adoption_asks_for_no_attempt_fence(tmp_path: Path) -> None:
     """It writes nothing, and Conductor ignores the completion of a stale attempt."""
     world = await _started(tmp_path)
     await world.attempt(world.worker([crash(after="merge")]))
-    await _next_attempt(world)
-    report = await world.attempt(world.worker())
-    assert report is not None
+    await world.lose_lease()
+    report = await world.report()
     assert report.error is None
     # The one look is for the chain of retries that the key is made of.
     assert world.workers[-1].calls["queue.read_workflow"] == 1
@@ -197,25 +164,21 @@ async def test_an_adoption_asks_for_no_attempt_fence(tmp_path: Path) -> None:
 
 async def test_a_refused_decision_cleans_its_proposal(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    report = await world.attempt(world.worker([refuse(CREATE_TAG, AccessDeniedError("no tags"))]))
-    assert report is not None
+    report = await world.report(refuse(CREATE_TAG, AccessDeniedError("no tags")))
     assert "no tags" in str(report.error)
     assert _staging_branches(world) == set()
 
 
 async def test_a_decision_that_never_left_is_sent_again(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    report = await world.attempt(world.worker([refuse(CREATE_TAG, UnavailableError("down"))]))
-    assert report is not None
+    report = await world.report(refuse(CREATE_TAG, UnavailableError("down")))
     assert report.error is None
     await assert_accepted(world)
 
 
 async def test_an_attempt_that_fails_after_the_decision_keeps_its_branch(tmp_path: Path) -> None:
     world = await _started(tmp_path)
-    sleeping = await _asleep(world, CREATE_TAG)
-    world.human("data/conflict.txt")
-    world.workers[0].release()
-    report = await world.drive(sleeping.running)
+    conflict = meanwhile(lambda: world.human("data/conflict.txt"), before="decide")
+    report = await world.report(conflict)
     assert "another writer published" in str(report.error)
     assert len(_staging_branches(world)) == 1

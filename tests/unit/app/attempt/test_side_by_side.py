@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.policy import PolicySetting
@@ -33,16 +33,11 @@ def concurrency() -> Iterator[AsyncioConcurrency]:
 async def test_a_question_is_asked_while_another_is_unanswered(
     tmp_path: Path, concurrency: AsyncioConcurrency, unanswered: str, asked: str
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     worker = world.worker([zombie(before=unanswered)])
     worker = replace(worker, world=replace(worker.world, concurrency=concurrency))
     handle = world.workers[0]
-    record = await worker.poll(TASK)
-    assert record is not None
-    running = asyncio.ensure_future(worker.run(record))
-    while not (handle.waits_for or running.done()):  # noqa: ASYNC110 - driven by hand
-        await asyncio.sleep(0)
+    running = await world.stand_still(worker)
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)
 

@@ -8,7 +8,7 @@ from typing import final
 import pytest
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, TASK, FaultWorld, Outage
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, Outage, reason_of
 from tests.unit.app.gc.gc_scene import collect, litter
 
 from perago.app.attempt.run_attempt import AttemptReport
@@ -20,7 +20,7 @@ from perago.domain.policy import PolicySetting
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
 from perago.ports.workspace import Phase, SparkGateway, SparkRoots, SparkWorkspace
 from perago.testing.fault_injector import CallGate
-from perago.testing.faults import ANY_CALL, Fault, crash, meanwhile
+from perago.testing.faults import ANY_CALL, Fault, Moment, Side, crash, meanwhile
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 GATEWAY = SparkGateway("http://lakefs.invalid", "key", "secret")
@@ -82,9 +82,7 @@ class SparkWorld:
 
     async def attempt(self, worker: AttemptWorker) -> AttemptReport:
         """One attempt that does not die."""
-        report = await self.world.attempt(worker)
-        assert report is not None
-        return report
+        return await self.world.report_of(worker)
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
@@ -134,11 +132,11 @@ async def test_the_name_of_the_branch_is_recorded_before_the_branch_is_made(
 
     await spark.attempt(spark.worker(beside=look))
     assert len(recorded) == 1
-    for nth in range(1, spark.world.workers[0].calls.total() + 1):
+    for nth in range(1, spark.world.requests().total() + 1):
         struck = SparkWorld(tmp_path / str(nth), policy)
         await struck.world.start()
         await struck.world.attempt(struck.worker(crash(after=ANY_CALL, nth=nth)))
-        struck.world.clock.advance(RESPONSE_SECONDS + 1)
+        struck.world.clock.advance(struck.world.response_seconds + 1)
         if (await struck.world.read()).status is WorkflowStatus.RUNNING:
             await struck.world.operator.workflows.terminate(struck.world.workflow, "over")
         await collect(struck.world)
@@ -186,9 +184,8 @@ async def test_a_write_to_the_target_itself_fails_closed(
         spark.world.repository.write("data/direct", b"direct")
 
     report = await spark.attempt(spark.worker(beside=around_publication))
-    assert report.update is not None
-    assert "data/direct" in str(report.update.reason)
-    assert "lakectl branch reset lakefs://repo/main" in str(report.update.reason)
+    assert "data/direct" in reason_of(report)
+    assert "lakectl branch reset lakefs://repo/main" in reason_of(report)
     assert spark.world.above_input() == []
 
 
@@ -328,7 +325,7 @@ async def test_a_branch_that_a_body_moved_off_its_input_refuses_publication(
 
     report = await spark.attempt(spark.worker(beside=move))
 
-    assert "PRG-F025" in str(report.update.reason if report.update else "")
+    assert "PRG-F025" in reason_of(report)
     assert spark.world.above_input() == []
 
 
@@ -356,22 +353,22 @@ def _on_files(worker: AttemptWorker) -> AttemptWorker:
 
 
 @pytest.mark.scale
-@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+@pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("on", [_by_gateway, _on_files], ids=["by the gateway", "on files"])
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_an_outage_at_any_call_of_a_spark_attempt_spends_nothing(
     tmp_path: Path,
     policy: PolicySetting,
     on: Callable[[AttemptWorker], AttemptWorker],
-    arrives: bool,  # noqa: FBT001 - a row of the table
+    side: Side,
 ) -> None:
     healthy = SparkWorld(tmp_path / "healthy", policy)
     await healthy.world.start()
     await healthy.attempt(on(healthy.worker()))
-    for nth in range(2, healthy.world.workers[0].calls.total() + 1):
+    for nth in range(2, healthy.world.requests().total() + 1):
         spark = SparkWorld(tmp_path / str(nth), policy)
         await spark.world.start()
-        outage = Outage(spark.world.clock, nth, arrives=arrives)
+        outage = Outage(spark.world.clock, Moment(ANY_CALL, side, nth=nth))
         await spark.attempt(on(spark.worker(gate=outage)))
         record = await spark.world.read()
         rows = [(row.snapshot.status, row.reason) for row in record.attempts]

@@ -68,8 +68,7 @@ async def test_a_result_is_handed_on_as_its_model_wrote_it(tmp_path: Path) -> No
 
     world.task = _definition(edit)
     await world.start()
-    report = await world.attempt(world.worker())
-    assert report is not None
+    report = await world.report()
     assert report.update is not None
     assert report.update.output["result"] == {"duration": "3 seconds"}
 
@@ -91,13 +90,11 @@ async def test_whatever_a_read_only_task_wrote_is_dropped_with_a_warning(
     tmp_path: Path, body: Callable[[Path, int], None]
 ) -> None:
     spec = WorkspaceSpec(prefix="data", read_only=True)
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec, body=body)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec, body=body).started()
     worker = world.worker()
 
-    report = await world.attempt(worker)
+    report = await world.report_of(worker)
 
-    assert report is not None
     assert report.update is not None
     assert report.update.status is AttemptStatus.COMPLETED, report.update.reason
     assert report.update.output["workspace"] == world.workspace()

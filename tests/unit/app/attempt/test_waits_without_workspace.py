@@ -33,12 +33,13 @@ from perago.ports.task_body import BodyStopped, Lease
 from perago.ports.workspace import Phase
 from perago.testing.embedded_workers import NoLease
 from perago.testing.fault_injector import CallGate
-from perago.testing.faults import Call
+from perago.testing.faults import ANY_CALL, Call, Moment, Side
 
 Answer = TypeVar("Answer")
 
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 FOR_EVER = 1e6
+WALK = Moment("commits.first_parents", Side.BEFORE)
 
 
 @dataclass
@@ -146,25 +147,23 @@ async def _calls(scene: Scene) -> int:
     await scene.start()
     await scene.run(scene.worker())
     await scene.assert_one_row()
-    return scene.world.workers[0].calls.total()
+    return scene.world.requests().total()
 
 
-@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+@pytest.mark.parametrize("side", Side)
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_an_outage_at_any_call_of_a_join_costs_it_no_attempt(
-    tmp_path: Path,
-    policy: PolicySetting,
-    arrives: bool,  # noqa: FBT001 - a row of the table
+    tmp_path: Path, policy: PolicySetting, side: Side
 ) -> None:
     struck: set[str] = set()
     for nth in range(2, await _calls(join_scene(tmp_path / "healthy", policy)) + 1):
         scene = join_scene(tmp_path / str(nth), policy)
         await scene.start()
-        outage = Outage(scene.world.clock, nth, arrives=arrives)
+        outage = Outage(scene.world.clock, Moment(ANY_CALL, side, nth=nth))
         worker = scene.worker(outage)
         await scene.run(worker)
         await scene.assert_one_row()
-        if not (outage.service == CONDUCTOR and arrives):  # found by the first look
+        if not (outage.service == CONDUCTOR and side is Side.AFTER):  # found by the first look
             service = "Conductor" if outage.service == CONDUCTOR else "lakeFS"
             assert waits_of(worker) == [(Phase.WAITING, service), (Phase.WAITED, service)]
         struck.add(outage.service)
@@ -178,7 +177,7 @@ async def test_a_join_whose_patience_is_over_hands_its_row_back(
     """Under every policy: a join publishes nothing, so the documents promise nothing of it."""
     scene = join_scene(tmp_path, policy, patience_seconds=30)
     await scene.start()
-    away = Outage(scene.world.clock, 2, arrives=False, seconds=FOR_EVER)
+    away = Outage(scene.world.clock, WALK, seconds=FOR_EVER)
     report = await scene.run(scene.worker(away))
     assert report.status == HANDED_BACK
     (row,) = (await scene.world.read()).attempts
@@ -196,7 +195,7 @@ async def test_a_join_is_handed_back_five_times_and_then_fails_with_all_reasons(
     await scene.start()
     ends: list[str] = []
     for _ in range(HAND_BACKS_MAX + 1):
-        away = Outage(scene.world.clock, 2, arrives=False, seconds=FOR_EVER)
+        away = Outage(scene.world.clock, WALK, seconds=FOR_EVER)
         ends.append((await scene.run(scene.worker(away))).status)
         scene.world.clock.advance(1000)
     assert ends == [HANDED_BACK] * HAND_BACKS_MAX + ["FAILED"]
@@ -216,7 +215,7 @@ class DrainWhile(StopOrder):
 async def test_a_drain_ends_the_wait_of_a_join_and_its_row_goes_back(tmp_path: Path) -> None:
     scene = join_scene(tmp_path)
     await scene.start()
-    worker = scene.worker(Outage(scene.world.clock, 2, arrives=False, seconds=FOR_EVER))
+    worker = scene.worker(Outage(scene.world.clock, WALK, seconds=FOR_EVER))
     worker = replace(worker, world=replace(worker.world, stop_order=DrainWhile()))
     report = await scene.run(worker)
     assert report.status == HANDED_BACK
@@ -226,15 +225,14 @@ async def test_a_drain_ends_the_wait_of_a_join_and_its_row_goes_back(tmp_path: P
     await scene.assert_one_row(polls=2)
 
 
-@pytest.mark.parametrize("arrives", [True, False], ids=["answer lost", "never sent"])
+@pytest.mark.parametrize("side", Side)
 async def test_an_outage_at_any_call_of_a_task_without_a_workspace_costs_no_run(
-    tmp_path: Path,
-    arrives: bool,  # noqa: FBT001 - a row of the table
+    tmp_path: Path, side: Side
 ) -> None:
     for nth in range(2, await _calls(free_scene(tmp_path / "healthy")) + 1):
         scene = free_scene(tmp_path / str(nth))
         await scene.start()
-        worker = scene.worker(Outage(scene.world.clock, nth, arrives=arrives))
+        worker = scene.worker(Outage(scene.world.clock, Moment(ANY_CALL, side, nth=nth)))
         await scene.run(worker)
         await scene.assert_one_row()
         assert scene.world.runs == 1
@@ -265,7 +263,7 @@ async def test_the_outcome_is_delivered_as_long_as_the_row_is_ours(
     scene = free_scene(tmp_path, response_seconds=180, patience_seconds=0)
     await scene.start()
     clock = scene.world.clock
-    worker = scene.worker(Outage(clock, 2, arrives=False, seconds=away))
+    worker = scene.worker(Outage(clock, Moment("complete", Side.BEFORE), seconds=away))
     report = await scene.run(worker, LastBeat(clock.monotonic()))
     assert report.recorded.name == status
     assert scene.world.runs == 1

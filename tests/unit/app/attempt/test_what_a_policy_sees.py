@@ -60,8 +60,7 @@ def leave(workspace: Path, run: int) -> None:
 async def test_the_table_sees_the_first_object_that_is_removed(
     tmp_path: Path, seen: list[PublicationFacts], body: Body, removed: str | None
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=body)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=body).started()
     assert (await world.finish()).status is WorkflowStatus.COMPLETED
     assert [facts.removed for facts in seen] == [removed]
 
@@ -69,8 +68,7 @@ async def test_the_table_sees_the_first_object_that_is_removed(
 async def test_a_resumed_attempt_sees_what_the_decided_commit_removes(
     tmp_path: Path, seen: list[PublicationFacts]
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete).started()
     await world.attempt(world.worker([crash(after="decide")]))
     assert seen == []
     world.clock.advance(world.response_seconds + 1)
@@ -82,8 +80,7 @@ async def test_a_resumed_attempt_sees_what_the_decided_commit_removes(
 async def test_it_is_read_once_whatever_the_number_of_rounds(
     tmp_path: Path, seen: list[PublicationFacts]
 ) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete).started()
     # The first two merges are those of the canary, which tries the fence.
     worker = world.worker([answer("merge", TooManyTries("busy"))])
     await world.attempt(worker)
@@ -92,7 +89,6 @@ async def test_it_is_read_once_whatever_the_number_of_rounds(
 
 
 async def test_a_policy_that_does_not_ask_costs_no_request(tmp_path: Path) -> None:
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=delete).started()
     assert (await world.finish()).status is WorkflowStatus.COMPLETED
     assert world.workers[0].calls["commits.diff_page"] == 0

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld
+from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.app.gc.local_pass import GcTools, Judged
 from perago.app.gc.remote_pass import RemotePass
@@ -48,12 +48,6 @@ def staging_branches(world: FaultWorld) -> list[str]:
 def decisions(world: FaultWorld) -> list[str]:
     """Decision tags."""
     return sorted(name for name in litter(world) if name.startswith("perago-settled-"))
-
-
-async def lose_lease(world: FaultWorld) -> None:
-    """The response time-out of whoever worked passes, and Conductor hands the task out anew."""
-    world.clock.advance(RESPONSE_SECONDS + 1)
-    await world.operator.workflows.decide(world.workflow)
 
 
 async def decide_and_die(world: FaultWorld) -> None:

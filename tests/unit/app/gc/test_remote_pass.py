@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import RESPONSE_SECONDS, FaultWorld, assert_accepted
+from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted, at_each_request
 from tests.unit.app.gc.gc_scene import AT_ONCE, collect, litter
 
 from perago.adapters.memory.conductor_server import MemoryConductor
@@ -18,20 +18,12 @@ pytestmark = pytest.mark.scale
 POLICIES = [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE, PolicySetting.SETTLED]
 
 
-async def calls_of_a_healthy_attempt(world: FaultWorld) -> int:
-    await world.start()
-    await world.attempt(world.worker())
-    return world.workers[0].calls.total()
-
-
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
 async def test_a_death_after_any_call_leaves_only_what_a_pass_finds(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
     littered = 0
-    for nth in range(1, await calls_of_a_healthy_attempt(FaultWorld(tmp_path / "h", policy)) + 1):
-        world = FaultWorld(tmp_path / str(nth), policy)
-        await world.start()
+    async for nth, world in at_each_request(tmp_path, policy):
         await world.attempt(world.worker([crash(after=ANY_CALL, nth=nth)]))
         await world.finish()
         littered += bool(litter(world))
@@ -52,9 +44,7 @@ async def test_a_death_after_any_call_leaves_only_what_a_pass_finds(
 async def test_a_pass_between_a_death_and_its_retry_disturbs_nothing(
     tmp_path: Path, policy: PolicySetting
 ) -> None:
-    for nth in range(1, await calls_of_a_healthy_attempt(FaultWorld(tmp_path / "h", policy)) + 1):
-        world = FaultWorld(tmp_path / str(nth), policy)
-        await world.start()
+    async for nth, world in at_each_request(tmp_path, policy):
         await world.attempt(world.worker([crash(after=ANY_CALL, nth=nth)]))
         await collect(world)
         runs = world.runs
@@ -118,11 +108,9 @@ async def test_marks_stay_with_their_decision_though_conductor_knows_their_workf
     tmp_path: Path,
 ) -> None:
     """The mark is older than its decision; a decision without its marks would be resumed."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
-    await world.start()
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
     await world.attempt(world.worker([crash(before="branches.create")]))
-    world.clock.advance(RESPONSE_SECONDS + 1)
-    await world.operator.workflows.decide(world.workflow)
+    await world.lose_lease()
     slow = meanwhile(lambda: world.clock.advance(30), before="commits.commit")
     await world.attempt(world.worker([slow, crash(after="decide")]))
     kept = [name for name in litter(world) if not name.startswith("perago-staging-")]

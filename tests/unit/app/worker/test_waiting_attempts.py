@@ -21,13 +21,13 @@ from perago.domain.policy import PolicySetting
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.ports.workspace import Phase
 from perago.testing import PeragoEnvironment
-from perago.testing.faults import Fault, refuse
+from perago.testing.faults import Fault, always, refuse
 
 AWAY = UnavailableError("connection refused")
 
 
 def _away_for_ever() -> list[Fault]:
-    return [refuse("branches.create", AWAY, nth=nth) for nth in range(1, 200)]
+    return [always(refuse("branches.create", AWAY))]
 
 
 async def _until(happened: Callable[[], bool]) -> None:
