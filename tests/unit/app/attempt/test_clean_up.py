@@ -130,8 +130,7 @@ async def test_a_failure_inside_staging_leaves_no_branch_and_no_directory(
 
     report = await world.report(*faults)
 
-    assert report.update is not None
-    assert report.update.status is AttemptStatus.FAILED
+    assert report.status == AttemptStatus.FAILED
     assert world.repository.branch_names() == {"main"}
     assert world.repository.head().commit == world.input
     assert world.repository.tags() == {}

@@ -67,8 +67,7 @@ async def test_a_branch_as_input_is_refused_before_anything_is_written(
     report = await world.report()
 
     assert "workspace ref main is not a commit id" in reason_of(report)
-    assert report.update is not None
-    assert report.update.status is AttemptStatus.FAILED
+    assert report.status == AttemptStatus.FAILED
     assert world.repository.tags() == {}
     calls = world.workers[-1].calls
     assert calls["branches.create"] == 0, "no canary"
@@ -127,8 +126,7 @@ async def test_a_publication_for_other_params_is_a_terminal_refusal(
 
     report = await _retry_with(world, params={"text": "other"}, workspace=world.workspace(ref=ref))
 
-    assert report.update is not None
-    assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    assert report.status == AttemptStatus.FAILED_WITH_TERMINAL_ERROR
     assert "PRG-F026" in reason_of(report)
     assert "start a new workflow from the current head" in reason_of(report)
     assert world.runs == 1

@@ -98,8 +98,7 @@ async def test_a_publication_of_before_is_not_adopted_and_the_refusal_says_why(
     report = await _attempt(world)
 
     assert [each.record.commit for each in reset.published] == [published]
-    assert report.update is not None
-    assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    assert report.status == AttemptStatus.FAILED_WITH_TERMINAL_ERROR
     assert f"current head is {published}" in str(report.error)
     assert "another execution of this task published it" in str(report.error)
     assert "start a new workflow from the current head" in str(report.error)

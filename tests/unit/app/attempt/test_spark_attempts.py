@@ -153,8 +153,7 @@ async def test_an_object_that_is_not_the_tasks_refuses_publication_by_its_name(
     report = await spark.attempt(spark.worker())
     assert isinstance(report.error, OutsidePrefixError)
     assert path in str(report.error)
-    assert report.update is not None
-    assert report.update.status is AttemptStatus.FAILED
+    assert report.status == AttemptStatus.FAILED
     assert spark.world.above_input() == []
     assert litter(spark.world) == []
 

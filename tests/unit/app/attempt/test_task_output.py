@@ -96,7 +96,7 @@ async def test_whatever_a_read_only_task_wrote_is_dropped_with_a_warning(
     report = await world.report_of(worker)
 
     assert report.update is not None
-    assert report.update.status is AttemptStatus.COMPLETED, report.update.reason
+    assert report.status == AttemptStatus.COMPLETED, report.update.reason
     assert report.update.output["workspace"] == world.workspace()
     text = "local writes of a read-only task were dropped"
     assert [facts for _, facts in worker.progress.events if facts.get("warning") == text]

@@ -284,18 +284,22 @@ async def test_marks_of_a_living_workflow_stay_though_nothing_else_of_it_is_left
 
 
 LONG = "publish_" * 16
-EMPTY_BRANCH = crash(after="branch")
+
+
+async def empty_branch_of_an_old_input(world: FaultWorld, reference: str) -> str:
+    world.reference = reference
+    world.clock.advance(30 * DAY)
+    await world.start()
+    await world.attempt(world.worker([crash(after="branch")]))
+    (branch,) = staging_branches(world)
+    return branch
 
 
 @pytest.mark.parametrize("reference", [TASK, LONG], ids=["short name", "long name"])
 async def test_an_empty_branch_of_a_running_attempt_stays_however_old_its_input_is(
     world: FaultWorld, reference: str
 ) -> None:
-    world.reference = reference
-    world.clock.advance(30 * DAY)
-    await world.start()
-    await world.attempt(world.worker([EMPTY_BRANCH]))
-    (branch,) = staging_branches(world)
+    branch = await empty_branch_of_an_old_input(world, reference)
     world.clock.advance(1)
     await collect(world)
     assert staging_branches(world) == [branch]
@@ -305,11 +309,7 @@ async def test_an_empty_branch_of_a_running_attempt_stays_however_old_its_input_
 async def test_an_empty_branch_of_another_conductor_goes_by_the_age_of_its_execution(
     world: FaultWorld, reference: str
 ) -> None:
-    world.reference = reference
-    world.clock.advance(30 * DAY)
-    await world.start()
-    await world.attempt(world.worker([EMPTY_BRANCH]))
-    (branch,) = staging_branches(world)
+    branch = await empty_branch_of_an_old_input(world, reference)
     world.conductor = MemoryConductor(world.clock, seed=7)
     world.clock.advance(DAY - 10)
     await collect(world, times=DEFAULT)
