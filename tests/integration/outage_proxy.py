@@ -32,6 +32,7 @@ class OutageProxy:
         self._clients: set[asyncio.StreamWriter] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._is_away = False
         self._port = 0
 
     @property
@@ -45,6 +46,7 @@ class OutageProxy:
 
     def leave(self) -> None:
         """Refuse connections from now on, and break the open ones."""
+        self._is_away = True
         if self._server is not None:
             self._server.close()
         for client in self._clients:
@@ -52,6 +54,7 @@ class OutageProxy:
 
     async def come_back(self) -> None:
         """Listen, on the same port."""
+        self._is_away = False
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
         self._port = int(self._server.sockets[0].getsockname()[1])
 
@@ -71,6 +74,8 @@ class OutageProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._clients.add(writer)
         try:
+            if self._is_away:  # accepted just before, and served only now
+                return
             with suppress(OSError):
                 await self._carry(reader, writer)
         finally:

@@ -72,6 +72,7 @@ async def _assert_one_row_that_says_it(
     assert record.status is WorkflowStatus.COMPLETED, worker.screen
     (row,) = record.attempts
     assert (row.snapshot.retry_count, row.snapshot.poll_count) == (0, 1)
+    await worker.has("attempt ended")  # it may learn seconds later that its end had arrived
     (waiting,) = worker.events("attempt waiting")
     (waited,) = [line for line in worker.events("attempt waited") if line["lasted"]]
     assert waiting["service"] == waited["service"] == service
