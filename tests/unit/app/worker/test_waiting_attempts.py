@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 from tests.kit_cases import counting_task
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
-from tests.unit.app.worker.test_worker_life import nothing_to_do, started
+from tests.unit.app.worker.test_worker_life import GRACE_SECONDS, nothing_to_do, started
 
 from perago.adapters.system.host import SystemClock
 from perago.app.attempt.context import Attempt
+from perago.app.authoring.task_declaration import task, task_of
 from perago.app.telemetry.listeners import WaitingAttempts, WaitLines
 from perago.app.telemetry.metrics import AttemptMetrics, Metrics
 from perago.app.worker.attempts import Heartbeat, HeartbeatLease
@@ -137,6 +139,44 @@ async def test_a_row_that_came_as_lakefs_failed_is_reported_and_not_kept_for_eve
     assert Phase.HANDED_BACK in [phase for phase, _ in heard.phases]
     worker.drain()
     assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
+
+
+class Params(BaseModel):
+    """Nothing to choose."""
+
+
+class Done(BaseModel):
+    """Nothing to say."""
+
+
+async def test_a_drain_lets_the_end_of_an_attempt_wait_for_conductor(tmp_path: Path) -> None:
+    """Also without a workspace; probes and metrics have that wait as they have the others."""
+
+    @task(name=TASK, owner_email="data@example.com")
+    def free(params: Params) -> Done:
+        del params
+        return Done()
+
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    world.task = task_of(free)
+    waiting, metrics = WaitingAttempts(), Metrics()
+    calls = ("queue.complete", "queue.read_attempt", "queue.read_workflow")
+    worker, running = await started(
+        world,
+        *[refuse(call, AWAY, nth=nth) for call in calls for nth in range(1, 6)],
+        job=nothing_to_do(),
+        listeners=[waiting, AttemptMetrics(metrics)],
+    )
+    await _until(lambda: waiting.lines() == ["attempts that wait for Conductor: 1"])
+    worker.drain()
+    await asyncio.sleep(3 * GRACE_SECONDS)
+    assert not running.done(), "the grace is for task functions"
+    assert await asyncio.wait_for(running, 30) is WorkerEnd.DRAINED
+    (row,) = (await world.read()).attempts
+    assert (row.snapshot.status, row.snapshot.poll_count) == (AttemptStatus.COMPLETED, 1)
+    assert waiting.lines() == []
+    count = f'runtime_service_wait_seconds_count{{service="Conductor",task_name="{TASK}"}} 1'
+    assert count in metrics.text()
 
 
 async def test_an_attempt_that_is_lost_stops_waiting_and_sends_nothing(tmp_path: Path) -> None:
