@@ -12,6 +12,7 @@ from typing import Protocol, final
 from tests.simulation.mixes import Mix
 from tests.simulation.old_version import run_old_attempt
 from tests.simulation.steering import (
+    OnDisk,
     SteeredClock,
     SteeredConcurrency,
     SteeredHandle,
@@ -33,6 +34,7 @@ from perago.app.attempt.context import (
 )
 from perago.app.attempt.reset_task import ResetTools, reset_task
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
+from perago.app.authoring.checkpoint_copies import claim, make_empty, release
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
 from perago.app.gc.local_pass import GcTools
@@ -44,10 +46,15 @@ from perago.domain.retention import RetentionTimes
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.task_body import Lease
-from perago.ports.workspace import Phase, Progress, WorkspacePipeline
+from perago.ports.workspace import DirectoryUploads, Phase, Progress, WorkspacePipeline
 
 GC = "gc"
 RESET = "reset-task"
+SEEN_AS = {
+    Phase.RECOVERED: frozenset({"went on with a kept outcome"}),
+    Phase.CHECKPOINTED: frozenset({"took a checkpoint"}),
+    Phase.WENT_ON: frozenset({"went on from a checkpoint"}),
+}
 DEFAULT_AGES = RetentionTimes()
 AGES_OF_ZERO = RetentionTimes(*(timedelta(0) for _ in range(5)))
 
@@ -88,8 +95,16 @@ class Stage(Protocol):
         """The ports of Conductor of one process."""
         ...
 
+    def new_disk(self) -> Disk:
+        """The disk that one process works on."""
+        ...
+
     def pipeline_for(self, handle: SteeredHandle, disk: Disk) -> WorkspacePipeline:
         """The transfers of one process; each is one request."""
+        ...
+
+    def uploads_for(self, handle: SteeredHandle, disk: Disk) -> DirectoryUploads | None:
+        """The uploads of its checkpoints; None where functions take none."""
         ...
 
 
@@ -110,6 +125,8 @@ class Actor:
     record: AttemptRecord | None = None
     decided_before: bool = False
     stale_since: int | None = None
+    waited: bool = False
+    """It has slept since it last read its row."""
     began: float = 0.0
     started: int = 0
     report: AttemptReport | None = None
@@ -134,6 +151,7 @@ class Heard(Progress):
 
     def phase(self, phase: Phase, facts: Mapping[str, object]) -> None:
         """Remember what kind of step it was."""
+        self._seen |= SEEN_AS.get(phase, frozenset())
         match phase:
             case Phase.PUBLISHED:
                 self._seen.add(f"published: {facts['effect']}")
@@ -220,9 +238,10 @@ def _policy(stage: Stage, number: int) -> PolicySetting:
 def _world(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -> AttemptPorts:
     lakefs = stage.lakefs_for(handle)
     conductor = stage.conductor_for(handle)
-    concurrency = SteeredConcurrency()
+    disk = stage.new_disk()
+    on_disk: OnDisk = {claim: disk.claim, release: disk.release, make_empty: disk.make_empty}
+    concurrency = SteeredConcurrency(on_disk)
     identities = SteeredIdentities(stage.clock, number)
-    disk = Disk({})
     kind = Canary if stage.mix.canary else ProvenCanary
     canary = kind(branches=lakefs.branches, commits=lakefs.commits, identities=identities)
     return AttemptPorts(
@@ -239,11 +258,12 @@ def _world(stage: Stage, handle: SteeredHandle, number: int, seen: set[str]) -> 
                 concurrency=concurrency,
                 clock=stage.clock,
             ),
+            uploads=stage.uploads_for(handle, disk),
             known=KnownRepositories(lakefs.repositories, lakefs.branches, lakefs.commits),
         ),
         queue=conductor.queue,
         body=SimulatedBody(disk),
-        directories=SimulatedDirectories(disk),
+        directories=SimulatedDirectories(disk, handle),
         clock=stage.clock,
         identities=identities,
         concurrency=concurrency,

@@ -32,6 +32,7 @@ LOUD = frozenset(
     {"branches.merge", "branches.relocate", "branches.delete", "queue.complete"}
     | {"queue.hand_back", "tags.create", "tags.delete"}
 )
+READS_OF_THE_ROW = frozenset({"queue.read_attempt", "queue.read_workflow"})
 READ_FATES: Weighted = (("crash before", 1.0), ("refused", 2.0))
 WRITE_FATES: Weighted = (
     ("crash before", 1.0),
@@ -218,6 +219,7 @@ class Engine:
                 self._call(actor, call)
             case Sleep(until):
                 self._move_clock(until, ())
+                actor.waited = True
                 self._send(actor, None)
             case BodyRun(seconds):
                 self.let_time_pass(seconds)
@@ -266,6 +268,8 @@ class Engine:
         """The server does it; then the sender hears of it, or not."""
         result, error = self.do(actor, call)
         actor.last_call = self.steps
+        if call.operation in READS_OF_THE_ROW and error is None:
+            actor.waited = False
         if fate == "crash after":
             self.kill(actor)
         elif fate == "answer lost":
@@ -347,6 +351,7 @@ class Engine:
         actor.stop = stop
         if isinstance(stop, PortCall):
             stop.after, stop.asked = actor.last_call, self.scene.clock.monotonic()
+            stop.waited = actor.waited
         if self.mix.racy:  # a late write may have landed within this step
             self.monitor.rows_may_have_changed(self.steps)
         if polled_before is None and actor.record is not None:

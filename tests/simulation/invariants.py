@@ -50,7 +50,7 @@ INVARIANTS: Mapping[int, Invariant] = {
     10: Invariant("a row never ends with the result of another execution", VISIBLE),
     11: Invariant("a schedule comes to rest", PROTECTED),
     12: Invariant("a publication is made on the head that it names", OVERWRITTEN),
-    13: Invariant("the end of an attempt never ends the row of another", VISIBLE),
+    13: Invariant("no attempt ends or hands back the row of another", VISIBLE),
     14: Invariant("every unpublished decision keeps its branch", LOST),
     15: Invariant("a decided execution does not run its function to publish again", AGAIN),
     16: Invariant("an attempt that could know that it is stale moves no branch", VISIBLE),
@@ -59,6 +59,7 @@ INVARIANTS: Mapping[int, Invariant] = {
     19: Invariant("no decision and no mark is removed while its workflow runs", ONCE),
     20: Invariant("a mark goes only after the decisions of its task", VISIBLE),
     21: Invariant("a hand back spends no retry", AGAIN),
+    22: Invariant("an attempt that has waited reads its row before it moves a branch", VISIBLE),
 }
 
 

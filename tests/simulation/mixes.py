@@ -35,6 +35,7 @@ class Kind(Enum):
     GC = "a pass of gc begins"
     RESET = "an operator runs `perago reset-task`"
     WEEK = "eight days pass"
+    DISK = "somebody changes a file that a dead worker left on its disk"
 
 
 class Verb(Enum):
@@ -87,6 +88,10 @@ class Mix:
     """Every second worker has this setting: a deploy in between."""
     old_workers: bool = False
     """Every second worker is of release 0.6.1: the same, while not all are replaced."""
+    same_host: bool = False
+    """All workers have one disk: what a worker left there when it died, the next one finds."""
+    checkpoints: bool = False
+    """Every function takes one checkpoint before it ends."""
     canary: bool = False
     """Every process proves the fence itself, as a fresh worker does."""
     without_fates: frozenset[str] = field(default_factory=frozenset[str])
@@ -101,8 +106,9 @@ class Mix:
 _A_DECISION_LANDS_AFTER_ITS_RESET = frozenset({14})
 
 # What the table of guarantees does not promise at that level.
-# 16: an unanswered merge is sent again, word for word and without another look at the attempt.
-_LINEAGE_DOES_NOT_PROMISE = frozenset({3, 4, 15, 16})
+# 16 and 22: an unanswered merge is sent again, word for word and without another look at the
+# attempt.
+_LINEAGE_DOES_NOT_PROMISE = frozenset({3, 4, 15, 16, 22})
 _HEAD_PARENT_DOES_NOT_PROMISE = frozenset({3, 4, 12, 15})
 
 # 0.6.1 merges without naming a head, however stale; what its own attempts publish late is visible.
@@ -172,6 +178,20 @@ MIXES: Mapping[str, Mix] = {
             {Kind.FAULT: 2, Kind.VERB: 3, Kind.RESET: 1, Kind.GC: 2, Kind.WEEK: 1},
             verbs=(Verb.TERMINATE, Verb.RETRY, Verb.RERUN),
             without=_A_DECISION_LANDS_AFTER_ITS_RESET,
+        ),
+        Mix(
+            "same-host",
+            "a worker died after its function; the next one on its disk goes on with what it left",
+            {**_CORE, Kind.REQUEUE: 1, Kind.DISK: 1},
+            same_host=True,
+            completes=True,
+        ),
+        Mix(
+            "checkpoints",
+            "every function takes a checkpoint, beside gc; a retry goes on from the newest",
+            {**_CORE, Kind.REQUEUE: 1, Kind.GC: 1},
+            checkpoints=True,
+            completes=True,
         ),
         Mix(
             "chain",

@@ -34,6 +34,7 @@ from perago.ports.errors import ServiceError
 from perago.testing.definitions import as_object
 
 STEPS_MAX = 3000
+ENDS = frozenset({"queue.complete", "queue.hand_back"})
 PREFIX_OF_OLD_WORKERS = old_version.PREFIX  # their commits do not say it
 
 
@@ -104,9 +105,8 @@ class Monitor:
         """A request is about to take effect."""
         if call.operation in {"branches.delete", "tags.delete"}:
             self.removals.before()
-        elif call.operation == "queue.complete":
+        elif call.operation in ENDS:
             self._was_open = self._open_row(actor) is not None
-        elif call.operation == "queue.hand_back":
             self._retries_before = self._retries_of(actor)
 
     def after(self, actor: Actor, call: PortCall, result: object, step: int) -> None:
@@ -120,7 +120,7 @@ class Monitor:
                 self.seen.add("a branch was relocated")
                 self._moved(actor, call)
                 self._check_history()
-            case "queue.complete" | "queue.hand_back":
+            case operation if operation in ENDS:
                 self._row_may_have_ended(actor, call)
                 self._row_may_be_back(actor, call)
                 self.rows_may_have_changed(step)
@@ -211,6 +211,8 @@ class Monitor:
 
     def _moved(self, actor: Actor, call: PortCall) -> None:
         """The target moved: its mover was not stale when it last asked anything."""
+        if call.waited and not actor.old:
+            self._broken(22, f"{actor.name} has slept since it read its row")
         if actor.stale_since is not None:
             self.seen.add("a stale attempt moved the target in its last step")
             if call.after > actor.stale_since and not actor.old:
@@ -336,7 +338,7 @@ class Monitor:
             self._broken(5, f"{accepted.run} is accepted with {sorted(wrote)}")
 
     def _row_may_have_ended(self, actor: Actor, call: PortCall) -> None:
-        """Did this update end a row that is no longer its sender's?
+        """Did this update end a row that is no longer its sender's, or take it from its holder?
 
         Between the last question of an attempt and its end the row may change hands: nothing can
         close that one step. An attempt that asked later must know, except one that is younger than
@@ -345,18 +347,16 @@ class Monitor:
         assert actor.record is not None, "only attempts end rows"
         sent = actor.record.snapshot
         row = self.scene.conductor.state.find_row(sent.task_id)
-        if (
-            call.operation != "queue.complete"
-            or not self._was_open
-            or row is None
-            or not row.status.is_terminal
-        ):
+        if not self._was_open or row is None or row.status is AttemptStatus.IN_PROGRESS:
             return
         if (row.poll_count, row.scheduled_time) == (sent.poll_count, sent.scheduled_time):
             return
         young = call.asked - actor.began < 1.0
         if not (young or actor.old) and call.after > self.facts.handed_over.get(row.task_id, 0):
             self._broken(13, f"{actor.name} sent {row.status} for a row that was handed on")
+        if call.operation == "queue.hand_back":  # the row stays open: whoever ends it is checked
+            self.seen.add("a hand back met a row that changed hands after the last look")
+            return
         self.seen.add("an end met a row that changed hands after the last look")
         self._unclosable.add((row.task_id, row.scheduled_time))
 

@@ -37,6 +37,7 @@ OPERATOR = "operator: "
 GC = "gc begins"
 RESET = "reset-task begins"
 WEEK = "eight days pass"
+CHANGES = "a file of a dead worker is changed"
 NEW_HEAD = "inputs resolve to the current head"
 FIRST_TASK = "t"
 OPERATORS_REASON = "operator"
@@ -97,6 +98,7 @@ def _surroundings(engine: "Engine") -> list[tuple[Kind, list[str]]]:
         (Kind.GC, [GC]),
         (Kind.RESET, [RESET]),
         (Kind.WEEK, [WEEK]),
+        (Kind.DISK, [CHANGES] if engine.scene.host.left_by_the_dead() else []),
     ]
     return [(kind, names) for kind, names in found if names]
 
@@ -212,6 +214,13 @@ def _week(engine: "Engine", _: str) -> None:
     engine.spent[Kind.WEEK] += 1
     engine.tell("", WEEK)
     engine.let_time_pass(WEEK_SECONDS)
+
+
+def _change(engine: "Engine", _: str) -> None:
+    engine.spent[Kind.DISK] += 1
+    engine.tell("", CHANGES)
+    engine.see(CHANGES)
+    engine.scene.host.change()
 
 
 def _new_head(engine: "Engine", _: str) -> None:
@@ -348,6 +357,7 @@ _ACTIONS: tuple[tuple[str, Callable[["Engine", str], None]], ...] = (
     (GC, _gc),
     (RESET, _reset),
     (WEEK, _week),
+    (CHANGES, _change),
     (NEW_HEAD, _new_head),
     (NEW_KNOB, _new_knob),
 )

@@ -216,6 +216,35 @@ PLANTS: Sequence[Plant] = (
         ("core", "verbs"),
     ),
     Plant(
+        "a hand back is sent without a look",
+        f"{ATTEMPT}.complete:complete",
+        "is_short = age < _unread_seconds(attempt) and isinstance(update, TerminalUpdate)",
+        "is_short = age < _unread_seconds(attempt) or isinstance(update, HandBack)",
+    ),
+    Plant(
+        "a merge is sent again after a wait without a look",
+        f"{ATTEMPT}.publish:_act",
+        "after = await perform(ports, attempt, plan, prepared)",
+        "after = await perform(ports, attempt, plan, prepared)\n"
+        "    if isinstance(after, LookAgain):\n"
+        "        await _pause(ports, 0)\n"
+        "        after = await perform(ports, attempt, plan, prepared)",
+    ),
+    Plant(
+        "checkpoints are kept on the staging branch",
+        f"{ATTEMPT}.local_workspace:_checkpoints_of",
+        "branch = checkpoint_branch(target.key, attempt.execution_id)",
+        "branch = attempt.staging_branch",
+        ("checkpoints",),
+    ),
+    Plant(
+        "a kept outcome is used although its directory was changed",
+        "tests.simulation.workspace:SimulatedPipeline.reopen",
+        "if self._disk.describe(directory) != described:",
+        "if False:",
+        ("same-host",),
+    ),
+    Plant(
         "a stale verdict does not withhold the end",
         f"{ATTEMPT}.complete:_may_end",
         "if isinstance(verdict, Stale) and not sent:",

@@ -6,26 +6,33 @@ again from the counts of the last run. A test keeps pages, counts and code toget
 
 import argparse
 import json
+import statistics
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 from tests.simulation.bridge.by_hand import BY_HAND
 from tests.simulation.bridge.chosen import CHOSEN
 from tests.simulation.bridge.from_the_model import FROM_THE_MODEL
 from tests.simulation.exhaustive import explore_exhaustively
-from tests.simulation.explore import explore_all
+from tests.simulation.explore import PROCESSES, explore_all, failure_in_words
 from tests.simulation.invariants import INVARIANTS
 from tests.simulation.mixes import MIXES, Kind
-from tests.simulation.planted import PLANTS, hunt
+from tests.simulation.planted import PLANTS, Plant, hunt
 from tests.simulation.sometimes import SOMETIMES
 
 from perago.domain.guarantees import GUARANTEES, guarantee_page
 
 ROOT = Path(__file__).parents[2]
 COUNTS = Path(__file__).parent / "counts.json"
+# A run of a million schedules takes an hour. A shorter one leaves its counts as they are, and the
+# page says of which commit each of the two is.
+COUNTS_OF_SOAK = Path(__file__).parent / "counts_of_soak.json"
 PAGE = ROOT / "docs" / "simulation.md"
 GUARANTEES_PAGE = ROOT / "docs" / "guarantees.md"
 HEAD = Path(__file__).parent / "page_head.md"
@@ -35,40 +42,77 @@ RAREST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """What one run of the whole search counted."""
+class CountsOfSoak:
+    """What the last long run of the mixes counted."""
 
+    commit: str
+    schedules: Mapping[str, int]
+    steps: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What one run of the whole search counted, and the last commit that had changed `src`."""
+
+    commit: str
     schedules: Mapping[str, int]
     steps: Mapping[str, int]
     seen: Mapping[str, int]
-    planted: Mapping[str, Sequence[int]]
+    planted: Mapping[str, tuple[int, int, float]]
+    """By name: the invariant that it broke, after how many schedules, in how many seconds."""
     exhaustive: Sequence[Mapping[str, int]]
 
 
 def count(schedules: int, bounds: Iterable[tuple[int, int]]) -> Counts:
     """Explore every mix, every bound and every planted bug."""
+    commit = _last_change_of_the_source()
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:
+        exhaustive = pool.map(_exhaustively, bounds)
+        planted = pool.map(_hunted, PLANTS)
+        by_bound, by_plant = list(exhaustive), dict(planted)
     found = explore_all(schedules)
     seen = Counter[str]()
     for name, each in found.items():
-        assert not each.broken, f"{name} is broken: python -m tests.simulation.explore --mix {name}"
+        assert not each.broken, failure_in_words(MIXES[name], *each.broken[0])
         seen.update(each.seen)
-    exhaustive: list[Mapping[str, int]] = []
-    for switches, faults in bounds:
-        explored = explore_exhaustively(switches=switches, faults=faults)
-        assert not explored.broken, f"{switches} switches and {faults} faults break an invariant"
-        facts = {"schedules": explored.schedules, "states": len(explored.states)}
-        exhaustive.append({"switches": switches, "faults": faults, **facts})
-    planted: dict[str, Sequence[int]] = {}
-    for plant in PLANTS:
-        hunted = hunt(plant)
-        planted[plant.name] = (hunted.invariant or 0, hunted.schedules)
     return Counts(
+        commit,
         {name: each.schedules for name, each in found.items()},
         {name: each.steps for name, each in found.items()},
         {name: seen[name] for name in SOMETIMES},
-        planted,
-        exhaustive,
+        by_plant,
+        by_bound,
     )
+
+
+def _exhaustively(bound: tuple[int, int]) -> Mapping[str, int]:
+    switches, faults = bound
+    explored = explore_exhaustively(switches=switches, faults=faults)
+    assert not explored.broken, f"{switches} switches and {faults} faults break an invariant"
+    facts = {"schedules": explored.schedules, "states": len(explored.states)}
+    return {"switches": switches, "faults": faults, **facts}
+
+
+def _hunted(plant: Plant) -> tuple[str, tuple[int, int, float]]:
+    hunted = hunt(plant)
+    return plant.name, (hunted.invariant or 0, hunted.schedules, round(hunted.seconds, 1))
+
+
+def _last_change_of_the_source() -> str:
+    """The commit whose code runs; it stays the same when this run's own commit is rebased."""
+    changed = ["git", "status", "--porcelain", "--", "src"]
+    assert not _answer(changed), "commit src first: the page says which commit was explored"
+    return _answer(["git", "log", "-1", "--format=%h", "--", "src"])
+
+
+def _answer(command: Sequence[str]) -> str:
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def read_counts_of_soak() -> CountsOfSoak:
+    """The counts of the last long run."""
+    return CountsOfSoak(**json.loads(COUNTS_OF_SOAK.read_text(encoding="utf-8")))
 
 
 def read_counts() -> Counts:
@@ -106,7 +150,7 @@ def _promises(counts: Counts) -> str:
         "Every promise is one or more numbered invariants. A search runs the code of this package "
         "on servers in\nmemory, through many orders of events and many faults, and checks them "
         "after every step: [how the\nprotocol is explored](simulation.md). The figures are those "
-        "of one run.\n\n" + _table(rows)
+        f"of one run, of the code of commit\n`{counts.commit}`. {_long_run()}\n\n" + _table(rows)
     )
 
 
@@ -114,10 +158,11 @@ def _tables(counts: Counts) -> str:
     checked = [["number", "invariant", "promise", "schedules"], ["---"] * 4]
     for number, each in sorted(INVARIANTS.items()):
         checked.append([str(number), each.text, each.row, f"{_checked(counts, number):,}"])
-    mixes = [["mix", "question", "schedules", "steps"], ["---"] * 4]
+    soak = read_counts_of_soak()
+    mixes = [["mix", "question", "schedules", "steps", "in the long run"], ["---"] * 5]
     for name, mix in MIXES.items():
         told = f"{counts.schedules[name]:,}", f"{counts.steps[name]:,}"
-        mixes.append([f"`{name}`", mix.question, *told])
+        mixes.append([f"`{name}`", mix.question, *told, f"{soak.schedules.get(name, 0):,}"])
     kinds = [["choice", "what it is"], ["---"] * 2]
     kinds += [[kind.name.lower(), kind.value] for kind in Kind]
     exhaustive = [["switches", "faults", "schedules", "states"], ["---"] * 4]
@@ -130,28 +175,57 @@ def _tables(counts: Counts) -> str:
         ]
         for each in counts.exhaustive
     ]
-    planted = [["planted bug", "breaks invariant", "found after schedules"], ["---"] * 3]
-    planted += [[name, str(number), str(after)] for name, (number, after) in counts.planted.items()]
     rare = [["situation", "schedules"], ["---"] * 2]
     rarest = sorted(counts.seen.items(), key=lambda each: each[1])[:RAREST]
     rare += [[name, str(often)] for name, often in rarest]
-    total = f"{sum(counts.schedules.values()):,} schedules, {sum(counts.steps.values()):,} steps"
-    met = "[What the long runs met](#what-the-long-runs-met) says what broke an invariant."
     return "\n".join(
         (
             "\n## What is checked\n",
             _table(checked),
             "## What may happen\n",
             _table(kinds),
-            f"## The mixes\n\nThe long run that is counted here: {total}.\n{met}\n",
+            _counted(counts),
             _table(mixes),
             "## Every schedule of two attempts\n",
             _table(exhaustive),
             f"## Situations\n\n{len(SOMETIMES)} named situations have to come up; the rarest:\n",
             _table(rare),
             "## Planted bugs\n",
-            _table(planted),
+            _planted(counts),
         )
+    )
+
+
+def _counted(counts: Counts) -> str:
+    """Which figures of the table of mixes are of which run."""
+    total = f"{sum(counts.schedules.values()):,} schedules, {sum(counts.steps.values()):,} steps"
+    return (
+        "## The mixes\n\nThe run that is counted on this page, of the code of commit "
+        f"`{counts.commit}`: {total}.\nNone of them broke an invariant. {_long_run()}\n"
+        "[What the long runs met](#what-the-long-runs-met) says what broke an invariant there. "
+        "A mix with 0 in\nthe last column is younger, and so are invariants 21 and 22.\n"
+    )
+
+
+def _planted(counts: Counts) -> str:
+    """Every planted bug: the invariant that it broke, and how long it took to find."""
+    rows = [["planted bug", "breaks invariant", "found after schedules"], ["---"] * 3]
+    found = counts.planted.items()
+    rows += [[name, str(number), str(after)] for name, (number, after, _) in found]
+    seconds = [each for _, _, each in counts.planted.values()]
+    median, longest = statistics.median(seconds), max(seconds)
+    return (
+        f"{len(seconds)} planted bugs, each found: in {median} s of one core at the median, and in "
+        f"{longest} s at most.\n\n{_table(rows)}"
+    )
+
+
+def _long_run() -> str:
+    soak = read_counts_of_soak()
+    schedules, steps = sum(soak.schedules.values()), sum(soak.steps.values())
+    return (
+        f"A longer run, of the code of commit\n`{soak.commit}`, explored {schedules:,} schedules "
+        f"with {steps:,} steps."
     )
 
 
@@ -177,6 +251,10 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
+def _write(path: Path, counted: Mapping[str, object]) -> None:
+    path.write_text(f"{json.dumps(counted, indent=1)}\n", encoding="utf-8")
+
+
 def main() -> int:
     """Count unless only the pages are wanted, then write them."""
     parser = argparse.ArgumentParser()
@@ -187,7 +265,10 @@ def main() -> int:
     if not given.render:
         bounds = [tuple(map(int, each.split(":"))) for each in str(given.bounds).split(",")]
         counted = count(given.schedules, [(each[0], each[1]) for each in bounds])
-        COUNTS.write_text(f"{json.dumps(asdict(counted), indent=1)}\n", encoding="utf-8")
+        _write(COUNTS, asdict(counted))
+        long = CountsOfSoak(counted.commit, counted.schedules, counted.steps)
+        if sum(long.schedules.values()) >= sum(read_counts_of_soak().schedules.values()):
+            _write(COUNTS_OF_SOAK, asdict(long))
     for path, text in pages(read_counts()).items():
         path.write_text(text, encoding="utf-8")
     return 0

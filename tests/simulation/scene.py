@@ -5,12 +5,12 @@ definitions, the texts of the fence) is made once.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from tests.simulation.mixes import Mix, Shape
 from tests.simulation.steering import MICROSECONDS, SteeredClock, SteeredHandle
-from tests.simulation.workspace import Disk, SimulatedPipeline, task_on
+from tests.simulation.workspace import Disk, SimulatedPipeline, SimulatedUploads, task_on
 
 from perago.adapters.memory.conductor_server import MemoryConductor, Race
 from perago.adapters.memory.installations import (
@@ -57,6 +57,7 @@ class Scene:
     repository: RepositoryBuilder
     input: CommitId
     workflow: str
+    host: Disk = field(default_factory=lambda: Disk(outlives=True))
 
     @property
     def alone(self) -> bool:
@@ -91,9 +92,17 @@ class Scene:
         """The ports of Conductor of one process."""
         return conductor_installation(self.conductor, handle)
 
+    def new_disk(self) -> Disk:
+        """The disk of one process: that of the host, or one that dies with it."""
+        return self.host if self.mix.same_host else Disk()
+
     def pipeline_for(self, handle: SteeredHandle, disk: Disk) -> SimulatedPipeline:
         """The transfers of one process."""
         return SimulatedPipeline(self.lakefs, handle, disk)
+
+    def uploads_for(self, handle: SteeredHandle, disk: Disk) -> SimulatedUploads | None:
+        """The uploads of checkpoints of one process; None where functions take none."""
+        return SimulatedUploads(self.lakefs, handle, disk) if self.mix.checkpoints else None
 
     def workspace(self, ref: CommitId) -> dict[str, object]:
         """A task's workspace input at a commit."""

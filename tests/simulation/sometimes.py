@@ -31,6 +31,7 @@ SOMETIMES: Sequence[str] = (
     "tags.create landed late, its sender dead",
     "tags.delete: refused",
     "crashed in the body",
+    "a function was drained",
     # What attempts did.
     "published: merged",
     "published: adopted",
@@ -43,6 +44,10 @@ SOMETIMES: Sequence[str] = (
     "decided",
     "took over the decision of another",
     "kept staging",
+    "took a checkpoint",
+    "went on from a checkpoint",
+    "went on with a kept outcome",
+    "warned: a kept outcome cannot be used",
     "COMPLETED was recorded",
     "COMPLETED was superseded",
     "FAILED was recorded",
@@ -58,6 +63,7 @@ SOMETIMES: Sequence[str] = (
     # What Conductor did.
     "a row was handed out twice",
     "a worker of the release before took a row",
+    "a row was handed back and its redelivery published",
     "a retry was polled",
     "a lease expired while its process lived",
     "a beat was read and written later",

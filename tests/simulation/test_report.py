@@ -25,7 +25,7 @@ def test_the_counts_are_of_todays_mixes_plants_and_situations() -> None:
     assert list(counts.planted) == [plant.name for plant in PLANTS]
     assert list(counts.seen) == list(SOMETIMES)
     assert all(counts.seen.values())
-    assert all(number in INVARIANTS for number, _ in counts.planted.values())
+    assert all(number in INVARIANTS for number, _, _ in counts.planted.values())
 
 
 def test_every_promise_has_an_invariant_that_some_mix_checks() -> None:

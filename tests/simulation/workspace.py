@@ -3,25 +3,27 @@
 No disk is touched. A transfer is one request; the function writes what the engine decides.
 """
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import md5
 from pathlib import Path
 from typing import final
 
 from pydantic import BaseModel
-from tests.simulation.steering import BodyRun, Stopped
+from tests.simulation.steering import BodyRun, SteeredHandle, Stopped
 
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.adapters.memory.merging import delete_objects, write_object
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.app.authoring.checkpoint_copies import ClaimedCopy
 from perago.app.authoring.task_declaration import task
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import ExecutionId
 from perago.domain.hand_back import Cause
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
-from perago.ports.errors import DamagedObjectError
+from perago.ports.errors import DamagedObjectError, WorkspaceLostError
 from perago.ports.task_body import (
     BodyCall,
     BodyOutcome,
@@ -33,15 +35,19 @@ from perago.ports.task_body import (
 from perago.ports.workspace import (
     AttemptDirectories,
     AttemptMarker,
+    DirectoryUploads,
     Leftover,
     Materialised,
     StagingArea,
     TransferCounts,
     WorkspacePipeline,
     WorkspaceSource,
+    beside,
 )
+from perago.testing.fault_injector import ProcessDied
 
 BODY_SECONDS = 2.0  # longer than a second: the end of such an attempt is preceded by a read
+CHECKPOINT = "half-done.txt"
 Files = dict[str, bytes]
 
 
@@ -71,22 +77,54 @@ def task_on(name: str, **spec: object) -> TaskDefinition:
 
 @dataclass(slots=True)
 class Disk:
-    """The directories of one process, by path."""
+    """The directories of one process by path, or of all processes of one host, which outlive it."""
 
-    files: dict[Path, Files]
+    outlives: bool = False
+    files: dict[Path, Files] = field(default_factory=dict[Path, Files])
+    owners: dict[Path, SteeredHandle] = field(default_factory=dict[Path, SteeredHandle])
+    outcomes: dict[Path, tuple[str, str]] = field(default_factory=dict[Path, tuple[str, str]])
+    copies: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
+    """What checkpoints wait for their upload, by the directory beside which they lie."""
+
+    def claim(self, directory: Path) -> ClaimedCopy | None:
+        """The copy that waits, as `checkpoint_copies.claim` takes it from a disk."""
+        return ClaimedCopy(directory, None) if directory in self.copies else None
+
+    def release(self, directory: Path) -> None:
+        """It was uploaded, or could not be."""
+        self.copies.pop(directory, None)
+
+    def make_empty(self, directory: Path) -> None:
+        """Begin anew with a directory."""
+        self.files[directory] = {}
+
+    def left_by_the_dead(self) -> Sequence[Path]:
+        """The directories whose processes died after their functions."""
+        return [path for path in self.outcomes if self.owners[path].dead]
+
+    def change(self) -> None:
+        """Somebody changes a file in each of them."""
+        for path in self.left_by_the_dead():
+            self.files[path]["out.txt"] = b"changed by somebody"
+
+    def describe(self, directory: Path) -> str:
+        """What a directory holds."""
+        return json.dumps({name: each.decode() for name, each in self.files[directory].items()})
 
 
 @final
 class SimulatedDirectories(AttemptDirectories):
     """Directories that are entries of a dictionary."""
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, handle: SteeredHandle) -> None:
         self._disk = disk
+        self._handle = handle
 
     async def create(self, marker: AttemptMarker) -> Path:
         """A fresh, empty one."""
         path = Path(marker.execution_id)
         self._disk.files[path] = {}
+        self._disk.owners[path] = self._handle
         return path
 
     async def record_staging(self, directory: Path, repository: str, branch: str) -> None:
@@ -96,8 +134,11 @@ class SimulatedDirectories(AttemptDirectories):
         """It is there as long as its process."""
 
     async def remove(self, directory: Path) -> None:
-        """Remove it."""
-        self._disk.files.pop(directory, None)
+        """Remove it, and what was kept beside it."""
+        if self._handle.dead:  # what a killed process asks for on its way out never happens
+            raise ProcessDied
+        for kept in (self._disk.files, self._disk.owners, self._disk.outcomes):
+            kept.pop(directory, None)
 
     async def leftovers(self, *, older_than_seconds: float) -> Sequence[Leftover]:
         """None."""
@@ -105,15 +146,21 @@ class SimulatedDirectories(AttemptDirectories):
         return ()
 
     async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
-        """A simulated host never comes back with its disk."""
+        """Keep it beside the directory."""
+        self._disk.outcomes[directory] = key, text
 
     async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
-        """None."""
-        del key
-        return ()
+        """Those of processes that died."""
+        found = [(path, *self._disk.outcomes[path]) for path in self._disk.left_by_the_dead()]
+        return [(path, text) for path, of, text in found if of == key]
 
     async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
-        """Nothing is left for anybody."""
+        """It is this process's from here on, unless another one has it."""
+        del marker
+        owner = self._disk.owners.get(directory)
+        if owner is None or not owner.dead:
+            raise WorkspaceLostError(f"{directory} belongs to a process that runs")
+        self._disk.owners[directory] = self._handle
 
 
 @final
@@ -178,19 +225,59 @@ class SimulatedPipeline(WorkspacePipeline):
     async def forget(self, materialised: Materialised) -> None:
         """Nothing is remembered."""
 
-    async def describe(self, materialised: Materialised) -> None:
-        """A simulated disk dies with its process."""
+    async def describe(self, materialised: Materialised) -> str | None:
+        """What the directory holds; None where the disk dies with its process."""
+        return self._disk.describe(materialised.directory) if self._disk.outlives else None
 
     async def reopen(
         self, source: WorkspaceSource, directory: Path, described: str
     ) -> Materialised:
-        """Nothing was described."""
-        raise AssertionError((source, directory, described))
+        """The directory, if it is what was described."""
+        if self._disk.describe(directory) != described:
+            raise WorkspaceLostError(f"{directory} was changed")
+        counts = TransferCounts(objects=len(self._disk.files[directory]))
+        return Materialised(source, directory, counts)
 
     def _under(self, source: WorkspaceSource) -> Files:
         tree = self._lakefs.repository(source.repository).commit_of(source.commit).tree
         start = f"{source.prefix}/"
         return {path[len(start) :]: stored.content for path, stored in tree.under(start)}
+
+
+@final
+class SimulatedUploads(DirectoryUploads):
+    """Brings the one file of a checkpoint onto its branch, in one request."""
+
+    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle, disk: Disk) -> None:
+        self._lakefs = lakefs
+        self._handle = handle
+        self._disk = disk
+
+    async def held(self, area: StagingArea) -> Mapping[str, FileFacts]:
+        """What the branch holds, if it is there."""
+
+        def under() -> Files:
+            branch = self._lakefs.repository(area.staged.repository).branch(area.staged.branch)
+            start = f"{area.prefix}/"
+            found = branch.head.tree.under(start)
+            return {path[len(start) :]: stored.content for path, stored in found}
+
+        return facts_of(await self._handle.ask("checkpoints.held", under))
+
+    async def bring(
+        self, directory: Path, held: Mapping[str, FileFacts], area: StagingArea
+    ) -> tuple[Mapping[str, FileFacts], TransferCounts]:
+        """Write it."""
+        del held
+        content, place = self._disk.copies[directory], area.staged
+
+        def write() -> None:
+            stored = self._lakefs.new_object(content)
+            path = f"{area.prefix}/{CHECKPOINT}"
+            write_object(self._lakefs, place.repository, place.branch, path, stored)
+
+        await self._handle.perform("checkpoints.upload", write)
+        return facts_of({CHECKPOINT: content}), TransferCounts(objects=1, requests=1)
 
 
 def facts_of(files: Mapping[str, bytes]) -> dict[str, FileFacts]:
@@ -221,6 +308,9 @@ class SimulatedBody(TaskBody):
 
     async def run(self, call: BodyCall) -> BodyOutcome:
         """One run: `out.txt` and a file of its own say which run wrote them."""
+        if call.checkpoints is not None and call.workspace is not None:
+            self._disk.copies[beside(call.workspace)] = f"of {call.execution_id}".encode()
+            await call.checkpoints.upload()
         end = await Stopped(BodyRun(BODY_SECONDS))
         assert isinstance(end, BodyEnd), end
         if end.drained:

@@ -126,9 +126,16 @@ class RealStage(HeldStage):
         """The ports of Conductor of one process."""
         return faulty_installation(self._conductor, Hold(handle, self._send))
 
+    def new_disk(self) -> Disk:
+        """Each process has its own."""
+        return Disk()
+
     def pipeline_for(self, handle: SteeredHandle, disk: Disk) -> RealPipeline:
         """The transfers of one process."""
         return RealPipeline(self._world, handle, disk)
+
+    def uploads_for(self, handle: SteeredHandle, disk: Disk) -> None:
+        """No function takes checkpoints here."""
 
     async def open(self) -> None:
         """Create, register and start, as `open_scene` does in memory."""
