@@ -46,7 +46,7 @@ def open_lakefs(connection: LakeFSConnection | None) -> LakeFSInstallation:
 def open_conductor(connection: ConductorConnection | None) -> ConductorInstallation:
     """The Conductor behind an address."""
     if connection is None:
-        text = "CONDUCTOR_SERVER_URL is required"
+        text = "CONDUCTOR_SERVER_URL is required; set PERAGO_CONDUCTOR, its name in Perago"
         raise RuntimeConfigError(text, code="PRG-C011")
     makers = {"memory": _memory_conductor, "http": _real_conductor, "https": _real_conductor}
     return _maker(connection.url, makers, "conductor")(connection)

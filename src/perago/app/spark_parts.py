@@ -49,6 +49,11 @@ def fetch_spark_jars(ivy_settings: Path | None) -> list[Path]:
     return jars.fetch_jars(settings=ivy_settings)
 
 
+def require_spark() -> None:
+    """Refuse to go on without pyspark; asked before a server is, because it is known at once."""
+    jars.require_pyspark()
+
+
 def job_target(repository: RepositoryId, commit: CommitId, prefix: str) -> Target:
     """Which objects or commits a job is about."""
     return Target(repository, commit, listing_prefix(prefix.strip("/") or "/"))

@@ -6,11 +6,16 @@ input, which is text from outside, before it goes into a commit.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
-from perago.domain.logical_execution import CommitId, StagedReference, WorkspaceReference
+from perago.domain.logical_execution import (
+    CommitId,
+    CommitRecord,
+    StagedReference,
+    WorkspaceReference,
+)
 
 # Commits keep these for ever, and retries, garbage collection and reports read them in commits of
 # older releases: a name that was shipped never changes.
@@ -112,6 +117,27 @@ def commit_message(attempt: AttemptSnapshot, phase: str) -> str:
         f"perago {phase}: {attempt.task_type} ({attempt.reference_name}) "
         f"of workflow {attempt.workflow_id}, attempt {attempt.retry_count}"
     )
+
+
+def written_by(record: CommitRecord, logical_task_key: str) -> str:
+    """Who wrote a commit, for a reason that the owner of `logical_task_key` reads."""
+    owner = record.metadata.get(LOGICAL_TASK_KEY)
+    if not owner:
+        return "a writer other than Perago"
+    if owner == logical_task_key:
+        return "another attempt of this task"
+    if owner == FENCE_OWNER:
+        return "`perago fence`"
+    workflow, _, rest = owner.partition("/")
+    return f"task {rest.rpartition('/')[0]} of workflow {workflow}"
+
+
+def other_writer(above: Sequence[CommitRecord], logical_task_key: str) -> str:
+    """Say whose the newest commit is that is not of the task `logical_task_key`; newest first."""
+    others = (each for each in above if each.metadata.get(LOGICAL_TASK_KEY) != logical_task_key)
+    who = written_by(next(others, above[0]), logical_task_key)
+    advice = 'if that changed other folders only, declare isolation="prefix"'
+    return f"another writer published: {who}; {advice}"
 
 
 INPUT_KEY = "traceparent"

@@ -4,7 +4,7 @@ Commit metadata is evidence here, with one exception: a head that carries anothe
 is not an abandoned publication of ours.
 """
 
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, written_by
 from perago.domain.promises import Promises
 from perago.domain.publication import (
     Decision,
@@ -52,7 +52,8 @@ def decide(facts: PublicationFacts) -> Decision:
         return MergeStaged(facts.staged, expected_head=facts.workspace.ref)
     if facts.child_of_input:
         return _replace_abandoned(facts)
-    return _refuse(facts, "PRG-F002", REMEDY)
+    who = written_by(facts.walk.head, facts.logical_task_key)
+    return _refuse(facts, "PRG-F002", f"published by {who}; {REMEDY}")
 
 
 def _replace_abandoned(facts: PublicationFacts) -> Decision:

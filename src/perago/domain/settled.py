@@ -15,6 +15,7 @@ from perago.domain.commit_metadata import (
     LOGICAL_TASK_KEY,
     POLICY,
     TARGET_BRANCH,
+    other_writer,
 )
 from perago.domain.logical_execution import CommitId, CommitRecord, FirstParentWalk
 from perago.domain.outcome import (
@@ -118,9 +119,8 @@ def _refuse(facts: PublicationFacts) -> Refusal:
     elif facts.isolation is Isolation.PREFIX:
         more = "an object under the prefix or a reserved one has changed since the input"
     else:
-        more = "another writer published"
-    remedy = start_anew(facts.workspace.repository, branch)
-    text = f"{facts.refusal_reason()}; {more}; {remedy}"
+        more = other_writer(facts.walk.above, facts.logical_task_key)
+    text = f"{facts.refusal_reason()}; {more}; {start_anew(facts.workspace.repository, branch)}"
     return Refusal(code, text, facts.workspace.ref, head)
 
 

@@ -83,6 +83,7 @@ def test_the_table_has_a_row_for_every_head() -> None:
 
 
 REMEDY = "nothing was published; start a new workflow from the current head"
+ANOTHER = "published by a writer other than Perago"
 PUBLISH = "main cannot publish from input ref A; current head is "
 COMPLETE = "main cannot complete no-op from input ref A; current head is "
 
@@ -90,8 +91,8 @@ COMPLETE = "main cannot complete no-op from input ref A; current head is "
 @pytest.mark.parametrize(
     ("head", "changed", "reason"),
     [
-        ("off the chain", True, f"{PUBLISH}X; {REMEDY}"),
-        ("off the chain", False, f"{COMPLETE}X; {REMEDY}"),
+        ("off the chain", True, f"{PUBLISH}X; {ANOTHER}; {REMEDY}"),
+        ("off the chain", False, f"{COMPLETE}X; {ANOTHER}; {REMEDY}"),
         ("child, other task", True, f"{PUBLISH}P; it belongs to wf/cut/0; {REMEDY}"),
     ],
     ids=["publish", "no-op", "somebody else's"],

@@ -16,7 +16,7 @@ from tests.unit.domain.histories import (
     published,
 )
 
-from perago.domain.commit_metadata import POLICY
+from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY, POLICY
 from perago.domain.logical_execution import CommitRecord
 from perago.domain.publication import (
     Adopt,
@@ -127,7 +127,12 @@ def test_the_walk_is_at_most_ten_pages_of_a_thousand() -> None:
 
 BY_POLICY = published("P", "A", changes={"perago.logical_execution_key": "x", POLICY: "lineage"})
 BY_NOBODY = published("P", "A", changes={"perago.logical_execution_key": "x", POLICY: None})
+OTHERS = {"perago.logical_execution_key": "x"}
+FENCE = published("F", "A", changes={**OTHERS, LOGICAL_TASK_KEY: FENCE_OWNER})
 UPON = published("Q", "X", changes={"perago.logical_execution_key": "x", POLICY: "lineage"})
+OTHER = "another writer published: "
+DECLARE = '; if that changed other folders only, declare isolation="prefix"'
+FOREIGN = f"{OTHER}a writer other than Perago{DECLARE}"
 START = "start a new workflow from the current head: `lakectl branch show lakefs://songs/main`"
 
 
@@ -142,10 +147,13 @@ START = "start a new workflow from the current head: `lakectl branch show lakefs
          "another execution of this task published it"),
         (facts(HEADS["child, this execution"], None), "PRG-F002",
          "an earlier attempt published changes, and this one has none"),
-        (facts(HEADS["child, no metadata"]), "PRG-F002", "another writer published"),
-        (facts(HEADS["child, other task"]), "PRG-F002", "another writer published"),
-        (facts(down_to_input(UPON, *HEADS["child, no metadata"].above)), "PRG-F002",
-         "another writer published"),
+        (facts(HEADS["child, no metadata"]), "PRG-F002", FOREIGN),
+        (facts(HEADS["child, other task"]), "PRG-F002",
+         f"{OTHER}task cut of workflow wf{DECLARE}"),
+        (facts(down_to_input(FENCE)), "PRG-F002", f"{OTHER}`perago fence`{DECLARE}"),
+        (facts(HEADS["several, all of our task"]), "PRG-F002",
+         f"{OTHER}another attempt of this task{DECLARE}"),
+        (facts(down_to_input(UPON, *HEADS["child, no metadata"].above)), "PRG-F002", FOREIGN),
         (facts(HEADS["child, no metadata"], isolation=Isolation.PREFIX), "PRG-F002",
          "an object under the prefix or a reserved one has changed since the input"),
         (facts(HEADS["off the chain"]), "PRG-F005",
@@ -156,7 +164,8 @@ START = "start a new workflow from the current head: `lakectl branch show lakefs
          "main advanced beyond supported publish range"),
     ],
     ids=["another policy", "an unnamed policy", "another execution", "published, now a no-op",
-         "nobody's", "another task's", "our task, not directly on the input", "prefix moved",
+         "nobody's", "another task's", "the fence's", "several of ours",
+         "our task, not directly on the input", "prefix moved",
          "lost", "lost under prefix isolation", "too far"],
 )  # fmt: skip
 def test_a_refusal_says_what_is_in_the_way(asked: PublicationFacts, code: str, more: str) -> None:

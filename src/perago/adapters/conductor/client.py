@@ -60,7 +60,7 @@ def api_address(url: str) -> str:
     raise UnavailableError(
         f"{url.rpartition('@')[2]!r} is no address of a Conductor API: expected"
         " http(s)://host:port/api, with a / in a password written as %2F;"
-        " set CONDUCTOR_SERVER_URL to such an address"
+        " set PERAGO_CONDUCTOR to such an address"
     )
 
 

@@ -57,7 +57,7 @@ class LakeFSAddressError(UnavailableError):
         super().__init__(
             f"{address!r} is not the address of a lakeFS API: {found}; expected "
             f"http(s)://HOST:PORT, or http(s)://HOST:PORT/PATH{API_PATH} behind a proxy "
-            "that adds a path (LAKECTL_SERVER_ENDPOINT_URL)"
+            "that adds a path (PERAGO_LAKEFS)"
         )
 
 

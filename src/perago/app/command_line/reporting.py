@@ -22,6 +22,7 @@ from perago.domain.errors import (
     PeragoError,
     PublishFenceError,
     RuntimeConfigError,
+    SparkEnvironmentError,
     StaleAttemptError,
 )
 from perago.domain.logical_execution import RepositoryId
@@ -46,6 +47,7 @@ LOCAL_FILE = "PRG-X004"  # of an OSError, which has no code of its own
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (CommandUsageError, 2),
     (RuntimeConfigError, 3),
+    (SparkEnvironmentError, 3),
     (PublishFenceError, 4),
     (StaleAttemptError, 4),
     (OutcomeUnknownAtDeadlineError, 5),

@@ -41,9 +41,14 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Read every object of a commit, compare size and checksum, and report damage. Needs Spark."""
-    from perago.app.spark_parts import job_target, spark_configuration  # noqa: PLC0415 - heavy
+    from perago.app.spark_parts import (  # noqa: PLC0415 - heavy
+        job_target,
+        require_spark,
+        spark_configuration,
+    )
     from perago.app.spark_parts import verify as verify_commit  # noqa: PLC0415 - heavy
 
+    require_spark()
     settings = load_settings()
     wanted = parse_address(address)
     commit = asyncio.run(commit_of(settings, wanted))
@@ -95,9 +100,14 @@ def publications(
     as_json: JsonOption = False,
 ) -> None:
     """Count publications, retries, adoptions and replacements per task and day. Needs Spark."""
-    from perago.app.spark_parts import job_target, spark_configuration  # noqa: PLC0415 - heavy
+    from perago.app.spark_parts import (  # noqa: PLC0415 - heavy
+        job_target,
+        require_spark,
+        spark_configuration,
+    )
     from perago.app.spark_parts import publications as count  # noqa: PLC0415 - heavy
 
+    require_spark()
     settings = load_settings()
     wanted = parse_address(address)
     commit = asyncio.run(commit_of(settings, wanted))

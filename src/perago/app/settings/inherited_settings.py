@@ -188,7 +188,9 @@ class InheritedSettings(LayeredSettings):
     ] = None
     conductor_server_url: Annotated[
         str | None,
-        Variable("CONDUCTOR_SERVER_URL", Text, "Address of Conductor's API"),
+        Variable(
+            "CONDUCTOR_SERVER_URL", Text, "Another name of `PERAGO_CONDUCTOR`, which wins over it"
+        ),
     ] = None
     conductor_auth_key: Annotated[
         str | None,
@@ -208,7 +210,11 @@ class InheritedSettings(LayeredSettings):
     ] = None
     lakectl_server_endpoint_url: Annotated[
         str | None,
-        Variable("LAKECTL_SERVER_ENDPOINT_URL", Text, "Address of lakeFS"),
+        Variable(
+            "LAKECTL_SERVER_ENDPOINT_URL",
+            Text,
+            "Another name of `PERAGO_LAKEFS`, which wins over it",
+        ),
     ] = None
     lakectl_credentials_access_key_id: Annotated[
         str | None,

@@ -26,7 +26,7 @@ def test_an_address_is_put_into_one_form(given: str, used: str) -> None:
     "given", ["", "conductor:8080/api", "ftp://conductor/api", "http:///api", "/api"]
 )
 def test_what_is_no_address_is_refused_with_the_variable_to_set(given: str) -> None:
-    with pytest.raises(UnavailableError, match="CONDUCTOR_SERVER_URL"):
+    with pytest.raises(UnavailableError, match="PERAGO_CONDUCTOR"):
         api_address(given)
 
 
@@ -39,14 +39,14 @@ def test_credentials_in_an_address_are_not_shown() -> None:
     "given", ["ftp://key:secret@conductor/api", "http://key:secret@/api", "http://key:secret@[::1/"]
 )
 def test_credentials_in_what_is_no_address_are_not_shown(given: str) -> None:
-    with pytest.raises(UnavailableError, match="CONDUCTOR_SERVER_URL") as caught:
+    with pytest.raises(UnavailableError, match="PERAGO_CONDUCTOR") as caught:
         api_address(given)
     assert "secret" not in str(caught.value)
 
 
 def test_a_password_that_is_not_quoted_is_refused_and_not_shown() -> None:
     """What stands before its slash would be taken for host and port."""
-    with pytest.raises(UnavailableError, match="CONDUCTOR_SERVER_URL") as caught:
+    with pytest.raises(UnavailableError, match="PERAGO_CONDUCTOR") as caught:
         api_address("http://key:with/secret@conductor:8080/api")
     assert "secret" not in str(caught.value)
 

@@ -1,6 +1,7 @@
 """`config`, `explain`, `version`, and the program around all commands."""
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -173,3 +174,16 @@ def test_every_command_has_help_and_json(run: Run, name: str) -> None:
 def test_a_summary_is_a_short_sentence(row: CommandRow) -> None:
     assert row.summary.endswith(".")
     assert len(row.summary) < 60
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("command", [("report", "publications"), ("verify",)])
+def test_a_job_on_spark_asks_for_pyspark_before_it_asks_any_server(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.setenv("PERAGO_LAKEFS", "memory:")
+    ran = run(*command, "no-such-repository@main")
+    assert ran.code == 3
+    assert "pip install 'perago[spark]'" in ran.err
+    assert "PRG-K001" in ran.err
