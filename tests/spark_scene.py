@@ -58,7 +58,9 @@ class SparkScene:
 
     async def branches(self) -> tuple[str, ...]:
         """What is left of private branches."""
-        return (await self.lakefs.branches.list_page(self.repository, "perago-")).names
+        return (
+            await self.lakefs.branches.list_page(self.repository, "perago-", show_hidden=True)
+        ).names
 
 
 @dataclass(frozen=True)

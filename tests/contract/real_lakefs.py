@@ -4,7 +4,6 @@ Set-up goes through the adapter's own client. Must not know any law.
 """
 
 import asyncio
-import json
 import secrets
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
@@ -164,7 +163,7 @@ class RealLakeFS(LakeFSUnderTest):
         """Set the rule and wait until the server refuses to reset a branch to where it is."""
         settings = f"/repositories/{repository}/settings/branch_protection"
         await self.tell("PUT", settings, [{"pattern": pattern}])
-        page = await self._branches.list_page(repository, "")
+        page = await self._branches.list_page(repository, "", show_hidden=True)
         heads = dict(zip(page.names, page.heads, strict=True))
         name = next(name for name in page.names if covers(pattern, name))
         for _ in range(PROTECTION_LOOKS_MAX):
@@ -173,14 +172,6 @@ class RealLakeFS(LakeFSUnderTest):
                 return
             await asyncio.sleep(PROTECTION_PAUSE_SECONDS)
         raise TimeoutError(f"{pattern} was never enforced on {name}")
-
-    async def merge_keeping_both_parents(
-        self, repository: RepositoryId, source: str, target: BranchName
-    ) -> CommitId:
-        """Merge as a human does."""
-        merge = f"/repositories/{repository}/refs/{source}/merge/{target}"
-        answer = await self.tell("POST", merge, {})
-        return CommitId(json.loads(answer)["reference"])
 
     @asynccontextmanager
     async def losing_answers(self) -> AsyncGenerator[LakeFSInstallation]:

@@ -149,7 +149,9 @@ class AttemptScene:
 
     async def branches(self) -> set[str]:
         """All branches."""
-        return set((await self.lakefs.branches.list_page(self.repository, "")).names)
+        return set(
+            (await self.lakefs.branches.list_page(self.repository, "", show_hidden=True)).names
+        )
 
     def ports(self) -> LakeFSInstallation:
         """The ports of lakeFS as a worker has them."""

@@ -161,5 +161,7 @@ async def _check_target(scene: WorkerScene, plan: Plan, branch: str) -> None:
     paths = [entry.path for entry in page.entries]
     assert sum(path.startswith("data/state/part-") for path in paths) == plan.steps
     assert not any(path.startswith(CHECKPOINT_FOLDER) for path in paths)
-    left = await scene.lakefs.branches.list_page(scene.repository, CHECKPOINT_BRANCH_PREFIX)
+    left = await scene.lakefs.branches.list_page(
+        scene.repository, CHECKPOINT_BRANCH_PREFIX, show_hidden=True
+    )
     assert left.names == ()

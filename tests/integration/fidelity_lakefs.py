@@ -111,6 +111,7 @@ class Side(Teller):
 
 Sides: TypeAlias = Callable[[], Awaitable[tuple[Side, Side]]]
 Page: TypeAlias = dict[str, Any]
+Manner: TypeAlias = dict[str, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +160,7 @@ pages = st.fixed_dictionaries(
         "amount": st.sampled_from((1, 2, 1000)),
     }
 )
+manners = st.fixed_dictionaries({"allow_empty": st.booleans(), "squash": st.booleans()})
 
 
 # The first is the one that hypothesis finds simplest, and so the one it draws most.
@@ -212,20 +214,18 @@ async def commit_tree(side: Side, branch: BranchName, tree_of: Nth, *, allow_emp
     return side.keep(await side.ports.commits.commit(request))
 
 
-@operations.add(weight=3, source=sources, onto=branches, allow_empty=st.booleans())
-async def merge(side: Side, source: Reference, onto: BranchName, *, allow_empty: bool) -> object:
-    return await _merge(side, source.on(side), onto, {}, allow_empty=allow_empty)
+@operations.add(weight=3, source=sources, onto=branches, how=manners)
+async def merge(side: Side, source: Reference, onto: BranchName, how: Manner) -> object:
+    return await _merge(side, source.on(side), onto, {}, how)
 
 
-@operations.add(weight=2, source=nth, onto=branches, expected=nth)
-async def merge_fenced(side: Side, source: Nth, onto: BranchName, expected: Nth) -> object:
-    return await _merge(side, source.on(side), onto, {EXPECTED_HEAD: expected.on(side)})
-
-
-@operations.add(source=nth, onto=branches)
-async def merge_expecting_the_head(side: Side, source: Nth, onto: BranchName) -> object:
-    head = await side.ports.branches.head(side.repository, onto)
-    return await _merge(side, source.on(side), onto, {EXPECTED_HEAD: head.commit})
+@operations.add(weight=3, source=nth, onto=branches, expected=st.none() | nth, how=manners)
+async def merge_fenced(
+    side: Side, source: Nth, onto: BranchName, expected: Nth | None, how: Manner
+) -> object:
+    head = (await side.ports.branches.head(side.repository, onto)).commit
+    metadata = {EXPECTED_HEAD: expected.on(side) if expected else head}
+    return await _merge(side, source.on(side), onto, metadata, how)
 
 
 @operations.add(
@@ -256,9 +256,9 @@ async def cherry_pick(side: Side, ref: Reference, branch: BranchName, parent: in
     return await side.ports.branches.head(side.repository, branch)
 
 
-@operations.add(weight=2, branch=branches, source=nth)
-async def create_branch(side: Side, branch: BranchName, source: Nth) -> None:
-    await side.ports.branches.create(side.repository, branch, source.on(side))
+@operations.add(weight=2, branch=branches, source=nth, hidden=st.booleans())
+async def create_branch(side: Side, branch: BranchName, source: Nth, *, hidden: bool) -> None:
+    await side.ports.branches.create(side.repository, branch, source.on(side), hidden=hidden)
 
 
 @operations.add(branch=branches)
@@ -300,11 +300,14 @@ async def read_commit(side: Side, ref: Reference) -> object:
     prefix=st.sampled_from(("", "w", "v", "zz")),
     after=st.sampled_from(("", "v1", "main", "other")),
     amount=st.sampled_from((1, 2, 1000)),
+    show_hidden=st.booleans(),
 )
-async def list_names(side: Side, prefix: str, after: str, amount: int) -> object:
+async def list_names(
+    side: Side, prefix: str, after: str, amount: int, *, show_hidden: bool
+) -> object:
     ports, page = side.ports, (prefix, after, amount)
     return (
-        await ports.branches.list_page(side.repository, *page),
+        await ports.branches.list_page(side.repository, *page, show_hidden=show_hidden),
         await ports.tags.list_page(side.repository, *page),
     )
 
@@ -348,7 +351,7 @@ async def repository(side: Side, *, known: bool) -> object:
 async def look(side: Side) -> object:
     """All that anybody can see: names, trees, what is uncommitted, histories."""
     ports, root = side.ports, side.commits[0]
-    page = await ports.branches.list_page(side.repository, "")
+    page = await ports.branches.list_page(side.repository, "", show_hidden=True)
     seen: list[object] = [page, await ports.tags.list_page(side.repository, "")]
     for name in page.names:
         at = side.repository, name
@@ -401,15 +404,10 @@ async def _upload(
 
 
 async def _merge(
-    side: Side,
-    source: str,
-    onto: BranchName,
-    metadata: Mapping[str, str],
-    *,
-    allow_empty: bool = False,
+    side: Side, source: str, onto: BranchName, metadata: Mapping[str, str], how: Manner
 ) -> object:
     answer = await side.ports.branches.merge(
-        MergeRequest(side.repository, source, onto, side.message, metadata, allow_empty)
+        MergeRequest(side.repository, source, onto, side.message, metadata, **how)
     )
     if isinstance(answer, Merged):
         side.keep(answer.commit)

@@ -192,7 +192,9 @@ async def _half_written(scene: WorkerScene, worker: RunningWorker) -> int:
     for _ in range(BEGUN_SECONDS * 10):
         assert worker.process.returncode is None, worker.screen
         # Not every private branch: a canary that has ended is deleted between the two requests.
-        listed = await lakefs.branches.list_page(scene.repository, STAGING_BRANCH_PREFIX)
+        listed = await lakefs.branches.list_page(
+            scene.repository, STAGING_BRANCH_PREFIX, show_hidden=True
+        )
         for name in listed.names:
             page = await lakefs.commits.uncommitted_page(scene.repository, name)
             if written := [change.path for change in page.changes if "lake/orders/" in change.path]:
@@ -278,5 +280,5 @@ async def _check_target(scene: WorkerScene, fenced: CommitId) -> int:
         stdout=asyncio.subprocess.DEVNULL,
     )
     assert await process.wait() == 0
-    assert (await lakefs.branches.list_page(repository, "perago-")).names == ()
+    assert (await lakefs.branches.list_page(repository, "perago-", show_hidden=True)).names == ()
     return sum(entry.size for entry in listed.entries)

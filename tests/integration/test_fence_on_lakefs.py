@@ -136,7 +136,7 @@ async def test_the_canary_leaves_no_branch_and_no_commit_behind(world: RealLakeF
 
     await refuses_wrong_head(world, repository, head)
 
-    page = await world.branches.list_page(repository, CANARY_BRANCH_PREFIX)
+    page = await world.branches.list_page(repository, CANARY_BRANCH_PREFIX, show_hidden=True)
     assert page.names == ()
     assert (await world.branches.head(repository, MAIN)).commit == head
 

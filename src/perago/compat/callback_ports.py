@@ -227,7 +227,14 @@ class CallbackBranches:
         del repository, branch
         return CommitRecord(CommitId(self._run.workspace.ref), ())
 
-    async def create(self, repository: RepositoryId, branch: BranchName, source: CommitId) -> None:
+    async def create(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        source: CommitId,
+        *,
+        hidden: bool = False,
+    ) -> None:
         """The stage callback makes its own branch."""
 
     async def delete(self, repository: RepositoryId, branch: BranchName) -> None:

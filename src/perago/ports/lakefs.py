@@ -24,7 +24,7 @@ from perago.ports.objects import ObjectEntry
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """One squash merge; every option that matters to correctness is spelled out."""
+    """One merge; every option that matters to correctness is spelled out."""
 
     repository: RepositoryId
     source: str
@@ -32,6 +32,7 @@ class MergeRequest:
     message: str
     metadata: Mapping[str, str] = field(default_factory=lambda: NO_METADATA)
     allow_empty: bool = False
+    squash: bool = True  # else the commit's second parent is the source
     timeout_seconds: float = 60.0  # of a task without a budget, see `merge_timeout_seconds`
 
 
@@ -100,14 +101,27 @@ class Branches(Protocol):
        ExistsError, also from an unknown source, and there is no such branch.
     B31 lost_answer_is_unknown: law L0. A creation or a deletion whose answer is lost raises
        OutcomeUnknownError; a merge or a relocation is NoAnswer.
+    B32 hidden_branch_is_listed_on_request: a branch created hidden stands in a listing only where
+       hidden ones are shown, and pages are as full; it is read, merged and deleted as any other.
+    B33 merge_without_squash_has_two_parents: the target's head and the source commit, in this
+       order, with the metadata and message that were sent.
+    B34 hook_sees_the_head_without_squash: an expected head is compared with the first of two
+       parents, refused and passed as in a squash merge.
     """
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
         """Read the head commit with its parents and metadata, in one request."""
         ...
 
-    async def create(self, repository: RepositoryId, branch: BranchName, source: CommitId) -> None:
-        """Create a branch at a commit."""
+    async def create(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        source: CommitId,
+        *,
+        hidden: bool = False,
+    ) -> None:
+        """Create a branch at a commit; a hidden one is not listed unless asked for."""
         ...
 
     async def delete(self, repository: RepositoryId, branch: BranchName) -> None:
@@ -115,13 +129,22 @@ class Branches(Protocol):
         ...
 
     async def list_page(
-        self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
+        self,
+        repository: RepositoryId,
+        prefix: str,
+        after: str = "",
+        amount: int = 1000,
+        *,
+        show_hidden: bool = False,
     ) -> BranchPage:
-        """List branch names that start with `prefix`, after a name."""
+        """List branch names that start with `prefix`, after a name.
+
+        All private branches are hidden: whoever looks for those has to ask for hidden ones.
+        """
         ...
 
     async def merge(self, request: MergeRequest) -> MergeAnswer:
-        """Squash-merge; a lost answer is NoAnswer, never an exception."""
+        """Merge; a lost answer is NoAnswer, never an exception."""
         ...
 
     async def relocate(

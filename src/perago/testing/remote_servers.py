@@ -204,7 +204,7 @@ class RemoteServers(Servers):
 
     async def branches(self, repository: RepositoryId) -> Mapping[BranchName, CommitId]:
         """Names and heads."""
-        page = await self.lakefs.branches.list_page(repository, "")
+        page = await self.lakefs.branches.list_page(repository, "", show_hidden=True)
         return dict(zip(page.names, page.heads, strict=True))
 
     async def tags(self, repository: RepositoryId) -> Mapping[TagName, CommitId]:

@@ -36,7 +36,7 @@ async def outcome_of(
     walk = await lakefs.commits.first_parents(repository, MAIN, given, commits_max=COMMITS_MAX)
     objects = await lakefs.objects.list_page(repository, MAIN, prefix="")
     paths = [entry.path for entry in objects.entries]
-    branches = words.in_order(await lakefs.branches.list_page(repository, ""))
+    branches = words.in_order(await lakefs.branches.list_page(repository, "", show_hidden=True))
     tags = words.in_order(await lakefs.tags.list_page(repository, ""))
     run = await conductor.workflows.read(workflow)
     assert run is not None, f"the workflow {workflow} is gone"

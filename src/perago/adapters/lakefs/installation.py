@@ -6,6 +6,7 @@ decides and what a walk is for, the domain knows.
 
 import json
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import final
@@ -51,6 +52,10 @@ def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
     )
 
 
+def _page(prefix: str, after: str, amount: int) -> dict[str, str]:
+    return {"prefix": prefix, "after": after, "amount": str(amount)}
+
+
 class _OverLakeFS:
     """Asks one lakeFS."""
 
@@ -58,13 +63,12 @@ class _OverLakeFS:
         self._client = client
 
     async def _refs(
-        self, repository: str, kind: str, prefix: str, after: str, amount: int
+        self, repository: str, kind: str, page: Mapping[str, str]
     ) -> tuple[tuple[tuple[str, CommitId], ...], bool]:
         """One page of names and their commits, and whether more follow."""
-        query = {"prefix": prefix, "after": after, "amount": str(amount)}
         return await self._client.ask(
             Operation(f"list {kind} of", repository),
-            ApiRequest("GET", ("repositories", repository, kind), query),
+            ApiRequest("GET", ("repositories", repository, kind), page),
             page_of(lambda ref: (str(ref["id"]), CommitId(ref["commit_id"]))),
         )
 
@@ -82,10 +86,17 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
         read = page_of(commit_record)
         return await self._client.ask(operation, request, lambda body: read(body)[0][0])
 
-    async def create(self, repository: RepositoryId, branch: BranchName, source: CommitId) -> None:
+    async def create(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        source: CommitId,
+        *,
+        hidden: bool = False,
+    ) -> None:
         what = f"{repository}/{branch}"
         operation = Operation("create branch", what, writes=True, taken=errors.BranchExistsError)
-        content = {"name": branch, "source": source, "force": False}
+        content = {"name": branch, "source": source, "force": False, "hidden": hidden}
         request = ApiRequest("POST", ("repositories", repository, "branches"), content=content)
         await self._client.ask(operation, request, bytes)
 
@@ -97,9 +108,18 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
             await self._client.ask(operation, request, bytes)
 
     async def list_page(
-        self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
+        self,
+        repository: RepositoryId,
+        prefix: str,
+        after: str = "",
+        amount: int = 1000,
+        *,
+        show_hidden: bool = False,
     ) -> lakefs.BranchPage:
-        refs, more = await self._refs(repository, "branches", prefix, after, amount)
+        page = _page(prefix, after, amount)
+        if show_hidden:
+            page["show_hidden"] = "true"
+        refs, more = await self._refs(repository, "branches", page)
         names = tuple(BranchName(name) for name, _ in refs)
         return lakefs.BranchPage(names, tuple(head for _, head in refs), more)
 
@@ -113,7 +133,7 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
                 content={
                     "message": request.message,
                     "metadata": dict(request.metadata),
-                    "squash_merge": True,
+                    "squash_merge": request.squash,
                     "allow_empty": request.allow_empty,
                     "force": False,
                 },
@@ -176,7 +196,7 @@ class LakeFSTags(_OverLakeFS, lakefs.Tags):
     async def list_page(
         self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
     ) -> lakefs.TagPage:
-        refs, more = await self._refs(repository, "tags", prefix, after, amount)
+        refs, more = await self._refs(repository, "tags", _page(prefix, after, amount))
         return lakefs.TagPage(
             tuple(lakefs.TagRecord(TagName(name), commit) for name, commit in refs), more
         )
@@ -256,9 +276,7 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
             # Two dots: the trees as they are. The default asks what a merge would bring.
             "type": "two_dot",
             "include_right_stats": "true",
-            "prefix": prefix,
-            "after": after,
-            "amount": str(amount),
+            **_page(prefix, after, amount),
         }
         operation = Operation("compare", f"{repository}/{left} with {right}")
         request = ApiRequest("GET", at_ref(repository, left, "diff", right), query)
@@ -274,7 +292,7 @@ class LakeFSCommits(_OverLakeFS, lakefs.Commits):
         amount: int = 1000,
     ) -> lakefs.ChangePage:
         what = f"{repository}/{branch}"
-        query = {"prefix": prefix, "after": after, "amount": str(amount)}
+        query = _page(prefix, after, amount)
         operation = Operation(
             "list uncommitted objects of", what, missing=errors.BranchMissingError
         )

@@ -169,8 +169,10 @@ class RepositoryBuilder:
         metadata: Mapping[str, str] = NO_METADATA,
     ) -> CommitId:
         """Merge as a person does, without squash unless asked."""
-        request = MergeRequest(self.id, source, BranchName(target), "merge", metadata)
-        answer = merge_into_branch(self.lakefs, request, squash=squash, strategy=strategy)
+        request = MergeRequest(
+            self.id, source, BranchName(target), "merge", metadata, squash=squash
+        )
+        answer = merge_into_branch(self.lakefs, request, strategy=strategy)
         if not isinstance(answer, Merged):
             raise RequestRefusedError(f"merge of {source} into {target}: {answer}")
         return answer.commit

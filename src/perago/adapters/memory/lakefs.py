@@ -140,7 +140,12 @@ _TAG_REFUSED = re.compile(r"@|.*(\.|\.lock)|.*(\.\.|/|@\{|[\^:?*\[\\\x00-\x20]).
 
 
 def create_branch(
-    lakefs: MemoryLakeFS, repository: RepositoryId, branch: BranchName, source: str
+    lakefs: MemoryLakeFS,
+    repository: RepositoryId,
+    branch: BranchName,
+    source: str,
+    *,
+    hidden: bool = False,
 ) -> None:
     """Create a branch at the commit a reference means."""
     state = lakefs.repository(repository)
@@ -159,7 +164,7 @@ def create_branch(
         "pre-create-branch", repository, branch=branch, source_ref=source, commit=commit.id
     )
     lakefs.require_hooks_pass(event, state.tree_of(source))
-    state.branches[branch] = BranchState(commit)
+    state.branches[branch] = BranchState(commit, hidden=hidden)
 
 
 def delete_branch(lakefs: MemoryLakeFS, repository: RepositoryId, branch: BranchName) -> None:

@@ -74,9 +74,17 @@ class MemoryBranches(Branches):
             "branches.head", lambda: self._lakefs.repository(repository).branch(branch).head.record
         )
 
-    async def create(self, repository: RepositoryId, branch: BranchName, source: CommitId) -> None:
+    async def create(
+        self,
+        repository: RepositoryId,
+        branch: BranchName,
+        source: CommitId,
+        *,
+        hidden: bool = False,
+    ) -> None:
         await self._handle.perform(
-            "branches.create", lambda: create_branch(self._lakefs, repository, branch, source)
+            "branches.create",
+            lambda: create_branch(self._lakefs, repository, branch, source, hidden=hidden),
         )
 
     async def delete(self, repository: RepositoryId, branch: BranchName) -> None:
@@ -85,11 +93,23 @@ class MemoryBranches(Branches):
         )
 
     async def list_page(
-        self, repository: RepositoryId, prefix: str, after: str = "", amount: int = 1000
+        self,
+        repository: RepositoryId,
+        prefix: str,
+        after: str = "",
+        amount: int = 1000,
+        *,
+        show_hidden: bool = False,
     ) -> BranchPage:
         def page() -> BranchPage:
             branches = self._lakefs.repository(repository).branches
-            follow = (name for name in sorted(branches) if name.startswith(prefix) and name > after)
+            follow = (
+                name
+                for name in sorted(branches)
+                if name.startswith(prefix)
+                and name > after
+                and (show_hidden or not branches[name].hidden)
+            )
             names = tuple(islice(follow, amount))
             heads = tuple(branches[name].head.id for name in names)
             return BranchPage(names, heads, more=next(follow, None) is not None)

@@ -105,7 +105,6 @@ class _Merge:
     state: RepositoryState
     branch: BranchState
     request: MergeRequest
-    squash: bool
     strategy: Strategy
 
     @property
@@ -117,7 +116,6 @@ def merge_into_branch(
     lakefs: MemoryLakeFS,
     request: MergeRequest,
     *,
-    squash: bool = True,
     strategy: Strategy = Strategy.NONE,
 ) -> MergeAnswer:
     """Merge; an unknown target or source is an error, every other refusal an answer."""
@@ -128,7 +126,7 @@ def merge_into_branch(
     if branch.is_dirty:
         return DirtyTarget(f"{request.target}: uncommitted changes (dirty branch)")
     branch.seal()
-    merge = _Merge(lakefs, state, branch, request, squash, strategy)
+    merge = _Merge(lakefs, state, branch, request, strategy)
     for _ in range(TRIES_MAX):
         answer = _try_once(merge)
         if not isinstance(answer, _Lost):
@@ -146,7 +144,7 @@ def _try_once(merge: _Merge) -> MergeAnswer | _Lost:
     # The commit is there before the hook runs; refused, it belongs to no branch.
     commit = merge.state.graph.add(
         tree,
-        parents=(head.id,) if merge.squash else (head.id, source.id),
+        parents=(head.id,) if merge.request.squash else (head.id, source.id),
         message=merge.request.message,
         metadata={**merge.request.metadata, STRATEGY_KEY: merge.strategy.value},
         created_at=merge.lakefs.now(),

@@ -173,8 +173,9 @@ class CommitGraph:
 class BranchState:
     """A mutable branch of one repository."""
 
-    def __init__(self, head: Commit) -> None:
+    def __init__(self, head: Commit, *, hidden: bool = False) -> None:
         self.head = head
+        self.hidden = hidden
         self._open: dict[str, StoredObject | None] = {}
         self._sealed: dict[str, StoredObject | None] = {}
         self._tree: Tree | None = head.tree

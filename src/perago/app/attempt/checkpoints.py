@@ -89,7 +89,9 @@ class AttemptCheckpoints:
         the attempt.
         """
         repository = self.area.staged.repository
-        page = await self.ports.lakefs.branches.list_page(repository, self.siblings)
+        page = await self.ports.lakefs.branches.list_page(
+            repository, self.siblings, show_hidden=True
+        )
         self.earlier = list(page.names)
         self.attempt.leftovers.checkpoints.extend((repository, name) for name in page.names)
         try:
@@ -159,7 +161,7 @@ class AttemptCheckpoints:
                 self.attempt.leftovers.checkpoints.append(named)
             with suppress(BranchExistsError):  # of an earlier try, whose answer was lost
                 await self.ports.lakefs.branches.create(
-                    staged.repository, staged.branch, staged.commit
+                    staged.repository, staged.branch, staged.commit, hidden=True
                 )
             self._is_open = True
         return await self.uploads.held(self.area)

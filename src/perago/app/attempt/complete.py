@@ -82,7 +82,7 @@ async def _keep_staging(
 
     async def put_back() -> None:
         with suppress(BranchExistsError):  # as a rule it is there
-            await ports.lakefs.branches.create(repository, branch, decision)
+            await ports.lakefs.branches.create(repository, branch, decision, hidden=True)
 
     facts: dict[str, object] = {"staging_branch": branch, "repository": repository}
     # Not given up at the first lost request: if the attempt ends here, no pass looks for a branch

@@ -158,7 +158,7 @@ async def create_private_branch(
     async def create() -> None:
         nonlocal sent
         try:
-            await ports.lakefs.branches.create(repository, branch, source)
+            await ports.lakefs.branches.create(repository, branch, source, hidden=True)
         except OutcomeUnknownError:
             sent = True
             raise

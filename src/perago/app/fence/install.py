@@ -108,7 +108,7 @@ async def _side_branch(
     tools: FenceTools, repository: RepositoryId, head: CommitId
 ) -> AsyncGenerator[BranchName]:
     side = fence_branch(tools.identities.new_execution_id())
-    await tools.branches.create(repository, side, head)
+    await tools.branches.create(repository, side, head, hidden=True)
     try:
         yield side
     finally:

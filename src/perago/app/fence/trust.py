@@ -40,8 +40,8 @@ class Canary:
         """
         target, source = canary_branches(self._identities.new_execution_id())
         try:
-            await self._branches.create(repository, target, commit)
-            await self._branches.create(repository, source, commit)
+            await self._branches.create(repository, target, commit, hidden=True)
+            await self._branches.create(repository, source, commit, hidden=True)
             staged = await self._commits.commit(
                 CommitRequest(repository, source, "perago canary", {}, allow_empty=True)
             )

@@ -295,8 +295,9 @@ async def all_tags(tags: Tags, repository: RepositoryId, prefix: str) -> AsyncIt
 async def all_branches(
     branches: Branches, repository: RepositoryId, prefix: str
 ) -> AsyncIterator[BranchName]:
-    """Names of branches that start with `prefix`, in order."""
-    async for page in pages(partial(branches.list_page, repository, prefix), pages_max=PAGES_MAX):
+    """Names of private branches that start with `prefix`, in order."""
+    listing = partial(branches.list_page, repository, prefix, show_hidden=True)
+    async for page in pages(listing, pages_max=PAGES_MAX):
         for name in page.names:
             yield name
 

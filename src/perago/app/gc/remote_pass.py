@@ -377,7 +377,9 @@ class RemotePass:
             record = await self.tools.commits.read(self.repository, tag.commit)
             if record.metadata.get(STAGING_BRANCH) == branch:
                 with suppress(BranchExistsError):  # it never went, or another pass put it back
-                    await self.tools.branches.create(self.repository, branch, tag.commit)
+                    await self.tools.branches.create(
+                        self.repository, branch, tag.commit, hidden=True
+                    )
                 return "its attempt decided during the removal, so the branch was put back"
         return None
 

@@ -164,3 +164,23 @@ async def test_B31_lost_answer_is_unknown(scene: Scene) -> None:
             await losing.branches.delete(scene.repository, new)
     with pytest.raises(BranchMissingError):
         await scene.head(new)
+
+
+async def test_B32_hidden_branch_is_listed_on_request(scene: Scene) -> None:
+    branches, repository = scene.under_test.branches, scene.repository
+    names = [BranchName(f"run-{number}") for number in range(5)]
+    for number, name in enumerate(names):
+        await branches.create(repository, name, scene.input_ref, hidden=number % 2 == 1)
+    plain = await branches.list_page(repository, "run-", amount=2)
+    assert (list(plain.names), plain.more) == ([names[0], names[2]], True)
+    rest = await branches.list_page(repository, "run-", plain.last, 2)
+    assert (list(rest.names), rest.more) == ([names[4]], False)
+    shown = await branches.list_page(repository, "run-", amount=4, show_hidden=True)
+    assert (list(shown.names), shown.more) == (names[:4], True)
+    hidden = names[1]
+    staged = await scene.commit(hidden, added=b"on a hidden branch")
+    assert await scene.head(hidden) == staged
+    await scene.merged(replace(scene.request, source=hidden))
+    await branches.delete(repository, hidden)
+    with pytest.raises(BranchMissingError):
+        await scene.head(hidden)

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import pytest
 
 from perago.domain.logical_execution import BranchName, CommitId, FirstParentWalk, RepositoryId
+from perago.domain.outcome import Merged
 from perago.ports.errors import (
     BrokenActionsError,
     NothingToCommitError,
     OutcomeUnknownError,
     ReferenceMissingError,
 )
-from perago.ports.lakefs import Change, ChangeKind, ChangePage, CommitRequest
+from perago.ports.lakefs import Change, ChangeKind, ChangePage, CommitRequest, MergeRequest
 from perago.testing.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnderTest
 
 SIDE = BranchName("side")
@@ -164,12 +165,13 @@ async def test_C8_walk_off_the_chain_is_not_reached(scene: Scene) -> None:
     await scene.under_test.branches.create(scene.repository, SIDE, scene.start)
     side = await scene.commit_files({"side": b"side"}, SIDE)
     await scene.commit_files({"main": b"main"})
-    merge = scene.under_test.merge_keeping_both_parents
-    merged = await merge(scene.repository, SIDE, MAIN)
+    request = MergeRequest(scene.repository, SIDE, MAIN, "by hand", squash=False)
+    merged = await scene.under_test.branches.merge(request)
+    assert isinstance(merged, Merged)
     walk = await scene.walk(side)
     assert not walk.reached
     assert not walk.truncated
-    assert walk.head.commit == merged
+    assert walk.head.commit == merged.commit
     assert side not in {record.commit for record in walk.commits}
     assert walk.commits[-1].parents == ()
 

@@ -106,12 +106,6 @@ class LakeFSUnderTest(Protocol):
         """Protect branches by name pattern; returns when the server enforces it."""
         ...
 
-    async def merge_keeping_both_parents(
-        self, repository: RepositoryId, source: str, target: BranchName
-    ) -> CommitId:
-        """Merge without squash: the new commit's parents are the target's head and the source."""
-        ...
-
     def losing_answers(self) -> AbstractAsyncContextManager[LakeFSInstallation]:
         """Ports of another worker on the same lakeFS, who never gets an answer.
 
@@ -203,12 +197,6 @@ class MemoryLakeFSUnderTest(LakeFSUnderTest):
     async def protect(self, repository: RepositoryId, pattern: str) -> None:
         """Protect, in force at once."""
         self._builders[repository].protect(pattern)
-
-    async def merge_keeping_both_parents(
-        self, repository: RepositoryId, source: str, target: BranchName
-    ) -> CommitId:
-        """Merge as a human does."""
-        return self._builders[repository].merge(source, target)
 
     @asynccontextmanager
     async def losing_answers(self) -> AsyncGenerator[LakeFSInstallation]:

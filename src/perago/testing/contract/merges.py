@@ -72,8 +72,7 @@ async def test_B11_second_merge_of_a_squashed_source_makes_an_empty_commit(scene
 
 
 async def test_B12_merge_of_an_ancestor_has_no_changes(scene: Scene) -> None:
-    merge = scene.under_test.merge_keeping_both_parents
-    merged = await merge(scene.repository, scene.staged, MAIN)
+    merged = await scene.merged(replace(scene.request, squash=False))
     assert isinstance(await scene.merge(), NoChanges)
     assert await scene.head() == merged
 
@@ -167,3 +166,30 @@ async def test_B28_conflicting_race_is_never_merged_twice(fenced: Scene) -> None
     assert await fenced.head() == winner
     content = await fenced.under_test.objects.read(fenced.repository, MAIN, "added")
     assert content == b"added by another, differently"
+
+
+async def test_B33_merge_without_squash_has_two_parents(scene: Scene) -> None:
+    human = await scene.commit(MAIN, human=b"meanwhile")
+    metadata = {"perago.phase": "confirm", EXPECTED_HEAD: human}
+    keeping = replace(scene.request, message="by commit", metadata=metadata, squash=False)
+    commit = await scene.merged(keeping)
+    head = await scene.under_test.branches.head(scene.repository, MAIN)
+    assert (head.commit, head.parents, head.message) == (commit, (human, scene.staged), "by commit")
+    assert metadata.items() <= head.metadata.items()
+    later = await scene.commit(STAGING, later=b"later")
+    await scene.merged(replace(keeping, source=STAGING, message="by branch"))
+    head = await scene.under_test.branches.head(scene.repository, MAIN)
+    assert (head.parents, head.message) == ((commit, later), "by branch")
+    assert await scene.paths() == ["added", "human", "kept", "later"]
+
+
+async def test_B34_hook_sees_the_head_without_squash(fenced: Scene) -> None:
+    human = await fenced.commit(MAIN, human=b"meanwhile")
+    for wrong in (fenced.input_ref, fenced.staged):
+        refused = await fenced.merge(replace(fenced.expecting(wrong), squash=False))
+        assert isinstance(refused, HeadMoved)
+        assert f"perago.head_moved {wrong} {human}" in refused.text
+        assert await fenced.head() == human
+    commit = await fenced.merged(replace(fenced.expecting(human), squash=False))
+    record = await fenced.under_test.commits.read(fenced.repository, commit)
+    assert record.parents == (human, fenced.staged)
