@@ -113,6 +113,9 @@ def test_a_drain_has_one_grace_in_the_code_the_manifests_and_the_docs() -> None:
     assert f"`grace_seconds` (without a budget {grace:g})" in deploys
     assert f"`termination_grace_period_seconds` (without a budget {period}:" in deploys
     assert f"The files in `deploy/` give a worker {manifest} s" in deploys
+    for file in ("kubernetes.yaml", "perago-worker.service"):
+        comment = " ".join((DEPLOY / file).read_text(encoding="utf-8").replace("\n# ", " ").split())
+        assert f"without a budget {period}: a grace of {grace:g} s, then" in comment, file
     assert "A task function of six hours does not end within a grace." in deploys
     assert "[checkpoints](how-to/checkpoints.md)" in deploys
 
