@@ -85,7 +85,7 @@ def test_the_error_of_a_missing_module_names_the_folder_and_a_similar_module(
         "error: feature cannot be imported: ModuleNotFoundError: No module named 'feature'"
     )
     assert looked == f"  looked in the current directory, {project}; did you mean features"
-    assert remedy.startswith("  PRG-T020: Run the command in the directory that holds the module")
+    assert remedy.startswith("  PRG-T020: `perago check MODULE` finds a module from the directory")
 
 
 @pytest.mark.parametrize("name", ["package.absent", "absent.package.module"])
