@@ -12,6 +12,7 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.integration.outage_proxy import OutageProxy, outage_proxy
 from tests.integration.worker_scene import RunningWorker, WorkerScene
 
+from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import WorkflowStatus
 from perago.ports.conductor import WorkflowRecord
 
@@ -104,7 +105,7 @@ async def test_a_join_waits_for_a_lakefs_that_is_away(scene: WorkerScene, addres
             record = await scene.ended(workflow, seconds_max=BUSY_SECONDS)
             await _assert_one_row_that_says_it(scene, worker, record, "lakeFS")
             (opened,) = worker.events("circuit open: lakefs")
-            assert opened["not_polled"] == [module.name, "perago.join"]
+            assert opened["not_polled"] == [module.name, *(task.name for task in BUILT_IN)]
     assert record.output_data == {"workspace": workspaces[1]}
 
 

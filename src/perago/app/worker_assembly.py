@@ -17,6 +17,7 @@ from perago.app.container import Container
 from perago.app.gc.local_pass import DeadRows, GcTools, retention_times, sweep_directories
 from perago.app.gc.lost_rows import LostRows, WorkerNames
 from perago.app.gc.remote_pass import RemotePass
+from perago.app.runs.built_in import served_tasks
 from perago.app.settings.settings import Settings
 from perago.app.start_checks import check_registered
 from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk, warn_of_service
@@ -39,7 +40,6 @@ from perago.app.telemetry.metrics import (
 from perago.app.worker.attempts import Bodies, Order, StopOrders
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.executor_process import end_left_programs, executor_environment
-from perago.app.worker.join_task import JOIN, JOIN_TASK, JoiningBody
 from perago.app.worker.polling import (
     CircuitBreaker,
     DiskGate,
@@ -275,13 +275,9 @@ def assemble(
     runs = _around(bodies, program, container)
     # Attempts without a workspace never ask for lakeFS, which may not even be configured.
     has_lakefs = any(task.has_workspace for task in order.tasks)
-    tasks = {task.name: task for task in order.tasks}
-    if has_lakefs:
-        body = JoiningBody(runs, bodies.orders, container.lakefs().commits)
-        ports: AttemptPorts = container.ports(body=body)
-        tasks.setdefault(JOIN, JOIN_TASK)
-    else:
-        ports = container.ports(body=runs, lakefs=None)
+    lakefs = {} if has_lakefs else {"lakefs": None}
+    ports: AttemptPorts = container.ports(body=runs, **lakefs)
+    tasks = {task.name: task for task in served_tasks(order.tasks)}
     gates, settings = _gates(order, ports), _attempt_settings(order.settings, worker_id, masking)
     upkeep = Upkeep(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
@@ -377,7 +373,7 @@ def _gates(order: StartOrder, ports: AttemptPorts) -> _Gates:
 
 def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledType:
     needed: list[Gate] = [gates.conductor]
-    if gates.lakefs is not None and (task.has_workspace or task.name == JOIN):
+    if gates.lakefs is not None and task.asks_lakefs:
         needed += [gates.lakefs, gates.disk]
     return PolledType(task.name, order.domain or domain_of(task.name, order.environment), needed)
 

@@ -108,8 +108,7 @@ def with_patience(
 ) -> AttemptPorts:
     """The ports of the steps of an attempt, which wait for services that are away.
 
-    Its end and its cleaning have limits of their own. Without a workspace only `perago.join` asks
-    for anything before its end, and it is asked again as a whole.
+    Its end and its cleaning have limits of their own.
     """
     terms = PatienceTerms(
         clock=ports.clock,
@@ -124,7 +123,7 @@ def with_patience(
     )
     patience = Patience(terms)
     return (
-        patience.between(ports) if attempt.task.has_workspace else replace(ports, patience=patience)
+        patience.between(ports) if attempt.task.asks_lakefs else replace(ports, patience=patience)
     )
 
 
@@ -223,7 +222,8 @@ async def complete(
                 if update.status is AttemptStatus.COMPLETED:
                     raise
                 break  # there is nothing smaller to send than a reason: the row will time out
-            if recorded is Recorded.ACKNOWLEDGED and (attempt.task.has_workspace or not is_short):
+            may_publish = attempt.task.has_workspace or attempt.leftovers.decided
+            if recorded is Recorded.ACKNOWLEDGED and (may_publish or not is_short):
                 recorded = await _look(ports, update)
         else:  # an earlier try may have ended the row, with an answer that was lost
             recorded = await _look(ports, update) if sent else Recorded.UNKNOWN

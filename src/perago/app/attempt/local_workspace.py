@@ -134,7 +134,7 @@ async def call_body(
         call = replace(
             call, checkpoints=Checkpoints(_terms(attempt, checkpoints), checkpoints.upload)
         )
-    outcome = await _outcome_of(ports, attempt, call)
+    outcome = await ports.body.run(call)
     attempt.leftovers.moment = Moment.IN_FUNCTION
     if checkpoints is not None and _may_be_repeated(outcome):
         # The next attempt goes on from the newest copy, so it travels before the retry begins. An
@@ -151,17 +151,6 @@ async def call_body(
             raise error
         case BodyStopped(reason, cause):
             raise BodyFailedError(reason, cause=cause)
-
-
-async def _outcome_of(ports: AttemptPorts, attempt: Attempt, call: BodyCall) -> BodyOutcome:
-    """How the call ended.
-
-    What a task function raises is a value. Only `perago.join` raises that lakeFS is away, which the
-    worker answers itself; it has no workspace and changes nothing, so it is asked again.
-    """
-    if attempt.task.has_workspace:
-        return await ports.body.run(call)
-    return await ports.patience.until_done(LAKEFS, call.task_name, lambda: ports.body.run(call))
 
 
 def _may_be_repeated(outcome: BodyOutcome) -> bool:

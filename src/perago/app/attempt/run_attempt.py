@@ -20,10 +20,11 @@ from perago.app.attempt.complete import (
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.ending import HANDED_BACK, end_of_failure, what_failed
 from perago.app.attempt.facts import read_first_walk
-from perago.app.attempt.local_workspace import call_body, open_local_workspace, recover_outcome
+from perago.app.attempt.local_workspace import open_local_workspace, recover_outcome
 from perago.app.attempt.publish import Finished, finish_decision, publish
 from perago.app.attempt.resume import find_decision_on_other_input, resume
 from perago.app.attempt.spark_workspace import open_spark_workspace
+from perago.app.attempt.without_workspace import produce_freely
 from perago.app.attempt.workspace import Opened, Ran
 from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
 from perago.app.authoring.failure import error_code
@@ -164,8 +165,7 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
     given = read_input(attempt)
     spec = attempt.task.workspace
     if given.workspace is None or spec is None:
-        returned = await call_body(ports, attempt, given.params, None)
-        return free_output(returned.result)
+        return await produce_freely(ports, attempt, given.params)
     if spec.read_only:
         await ports.lakefs.known.check(given.reference, ports.concurrency, writes=False)
         ran = await _run_task_function(ports, attempt, given, None)
@@ -262,8 +262,3 @@ def workspace_output(given: GivenInput, finished: Finished) -> Mapping[str, obje
     """
     assert given.workspace is not None, "only workspace tasks publish"
     return workspace_task_output(given.workspace, finished.ref, finished.result)
-
-
-def free_output(result: Mapping[str, object]) -> Mapping[str, object]:
-    """The result alone."""
-    return {"result": dict(result)}

@@ -156,8 +156,15 @@ class TaskDefinition:
     metrics: MetricSpec | None = None
     controls: TaskControls = field(default_factory=TaskControls)
     on_spark: bool = False
+    built_in: bool = False
+    """Whether the worker's parent serves it: `fn` is a coroutine of (ports, attempt, params)."""
 
     @property
     def has_workspace(self) -> bool:
         """Whether the body gets a workspace."""
         return self.workspace is not None
+
+    @property
+    def asks_lakefs(self) -> bool:
+        """Whether an attempt needs lakeFS before its end."""
+        return self.has_workspace or self.built_in

@@ -24,6 +24,7 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
+from perago.app.runs.built_in import served_tasks
 from perago.app.settings.runtime_config import conductor_connection, runtime_config
 from perago.app.settings.settings import Settings, load_settings
 from perago.ports.conductor import TaskDefinitions
@@ -53,7 +54,7 @@ def register(
     settings = load_settings()
     for target in targets:
         runtime_config(settings, target, probe_roots=False)
-    tasks = load_tasks(targets)
+    tasks = served_tasks(load_tasks(targets))
     with python_warnings():
         built = [build_taskdef(task) for task in tasks]
     done = asyncio.run(_register_on(settings, built, dry_run=dry_run))

@@ -21,7 +21,6 @@ from perago.app.attempt.patience import LAKEFS, Wait
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import AttemptListener, facts_of, write
 from perago.app.worker.attempts import Attempts, AttemptTools, Bodies, Order, SlotLease
-from perago.app.worker.join_task import JOIN
 from perago.app.worker.polling import Circuit, PolledType, Poller, PollTools, ServiceGate
 from perago.app.worker.slot_budget import SignalAnswers, SlotBudget, answered_signals, first_of
 from perago.domain.attempt import (
@@ -372,8 +371,7 @@ class Worker:
             gate.breaker.undecided()
 
     def _lakefs_gate_of(self, attempt: Attempt) -> ServiceGate | None:
-        asks = attempt.task.has_workspace or attempt.task.name == JOIN
-        return self._parts.lakefs_gate if asks else None
+        return self._parts.lakefs_gate if attempt.task.asks_lakefs else None
 
     def _signalled(self, number: signal.Signals) -> None:
         write(LOGGER, logging.INFO, f"worker got {number.name}", {})

@@ -22,9 +22,7 @@ from perago.app.attempt.ending import HANDED_BACK
 from perago.app.attempt.patience import StopOrder
 from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.task_declaration import task, task_of
-from perago.app.worker.attempts import StopOrders
-from perago.app.worker.join_task import JOIN, JOIN_TASK, JoiningBody
-from perago.app.worker.thread_body import ThreadBody
+from perago.app.runs.join import JOIN_TASK
 from perago.domain.attempt import PATIENCE_SECONDS, AttemptStatus, WorkflowStatus
 from perago.domain.hand_back import HAND_BACKS_MAX, Cause
 from perago.domain.policy import PolicySetting
@@ -65,12 +63,8 @@ class Scene:
         world.workflow = await world.operator.workflows.start("flow", {})
 
     def worker(self, gate: CallGate | None = None) -> AttemptWorker:
-        """A process; a join is answered as `perago start` does it."""
-        worker = self.world.worker(gate=gate)
-        if self.name != JOIN:
-            return worker
-        joining = JoiningBody(ThreadBody({}), StopOrders(), worker.world.lakefs.commits)
-        return replace(worker, world=replace(worker.world, body=joining))
+        """A process."""
+        return self.world.worker(gate=gate)
 
     async def run(self, worker: AttemptWorker, lease: Lease | None = None) -> AttemptReport:
         """Poll one attempt and run it to its end."""
@@ -101,7 +95,7 @@ def join_scene(
     world = FaultWorld(root, policy, patience_seconds=patience_seconds)
     world.task = JOIN_TASK
     refs = [world.input, world.human()]
-    return Scene(world, JOIN, {"workspaces": [world.workspace(ref=ref) for ref in refs]})
+    return Scene(world, JOIN_TASK.name, {"workspaces": [world.workspace(ref=ref) for ref in refs]})
 
 
 class Params(BaseModel):
@@ -220,7 +214,7 @@ async def test_a_drain_ends_the_wait_of_a_join_and_its_row_goes_back(tmp_path: P
     report = await scene.run(worker)
     assert report.status == HANDED_BACK
     (row,) = (await scene.world.read()).attempts
-    assert "for lakeFS, until worker draining: a deploy" in str(row.reason)
+    assert "worker draining: a deploy" in str(row.reason)
     await scene.run(scene.worker())  # at once: a drain says nothing of the next worker
     await scene.assert_one_row(polls=2)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from tests.unit.app.command_line.command_run import Module, Run
 
+from perago.app.runs.built_in import BUILT_IN
+
 TWO = """
 from pathlib import Path
 from pydantic import BaseModel
@@ -44,7 +46,8 @@ def test_register_takes_every_task_of_a_module(project: Path, run: Run, two: str
     (project / ".env").write_text("PERAGO_CONDUCTOR=memory:\n")
     ran = run("register", two, "--dry-run")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines() == ["would be created: two.write", "would be created: two.double"]
+    names = ["two.write", "two.double", *(task.name for task in BUILT_IN)]
+    assert ran.out.splitlines() == [f"would be created: {name}" for name in names]
 
 
 def test_start_asks_for_the_services_of_every_task(project: Path, run: Run, two: str) -> None:

@@ -1,0 +1,1 @@
+"""Workflows as transactions: the tasks that every worker serves itself."""
