@@ -103,6 +103,49 @@ on Spark.
 """
 
 
+PREFIX = """## A prefix with values of params
+
+```python
+# songs.py
+from pathlib import Path
+
+from perago import WorkspaceSpec, task
+from pydantic import BaseModel
+
+
+class Song(BaseModel):
+    song: str
+
+
+@task(
+    name="songs.count",
+    owner_email="you@example.com",
+    workspace=WorkspaceSpec(prefix="songs/{params.song}", isolation="prefix"),
+)
+def count(workspace: Path, params: Song) -> Song:
+    (workspace / "count.txt").write_text(str(len((workspace / "words.txt").read_text().split())))
+    return params
+```
+
+`{params.NAME}` stands for the value of one field of the params model, by its Python name. It may be
+a whole part of the path or a piece of one, and a prefix may have several. Other braces are part of
+the folder's name.
+
+- A name that is no field, or a field whose values are no name of a folder (a list, a model, a number
+  with a fraction, a secret), is refused when the module is imported: by `check`, `register`, `start`
+  and a test (`PRG-T023`).
+- When an attempt begins, Perago validates the params and fills the prefix in, once: texts and whole
+  numbers as they are, dates, UUIDs and members of an enum as in JSON.
+- A value that is empty, has a slash or a backslash, is `.` or `..`, is longer than 255 bytes, or
+  makes a reserved path ends the task without a retry (`PRG-I013`). Nothing was read or written.
+
+Everything after that knows the resolved prefix only: guardrails, checks, Spark, the log, commit
+metadata (`perago.prefix`), and the key of the logical execution, so that a retry with the same
+params works on the same folder. `perago run` and `TaskEnvironment` show the directory as that
+folder.
+"""
+
+
 def checks_section() -> str:
     """Return the section: when checks run, and every part of the view that they get."""
     rows = "\n".join(f"| {name} | {meaning} |" for name, meaning in _view_rows())

@@ -25,7 +25,7 @@ from perago.app.settings.settings import Settings
 from perago.domain.error_codes import error_codes
 from tools.attempt_reference import attempt_rows, attempt_section
 from tools.kit_reference import kit_page
-from tools.workspace_reference import checks_section, workspace_section
+from tools.workspace_reference import PREFIX, checks_section, workspace_section
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -190,6 +190,7 @@ follow links, on every version of Python. The attempt marker and `_lakefs_action
 
 {checks_section()}
 {chr(10).join(_model_section(model) for model in models)}
+{PREFIX}
 {workspace_section()}
 {attempt_section()}
 {table(("Part", "Meaning"), attempt_rows())}

@@ -10,6 +10,11 @@ from contextlib import ExitStack
 
 import pytest
 from tests.kit_cases import CASES, Case, Outcome, outcome_of
+from tests.prefixed_songs import (
+    SongTask,
+    assert_each_song_has_its_folder,
+    two_songs_on_one_commit,
+)
 from tools.servers import ConductorServer, LakefsServer
 
 from perago.testing import PeragoEnvironment
@@ -60,3 +65,13 @@ async def test_every_case_ends_as_in_memory(environments: Environments, policy: 
 
     differences = await asyncio.gather(*(in_turn(case) for case in CASES))
     assert not any(differences), "\n\n".join(filter(None, differences))
+
+
+@pytest.mark.lakefs
+@pytest.mark.conductor
+async def test_two_songs_of_one_commit_are_published_each_below_its_own_prefix(
+    environments: Environments,
+) -> None:
+    env, songs = environments("settled"), SongTask()
+    repository, runs = await two_songs_on_one_commit(env, songs)
+    await assert_each_song_has_its_folder(env, repository, runs, songs)

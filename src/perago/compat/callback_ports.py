@@ -22,6 +22,7 @@ from perago.app.authoring.envelope import read_workspace_input
 from perago.app.authoring.failure import error_is_terminal, failure_reason
 from perago.app.authoring.invocation import invoke_body
 from perago.app.authoring.metrics import MetricRecorder
+from perago.app.authoring.prefix_template import resolved_prefix
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot
@@ -95,10 +96,12 @@ class CallbackAttempt:
             # The callbacks stage by themselves, and none of them can read a commit.
             text = "callbacks have no staged commit to show to WorkspaceSpec(checks=...)"
             raise TaskInputError(f"{text}; run the task in a worker", code="PRG-I007")
+        workspace = read_workspace_input(input_data, strict=False)
+        prefix = resolved_prefix(task, input_data.get("params"))
         return cls(
             task=task,
-            spec=task.workspace,
-            workspace=read_workspace_input(input_data, strict=False),
+            spec=task.workspace.model_copy(update={"prefix": prefix}),
+            workspace=workspace,
             snapshot=snapshot_of(context.attempt),
             attempt=context.attempt,
             context=context,

@@ -108,6 +108,18 @@ class InputNotCommitError(PeragoError, ValueError):
     code = "PRG-I006"
 
 
+class PrefixValueError(PeragoError, ValueError):
+    """A value of params cannot stand in the prefix of the workspace; nothing was read."""
+
+    code = "PRG-I013"
+    terminal = True
+
+    def __init__(self, field: str, problem: str) -> None:
+        # Without the value: reasons never carry what came in, because it may be secret.
+        super().__init__(f"params.{field} {problem}, so that it cannot be part of the prefix")
+        self.field = field
+
+
 class BodyFailedError(PeragoError, RuntimeError):
     """The body ended without a result; the text is the whole reason for Conductor."""
 

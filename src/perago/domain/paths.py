@@ -137,6 +137,22 @@ ATTEMPT_MARKER = ".perago-attempt.json"
 FENCE_PATH = "_lakefs_actions/perago_publication_fence.yaml"
 
 
+def path_part_problem(value: str) -> str | None:
+    """Say why a value cannot be a part of a folder's name, or None when it can."""
+    if not value.strip():
+        return "is empty"
+    if "/" in value:
+        return "contains a slash"
+    return name_problem(value)
+
+
+def prefix_problem(prefix: str) -> str | None:
+    """Say why no task can work below a folder, or None; every part of it may be right alone."""
+    if is_reserved_object(f"{prefix}/") or ATTEMPT_MARKER in prefix.split("/"):
+        return "makes a reserved path"
+    return name_problem(prefix)
+
+
 def is_reserved_object(path: str) -> bool:
     """Whether an object belongs to lakeFS (action files) or to Perago (the marker)."""
     return path.startswith(ACTIONS_PREFIX) or path.rpartition("/")[2] == ATTEMPT_MARKER

@@ -18,7 +18,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
-from perago.domain.paths import FENCE_PATH, ROOT_PREFIX
+from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting, asked_shapes
 from perago.ports.conductor import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
@@ -37,7 +37,7 @@ from perago.testing.memory_servers import MemoryServers
 from perago.testing.servers import MAIN, Repository, Servers
 from perago.testing.story import Story, WorkflowRun, story_lines, tell_story
 from perago.testing.trial.captured_body import Files, diff_lines, read_tree
-from perago.testing.trial.trial_run import TaskRun, run_task_once
+from perago.testing.trial.trial_run import TaskRun, run_task_once, trial_prefix
 
 
 @final
@@ -257,12 +257,11 @@ class TaskEnvironment:
     ) -> TaskRun:
         """Run once; a failure is a status and a reason, as Conductor would be told."""
         definition = definition_of(task)
-        prefix = definition.workspace.prefix if definition.workspace else ROOT_PREFIX
+        given = params.model_dump(mode="json") if isinstance(params, BaseModel) else (params or {})
         if isinstance(files, Path):
-            tree: Files = read_tree(files, prefix=prefix)
+            tree: Files = read_tree(files, prefix=trial_prefix(definition, given))
         else:
             tree = {path: _content(content) for path, content in (files or {}).items()}
-        given = params.model_dump(mode="json") if isinstance(params, BaseModel) else (params or {})
         with run_task_once(definition, given, tree) as done:
             # The directory goes with the block.
             return replace(done, before=dict(done.before), files=dict(done.files))

@@ -44,6 +44,7 @@ from perago.app.settings.settings import load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_services
 from perago.app.worker.processes import executor_user_of
 from perago.domain.error_codes import Retried, UnknownCodeError, error_codes
+from perago.domain.errors import PrefixValueError
 from perago.ports.task_body import CheckpointTerms
 
 PLACE = {"repository": "r", "branch": "b", "refType": "commit", "ref": "c"}
@@ -176,6 +177,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-T020": lambda _: load_tasks(["no_such_module_at_all"]),
     "PRG-T021": lambda _: build_taskdef(definition(Calling)),
     "PRG-T022": lambda _: WorkspaceSpec.model_validate({"checks": [lambda: None]}),
+    "PRG-T023": lambda _: WorkspaceSpec(prefix="{params}"),
     "PRG-C002": lambda _: settings({"PERAGO_LOG_RETENTION": "x"}),
     "PRG-C003": lambda _: settings({"CONDUCTOR_SERVER_URL": "replace-me"}),
     "PRG-C004": lambda _: settings({"LAKECTL_SERVER_ENDPOINT_URL": "u"}),
@@ -205,6 +207,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-I011": lambda _: validate_result(
         TaskDefinition("t", "o", plain, Model, FloatModel), {"f": float("nan")}
     ),
+    "PRG-I013": lambda _: raising(PrefixValueError("song", "is empty")),
     "PRG-R001": lambda _: validate_result(FREE, {"a": "x"}),
     "PRG-R003": lambda _: check_stored_result(FREE, {"a": 1, "retired": 1}),
     "PRG-B001": lambda _: raising(TaskFailed("why")),

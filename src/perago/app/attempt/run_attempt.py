@@ -5,7 +5,7 @@ turns whatever ended the attempt into a status, one pass cleans, nothing else is
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from perago.app.attempt.agree import SettledDecision, agree
@@ -28,6 +28,7 @@ from perago.app.attempt.without_workspace import produce_freely
 from perago.app.attempt.workspace import Opened, Ran
 from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
 from perago.app.authoring.failure import error_code
+from perago.app.authoring.prefix_template import resolved_task
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
@@ -163,6 +164,7 @@ async def _end(
 async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str, object]:
     """The output of a completed attempt; whatever goes wrong is raised."""
     given = read_input(attempt)
+    attempt = replace(attempt, task=resolved_task(attempt.task, given.params))
     spec = attempt.task.workspace
     if given.workspace is None or spec is None:
         return await produce_freely(ports, attempt, given.params)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar, get_type_hints, overload
 from pydantic import BaseModel
 
 from perago.app.authoring.metrics import MetricRecorder
+from perago.app.authoring.prefix_template import refuse_placeholders
 from perago.app.authoring.task_definition import MetricSpec, TaskControls, TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.errors import TaskDefinitionError
@@ -227,6 +228,8 @@ def task(  # noqa: PLR0913  # the public signature of 0.6.1
             )
         declared = DeclaredParts(workspace=workspace is not None, metrics=metrics is not None)
         models = read_signature(fn, declared)
+        if workspace is not None:
+            refuse_placeholders(workspace.prefix, models.params)
         definition = TaskDefinition(
             name=name,
             owner_email=owner_email,

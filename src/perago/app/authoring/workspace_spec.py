@@ -5,6 +5,7 @@ Both spellings of the reference type are read, and written back as they came. Re
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,10 @@ class WorkspaceInput(WorkspaceRef):
 
 
 _CODE = "PRG-T015"
+PLACEHOLDER: Final = re.compile(r"\{params\.(?P<name>[^\W\d]\w*)\}")
+"""What stands for a value of params in a prefix."""
+# Other braces are part of a name, as in 0.6.1.
+_LIKE_A_PLACEHOLDER = re.compile(r"\{\s*params?\b[^}]*\}?")
 
 
 StagedCheck = Callable[[StagedView], None]
@@ -180,7 +185,7 @@ class WorkspaceSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prefix: str = ROOT_PREFIX
-    """Folder of the repository; `"/"` is the whole repository."""
+    """Folder of the repository; `"/"` is all of it, `{params.NAME}` takes a value of params."""
     pre: list[WorkspaceGuardrail] = Field(default_factory=list[WorkspaceGuardrail])
     """Guardrails checked before the body; a violation is terminal."""
     post: list[WorkspaceGuardrail] = Field(default_factory=list[WorkspaceGuardrail])
@@ -227,6 +232,13 @@ class WorkspaceSpec(BaseModel):
         if not {"", ".", ".."}.isdisjoint(relative.split("/")):
             raise TaskDefinitionError(
                 "WorkspaceSpec.prefix must stay inside the repository", code=_CODE
+            )
+        odd = _LIKE_A_PLACEHOLDER.search(PLACEHOLDER.sub("", relative))
+        if odd is not None:
+            raise TaskDefinitionError(
+                f"WorkspaceSpec.prefix has {odd[0]}, expected {{params.NAME}} with the name of one"
+                " field",
+                code="PRG-T023",
             )
         return relative
 

@@ -31,10 +31,9 @@ from perago.app.pipeline_parts import transfer_bar
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
 from perago.domain.logical_execution import RepositoryId
-from perago.domain.paths import ROOT_PREFIX
 from perago.ports.workspace import WorkspaceSource
 from perago.testing.trial.captured_body import Files, diff_lines, read_tree, write_back
-from perago.testing.trial.trial_run import TaskRun, run_task_once
+from perago.testing.trial.trial_run import TaskRun, run_task_once, trial_prefix
 
 
 @reports_errors_by_class
@@ -62,14 +61,15 @@ def run(  # noqa: PLR0913 - one parameter an option
     _check_options(task, workspace, repo, write=write)
     given = read_json_option("--params", params)
     _warn_of_unknown_params(task, given)
+    prefix = trial_prefix(task, given)
     with tempfile.TemporaryDirectory(prefix="perago-run-") as directory:
         source = workspace
         if repo is not None:
             source = Path(directory)
-            asyncio.run(_download(task, repo, source))
+            asyncio.run(_download(prefix, repo, source))
         files: Files = {}
         if source is not None:
-            files = read_tree(source, prefix=_prefix(task))
+            files = read_tree(source, prefix=prefix)
         with run_task_once(task, given, files) as done:
             _print(task, done, diff=diff, as_json=as_json)
             if done.completed and write and workspace is not None:
@@ -123,11 +123,7 @@ def _check_options(
         raise CommandUsageError("--write needs --workspace")
 
 
-def _prefix(task: TaskDefinition) -> str:
-    return task.workspace.prefix if task.workspace else ROOT_PREFIX
-
-
-async def _download(task: TaskDefinition, address: str, directory: Path) -> None:
+async def _download(prefix: str, address: str, directory: Path) -> None:
     """The workspace of a commit, by the same pipeline that attempts use; lakeFS is only read."""
     from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
 
@@ -142,9 +138,9 @@ async def _download(task: TaskDefinition, address: str, directory: Path) -> None
         try:
             repository = RepositoryId(parts.netloc)
             commit = (await lakefs.commits.read(repository, ref)).commit
-            source = WorkspaceSource(repository, commit, _prefix(task))
+            source = WorkspaceSource(repository, commit, prefix)
             await container.pipeline().materialise(source, directory)
-            note(f"read lakefs://{repository}/{commit}, prefix {_prefix(task)}")
+            note(f"read lakefs://{repository}/{commit}, prefix {prefix}")
         finally:
             await lakefs.close()
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar, cast, final
 
+from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from perago.adapters.filesystem.attempt_directory import LocalAttemptDirectories
@@ -43,9 +44,16 @@ from perago.app.authoring.guardrails import (
     check_guardrails,
     check_guardrails_on_listing,
 )
+from perago.app.authoring.prefix_template import resolved_prefix
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import AttemptStatus, ExecutionId
-from perago.domain.errors import GuardrailViolation, PostGuardrailViolation, PreGuardrailViolation
+from perago.domain.errors import (
+    GuardrailViolation,
+    PostGuardrailViolation,
+    PrefixValueError,
+    PreGuardrailViolation,
+    TaskInputError,
+)
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH, ROOT_PREFIX, listing_prefix, object_path
 from perago.ports.conductor import PollRequest
@@ -173,7 +181,8 @@ def attempt_once(
         repository = RepositoryBuilder(servers.lakefs, TRIAL)
         repository.write(FENCE_PATH, FENCE_FILE)
         for path in files:
-            repository.write(object_path(task.workspace.prefix, path), _content(files, path))
+            at = object_path(trial_prefix(task, params), path)
+            repository.write(at, _content(files, path))
         commit = repository.commit({}, message="the files of the trial")
         local_path = {"repository": TRIAL, "branch": MAIN, "refType": "commit", "ref": commit}
         given["workspace"] = local_path
@@ -306,11 +315,48 @@ def run_task_once(
         # Conductor hands JSON to a task and nothing else.
         given = cast("dict[str, object]", to_jsonable_python(dict(params)))
         report = attempt_once(servers, ports, task, given, files)
-        yield _report(task, report, watched, files, directories.kept)
+        prefix = trial_prefix(task, given)
+        yield _report(task, report, watched, files, _Left(directories.kept, prefix))
     finally:
         # The tree first, because a body may have put anything in the place of its directory.
         remove_tree(root)
         driven(directories.forget(), servers.clock)
+
+
+def trial_prefix(task: TaskDefinition, params: object) -> str:
+    """The folder that a task works on; with params that are refused, as it was declared.
+
+    The attempt refuses them too, and its end says why.
+    """
+    if task.workspace is None:
+        return ROOT_PREFIX
+    try:
+        return resolved_prefix(task, params)
+    except (ValidationError, TaskInputError, PrefixValueError):
+        return task.workspace.prefix
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The directory of the attempt after it, and the folder that it stands for."""
+
+    directory: Path | None
+    prefix: str
+
+    def tree(self, task: TaskDefinition) -> Path | None:
+        """The directory that the task function wrote to, if it had one."""
+        if self.directory is None or task.workspace is None:
+            return None
+        if not task.on_spark:
+            return self.directory
+        output = self.directory / "output" / listing_prefix(self.prefix)
+        return output if output.is_dir() else None
+
+    def files(self, task: TaskDefinition, tree: Path) -> DirectoryFiles:
+        """The files that it left there, without what a Spark job leaves beside them."""
+        if task.on_spark:
+            remove_litter(tree)
+        return read_tree(tree, prefix=self.prefix, skip_links=True)
 
 
 def _report(
@@ -318,11 +364,11 @@ def _report(
     report: AttemptReport,
     watched: _Watched,
     before: Files,
-    directory: Path | None,
+    left: _Left,
 ) -> TaskRun:
     update = report.update
     assert update is not None, "nothing takes the row of a trial away"
-    tree = _tree(task, directory)
+    tree = left.tree(task)
     result = cast("Mapping[str, object] | None", update.output.get("result"))
     return TaskRun(
         status=update.status,
@@ -330,8 +376,8 @@ def _report(
         reason=update.reason,
         traceback=watched.traceback,
         before=before,
-        files=before if tree is None or not _was_opened(watched) else _left(task, tree),
-        guardrails=tuple(_verdicts(task, report.error, watched.phases, before, tree)),
+        files=before if tree is None or not _was_opened(watched) else left.files(task, tree),
+        guardrails=tuple(_verdicts(task, report.error, watched.phases, before, left)),
         lines=tuple(watched.lines),
         warnings=tuple(watched.warnings),
     )
@@ -342,30 +388,12 @@ def _was_opened(watched: _Watched) -> bool:
     return not watched.phases.isdisjoint({Phase.MATERIALISED, Phase.BODY_ENDED})
 
 
-def _tree(task: TaskDefinition, directory: Path | None) -> Path | None:
-    """The directory that the body wrote to, if it had one."""
-    if directory is None or task.workspace is None:
-        return None
-    if not task.on_spark:
-        return directory
-    output = directory / "output" / listing_prefix(task.workspace.prefix)
-    return output if output.is_dir() else None
-
-
-def _left(task: TaskDefinition, tree: Path) -> DirectoryFiles:
-    """The files that the body left there, without what a Spark job leaves beside them."""
-    if task.on_spark:
-        remove_litter(tree)
-    prefix = task.workspace.prefix if task.workspace else ROOT_PREFIX
-    return read_tree(tree, prefix=prefix, skip_links=True)
-
-
 def _verdicts(
     task: TaskDefinition,
     error: Exception | None,
     phases: set[Phase],
     before: Files,
-    tree: Path | None,
+    left: _Left,
 ) -> Iterator[GuardrailVerdict]:
     """Every guardrail that the attempt came to: it stops at the first one, here all are shown."""
     spec = task.workspace
@@ -374,11 +402,12 @@ def _verdicts(
     if Phase.PRE_CHECKED in phases or isinstance(error, PreGuardrailViolation):
         yield from _judged(spec.pre, "pre", lambda one: _check_listing(before, one, "pre"))
     if Phase.POST_CHECKED in phases or isinstance(error, PostGuardrailViolation):
+        tree = left.tree(task)
         if tree is None:  # a body on Spark that may not write
             yield from _judged(spec.post, "post", lambda one: _check_listing(before, one, "post"))
         elif task.on_spark:
-            left = _left(task, tree)
-            yield from _judged(spec.post, "post", lambda one: _check_listing(left, one, "post"))
+            files = left.files(task, tree)
+            yield from _judged(spec.post, "post", lambda one: _check_listing(files, one, "post"))
         else:
             yield from _judged(spec.post, "post", lambda one: check_guardrails(tree, [one], "post"))
 
