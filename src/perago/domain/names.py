@@ -55,6 +55,11 @@ def execution_time(name: str) -> datetime | None:
     return datetime.fromtimestamp(int(found[-1][:12], 16) / 1000, UTC)
 
 
+def is_execution_id(text: str) -> bool:
+    """Whether a text is an execution id and nothing else."""
+    return _EXECUTION_ID.fullmatch(text) is not None
+
+
 def is_private_branch(name: str) -> bool:
     """Whether Perago may delete a branch of this name, wherever it has read the name.
 

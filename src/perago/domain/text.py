@@ -85,3 +85,15 @@ def _shown(character: str) -> str:
     if character.isprintable() or character == "\t" or unicodedata.category(character) == "Zs":
         return character
     return character.encode("unicode_escape").decode("ascii")
+
+
+_STEP = 1024
+
+
+def in_units(size: int) -> str:
+    """A number of bytes as people read it, such as `1.5 MiB`."""
+    amount, units = float(size), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while amount >= _STEP and len(units) > 1:
+        amount /= _STEP
+        units.pop(0)
+    return f"{size} B" if units[0] == "B" else f"{amount:.1f} {units[0]}"

@@ -45,6 +45,7 @@ COMMANDS = (
         "reset-task", "reset_task:reset_task", "Discard a task's result, so that it runs again."
     ),
     CommandRow("forget", "reset_task:reset_task", "The old name of reset-task."),
+    CommandRow("diff", "diff:diff", "Show what a staged commit would change."),
     CommandRow("verify", "spark:verify", "Find damaged objects of a commit (needs Spark)."),
     CommandRow("report", "spark:report_group", "Count publications of a branch (needs Spark)."),
     CommandRow("spark", "spark:spark_group", "Fetch the jars that Spark tasks need."),
