@@ -1,4 +1,4 @@
-"""A long task function whose hosts are killed, and which goes on from its checkpoints elsewhere.
+"""A long task function whose hosts are killed or drained, and which goes on elsewhere.
 
 Each host is a worker with a root of its own. The function writes a line for each step that it does,
 so what was done twice is counted and not guessed.
@@ -7,6 +7,7 @@ so what was done twice is counted and not guessed.
 import asyncio
 import json
 import random
+import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ STEP_SECONDS = 0.5
 BASE_BYTES, PART_BYTES = 1_000_000, 10_000
 # A killed worker's row is handed out again after this; heartbeats come at a third of it.
 RESPONSE_SECONDS = 4
+GRACE_SECONDS = 1
 BODY = """
 import json, os, shutil
 import perago
@@ -54,6 +56,7 @@ class Plan:
     interval_seconds: float
     kills: int
     seed: int
+    ends_by: signal.Signals = signal.SIGKILL
 
     @property
     def steps(self) -> int:
@@ -63,12 +66,16 @@ class Plan:
 
 @dataclass(slots=True)
 class Survived:
-    """What one task did: seconds of work that each kill cost, steps that ran, bytes that moved."""
+    """What one task did: seconds of work that each kill cost, steps that ran, bytes that moved.
+
+    `polls` has one number for each row: how often it was handed out.
+    """
 
     lost_seconds: list[float] = field(default_factory=list[float])
     steps_run: int = 0
     bytes_uploaded: int = 0
     begun_anew: int = 0
+    polls: tuple[int, ...] = ()
 
 
 async def declare_long_task(scene: WorkerScene, plan: Plan) -> tuple[TaskModule, CommitId]:
@@ -102,11 +109,12 @@ async def survive_host_kills(scene: WorkerScene, plan: Plan) -> Survived:
         begun = await _begun(log, len(hosts))
         room = (plan.seconds - begun * STEP_SECONDS) / (plan.kills + 1)
         await asyncio.sleep(chance.uniform(0.1, 1.0) * max(room, 1.0))
-        host.process.kill()
+        host.signal(plan.ends_by)
         await host.process.wait()
     await _host(scene, module, plan, hosts)
     ended = await scene.ended(workflow, seconds_max=plan.seconds * 2 + 60)
     assert ended.status == "COMPLETED", ended.reason
+    survived.polls = tuple(row.snapshot.poll_count for row in ended.attempts)
     await hosts[-1].has("attempt ended")
     hosts[-1].process.kill()
     await hosts[-1].process.wait()
@@ -118,8 +126,11 @@ async def survive_host_kills(scene: WorkerScene, plan: Plan) -> Survived:
 async def _host(
     scene: WorkerScene, module: TaskModule, plan: Plan, hosts: list[RunningWorker]
 ) -> RunningWorker:
-    interval = f"{plan.interval_seconds:g}s"
-    host = await scene.launch([module], PERAGO_CHECKPOINT_INTERVAL=interval)
+    host = await scene.launch(
+        [module],
+        PERAGO_CHECKPOINT_INTERVAL=f"{plan.interval_seconds:g}s",
+        PERAGO_SHUTDOWN_FORCE_KILL_AFTER=f"{GRACE_SECONDS}s",
+    )
     hosts.append(host)
     return host
 

@@ -1,6 +1,7 @@
 """Checkpoints on real servers: hosts die by SIGKILL, and other hosts go on from what was kept."""
 
 import asyncio
+import signal
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ async def test_a_task_goes_on_on_other_hosts_after_two_kills(
         survived = await survive_host_kills(scene, plan)
     check(survived, plan)
     assert survived.begun_anew == 1, "every later attempt went on from a checkpoint"
+
+
+@pytest.mark.timeout(300)
+async def test_a_deploy_costs_a_long_function_no_row_and_at_most_one_interval(
+    servers: tuple[LakefsServer, ConductorServer], tmp_path: Path
+) -> None:
+    """As docs/how-to/checkpoints.md says it: two deploys, and the function ends on a third host."""
+    plan = Plan(seconds=10, interval_seconds=1, kills=2, seed=4, ends_by=signal.SIGTERM)
+    async with worker_scene(servers, tmp_path) as scene:
+        survived = await survive_host_kills(scene, plan)
+    check(survived, plan)
+    assert survived.begun_anew == 1
+    assert survived.polls == (3,), "one row, handed back by each of the two drains"
 
 
 DIES_ONCE = """

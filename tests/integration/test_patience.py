@@ -1,18 +1,20 @@
-"""lakeFS or Conductor is away for 20 s: the function runs once, and one row is used."""
+"""lakeFS, Conductor or the block store is away for 20 s: one run of the function, one row."""
 
 import pytest
 from tests.integration.outages import Outage, survive_all
 from tests.integration.worker_scene import WorkerScene
 
+from perago.adapters.lakefs.configuration import RouteChoice
+
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(300)]
-# Each of them cost an attempt or a run of the function before. `tests/soak` has the other ones.
+# One before the last step and one at it for each service. `tests/soak` has all moments.
 IN_THE_GATE = [
-    Outage("lakeFS", "at its end", 20),
     Outage("lakeFS", "while uploading", 20),
-    Outage("lakeFS", "at the staged commit", 20),
     Outage("lakeFS", "at the merge", 20),
     Outage("Conductor", "at its end", 20),
     Outage("Conductor", "at the completion", 20),
+    Outage("block store", "while uploading", 20, RouteChoice.PRESIGNED),
+    Outage("block store", "at the staged commit", 20, RouteChoice.API),
 ]
 
 

@@ -1,13 +1,15 @@
 """Every outage of 20 s, and six of 90 s: the function runs once, and one row is used."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from tests.integration.outages import MOMENTS, Outage, Service, survive_all
+from tests.integration.outages import MOMENTS, Outage, survive_all
 from tests.integration.worker_scene import WorkerScene, worker_scene
 from tools.servers import ConductorServer, LakefsServer
+
+from perago.adapters.lakefs.configuration import RouteChoice
 
 pytestmark = [
     pytest.mark.lakefs,
@@ -15,16 +17,37 @@ pytestmark = [
     pytest.mark.soak,
     pytest.mark.timeout(600),
 ]
-AT_ONCE = 6  # workers side by side; more of them are a busy machine and not an outage
-SERVICES: tuple[Service, ...] = ("lakeFS", "Conductor")
-LONG = [
-    Outage("lakeFS", "while downloading", 90),
-    Outage("lakeFS", "during the function", 90),
-    Outage("lakeFS", "while uploading", 90),
-    Outage("lakeFS", "at the merge", 90),
-    Outage("Conductor", "at its end", 90),
-    Outage("Conductor", "at the completion", 90),
+# Side by side, because most of their time is waiting; more of them are a busy machine, not an
+# outage.
+HALVES = MOMENTS[:4], MOMENTS[4:]
+TWENTY: dict[str, Sequence[Outage]] = {
+    f"{service} {half[0]} to {half[-1]}": [
+        Outage(
+            service, moment, 20, RouteChoice.API if service == "block store" else RouteChoice.AUTO
+        )
+        for moment in half
+    ]
+    for service in ("lakeFS", "Conductor", "block store")
+    for half in HALVES
+}
+# The other ways of the bytes, where they differ.
+TWENTY["block store, past lakeFS"] = [
+    Outage("block store", moment, 20, route)
+    for moment in ("while downloading", "while uploading")
+    for route in (RouteChoice.PRESIGNED, RouteChoice.AUTO)
 ]
+NINETY: dict[str, Sequence[Outage]] = {
+    "before and in the function": [
+        Outage("lakeFS", "while downloading", 90),
+        Outage("Conductor", "during the function", 90),
+        Outage("block store", "while downloading", 90, RouteChoice.PRESIGNED),
+    ],
+    "after it": [
+        Outage("lakeFS", "at the merge", 90),
+        Outage("Conductor", "at the completion", 90),
+        Outage("block store", "at the staged commit", 90, RouteChoice.API),
+    ],
+}
 
 
 @pytest_asyncio.fixture
@@ -36,16 +59,11 @@ async def scene(
         yield opened
 
 
-@pytest.mark.parametrize("service", SERVICES)
-async def test_an_outage_of_twenty_seconds_at_any_moment_costs_no_attempt(
-    scene: WorkerScene, service: Service
+@pytest.mark.parametrize(
+    "outages", [*TWENTY.values(), *NINETY.values()], ids=[*TWENTY, *(f"90 s {n}" for n in NINETY)]
+)
+async def test_an_outage_at_any_moment_costs_no_attempt(
+    scene: WorkerScene, outages: Sequence[Outage]
 ) -> None:
-    outages = [Outage(service, moment, 20) for moment in MOMENTS]
-    for start in range(0, len(outages), AT_ONCE):
-        survived = await survive_all(scene, outages[start : start + AT_ONCE])
-        assert [each for each in survived if not each.cost_nothing] == []
-
-
-async def test_an_outage_of_ninety_seconds_costs_no_attempt(scene: WorkerScene) -> None:
-    survived = await survive_all(scene, LONG)
+    survived = await survive_all(scene, outages)
     assert [each for each in survived if not each.cost_nothing] == []

@@ -6,7 +6,7 @@ virtual environment of the repository is still being installed. It knows nothing
 
 from tools.servers.conductor import ConductorServer, conductor_server
 from tools.servers.errors import FetchError, ServerError
-from tools.servers.lakefs import LakefsServer, lakefs_server
+from tools.servers.lakefs import LakefsServer, S3Store, lakefs_server, s3_store
 from tools.servers.toxiproxy import Proxy, ToxiproxyServer, toxiproxy_server
 
 __all__ = [
@@ -14,9 +14,11 @@ __all__ = [
     "FetchError",
     "LakefsServer",
     "Proxy",
+    "S3Store",
     "ServerError",
     "ToxiproxyServer",
     "conductor_server",
     "lakefs_server",
+    "s3_store",
     "toxiproxy_server",
 ]

@@ -42,24 +42,47 @@ class LakefsServer:
         return self.namespace_root.startswith("s3://")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Store:
+    """A running block store that speaks S3, and its keys."""
+
+    endpoint: str
+    access_key: str
+    secret_key: str
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Return how lakeFS is told to use it."""
+        return {
+            "blockstore.type": "s3",
+            "blockstore.s3.endpoint": self.endpoint,
+            "blockstore.s3.force_path_style": True,
+            "blockstore.s3.region": REGION,
+            "blockstore.s3.discover_bucket_region": False,
+            "blockstore.s3.credentials.access_key_id": self.access_key,
+            "blockstore.s3.credentials.secret_access_key": self.secret_key,
+        }
+
+
 @contextmanager
 def lakefs_server(
     *,
     flavour: Flavour = "local",
+    store: S3Store | None = None,
     settings: Mapping[str, object] | None = None,
     certificate: Path | None = None,
 ) -> Generator[LakefsServer]:
     """Run a lakeFS of its own; `settings` are dotted options: {"actions.enabled": False}.
 
-    With a certificate (a PEM file that holds its key as well) it speaks TLS.
+    With a certificate (a PEM file with its key) it speaks TLS; with a `store` it starts none.
     """
-    scheme = "http" if certificate is None else "https"
-    program = lakefs_programs() / "lakefs"
+    scheme, program = "http" if certificate is None else "https", str(lakefs_programs() / "lakefs")
     access_key_id = "AKIA" + secrets.token_hex(8).upper()
-    secret_access_key = secrets.token_hex(20)
+    secret = secrets.token_hex(20)
     with ExitStack() as stack:
-        local: dict[str, object] = {"blockstore.type": "local"}
-        blockstore = local if flavour == "local" else stack.enter_context(_s3_blockstore())
+        if store is None and flavour == "s3":
+            store = stack.enter_context(s3_store())
+        blockstore = {"blockstore.type": "local"} if store is None else store.options
 
         def plan(port: int, directory: Path) -> Launch:
             options = {
@@ -68,27 +91,26 @@ def lakefs_server(
                 **_tls(certificate),
                 "listen_address": f"{HOST}:{port}",
                 "installation.access_key_id": access_key_id,
-                "installation.secret_access_key": secret_access_key,
+                "installation.secret_access_key": secret,
                 **(settings or {}),
             }
-            configuration = directory / "lakefs.yaml"
-            configuration.write_text(json.dumps(_nested(options), indent=1), encoding="utf-8")
             return Launch(
-                command=[str(program), "--config", str(configuration), "run"],
+                command=[program, "--config", str(_written(directory, options)), "run"],
                 # lakeFS also reads ~/.lakefs.yaml; a person's own settings stay out of tests.
                 environment={"HOME": str(directory)},
                 is_ready=lambda: answers(
-                    f"{scheme}://{HOST}:{port}/api/v1/user",
-                    basic_auth=(access_key_id, secret_access_key),
+                    f"{scheme}://{HOST}:{port}/api/v1/user", basic_auth=(access_key_id, secret)
                 ),
             )
 
-        started = stack.enter_context(running(f"lakefs-{flavour}", plan))
+        started = stack.enter_context(
+            running("lakefs-local" if store is None else "lakefs-s3", plan)
+        )
         yield LakefsServer(
             endpoint=f"{scheme}://{HOST}:{started.port}",
             access_key_id=access_key_id,
-            secret_access_key=secret_access_key,
-            namespace_root="local://" if flavour == "local" else f"s3://{BUCKET}/",
+            secret_access_key=secret,
+            namespace_root="local://" if store is None else f"s3://{BUCKET}/",
             pid=started.pid,
             log=started.log,
             data=started.directory,
@@ -119,7 +141,8 @@ def _options(directory: Path) -> dict[str, object]:
 
 
 @contextmanager
-def _s3_blockstore() -> Generator[dict[str, object]]:
+def s3_store() -> Generator[S3Store]:
+    """Run an S3 gateway over a directory of its own, with one bucket."""
     access_key, secret_key = secrets.token_hex(8), secrets.token_hex(16)
     program = versitygw_program()
 
@@ -136,15 +159,14 @@ def _s3_blockstore() -> Generator[dict[str, object]]:
         )
 
     with running("versitygw", plan) as started:
-        yield {
-            "blockstore.type": "s3",
-            "blockstore.s3.endpoint": f"http://{HOST}:{started.port}",
-            "blockstore.s3.force_path_style": True,
-            "blockstore.s3.region": REGION,
-            "blockstore.s3.discover_bucket_region": False,
-            "blockstore.s3.credentials.access_key_id": access_key,
-            "blockstore.s3.credentials.secret_access_key": secret_key,
-        }
+        endpoint = f"http://{HOST}:{started.port}"
+        yield S3Store(endpoint=endpoint, access_key=access_key, secret_key=secret_key)
+
+
+def _written(directory: Path, options: Mapping[str, object]) -> Path:
+    configuration = directory / "lakefs.yaml"
+    configuration.write_text(json.dumps(_nested(options), indent=1), encoding="utf-8")
+    return configuration
 
 
 def _nested(options: Mapping[str, object]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast, final
 
@@ -254,6 +255,26 @@ def _failing(
         return "done"
 
     return do, calls
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.25, 1.0])
+async def test_pauses_double_up_to_five_seconds_and_all_of_each_is_left_to_chance(
+    chance: float,
+) -> None:
+    clock = VirtualClock()
+    patience = Patience(replace(_terms(clock, []), fraction=lambda: chance))
+    asked: list[float] = []
+
+    async def do() -> str:
+        asked.append(clock.monotonic())
+        if len(asked) < 8:
+            raise UnavailableError("away")
+        return "done"
+
+    await patience.until_done("lakeFS", "x", do)
+    pauses = [later - earlier for earlier, later in pairwise(asked)]
+    longest = (0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0)
+    assert pauses == pytest.approx([chance * each for each in longest])
 
 
 async def test_what_a_look_finds_is_the_answer() -> None:
