@@ -131,9 +131,9 @@ def count(workspace: Path, params: Song) -> Song:
 a whole part of the path or a piece of one, and a prefix may have several. Other braces are part of
 the folder's name.
 
-- A name that is no field, or a field whose values are no name of a folder (a list, a model, a number
-  with a fraction, a secret), is refused when the module is imported: by `check`, `register`, `start`
-  and a test (`PRG-T023`).
+- A name that is no field, or a field whose values are no name of a folder (a list, a model, a
+  number with a fraction, a secret), is refused when the module is imported: by `check`, `register`,
+  `start` and a test (`PRG-T023`).
 - When an attempt begins, Perago validates the params and fills the prefix in, once: texts and whole
   numbers as they are, dates, UUIDs and members of an enum as in JSON.
 - A value that is empty, has a slash or a backslash, is `.` or `..`, is longer than 255 bytes, or
