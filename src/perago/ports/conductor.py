@@ -240,6 +240,10 @@ class Workflows(Protocol):
         what is behind the loop never does.
     W25 handed_back_branch_keeps_the_fork: a branch that is handed back fails nothing; the join
         waits for its redelivery.
+    W26 branch_of_a_sub_workflow_outlives_its_retries: a branch that is a workflow of its own may
+        fail and be retried inside it; the fork goes on, and the join has the output of the child.
+    W27 dynamic_fork_over_items: one branch for each item of a list, a task or a child workflow;
+        its input is the item, with the number of the item.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:

@@ -103,6 +103,33 @@ def walk_fork_join_dynamic(walk: Walk, spec: Spec, iteration: int) -> bool:
 
 
 def _branches(row: TaskRow) -> list[Spec]:
+    """One branch for each item of the input; without items the tasks that the input names."""
+    items = row.input_data.get("forkTaskInputs")
+    if isinstance(items, list):
+        return [_branch_of_item(row, item, number) for number, item in enumerate(items)]
+    return _named_branches(row)
+
+
+def _branch_of_item(row: TaskRow, item: object, number: int) -> Spec:
+    """The same task, or the same child workflow, for one item: its input, with its number."""
+    given = row.input_data
+    child = given.get("forkTaskWorkflow")
+    name = str(given.get("forkTaskName") or row.spec["taskReferenceName"])
+    parameters = dict(item) if isinstance(item, Mapping) else {"input": item}
+    branch: dict[str, object] = {
+        "taskReferenceName": f"_{name}_{number}",
+        "inputParameters": {**parameters, "__index": number},
+    }
+    if child is None:
+        return {**branch, "name": name, "type": str(given.get("forkTaskType") or "SIMPLE")}
+    version = str(given.get("forkTaskWorkflowVersion"))
+    runs: dict[str, object] = {"name": child, "taskToDomain": parameters.get("taskToDomain")}
+    if version.isdecimal():
+        runs["version"] = int(version)
+    return {**branch, "name": child, "type": "SUB_WORKFLOW", "subWorkflowParam": runs}
+
+
+def _named_branches(row: TaskRow) -> list[Spec]:
     """The tasks of the input, each with the input that stands under its name."""
     spec = row.spec
     named = row.input_data.get(str(spec.get("dynamicForkTasksParam")))
