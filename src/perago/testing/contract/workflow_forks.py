@@ -4,7 +4,6 @@ import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.conductor import HandBack
-from perago.ports.errors import RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
     TIMEOUT_SECONDS,
     ConductorUnderTest,

@@ -3,10 +3,8 @@
 import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.ports.conductor import HandBack
 from perago.ports.errors import RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
-    TIMEOUT_SECONDS,
     ConductorUnderTest,
     define_task,
     define_workflow,
@@ -19,7 +17,6 @@ from perago.testing.contract.conductor_under_test import (
     system,
     workflow_of,
 )
-from perago.testing.definitions import as_object
 
 LOOP_TWICE = "if ($.loop['iteration'] < 2) { true; } else { false; }"
 
