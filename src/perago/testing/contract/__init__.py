@@ -5,6 +5,6 @@ fixture. Each test is one law of the port's docstring, by number and name. Fixtu
 
 `lakefs_under_test` (the verbs of `lakefs_under_test.LakeFSUnderTest`): branches, merges, commits,
 tags, objects, repositories. `conductor_under_test` (`conductor_under_test.ConductorUnderTest`):
-task_queue, task_definitions, workflows, workflow_forks, workflow_shapes. `bench`
-(`workspace_pipeline.Bench`): workspace_pipeline.
+task_queue, task_definitions, workflows, workflow_shapes. `bench` (`workspace_pipeline.Bench`):
+workspace_pipeline.
 """

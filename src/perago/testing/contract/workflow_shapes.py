@@ -3,8 +3,10 @@
 import pytest
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.ports.conductor import HandBack
 from perago.ports.errors import RequestRefusedError
 from perago.testing.contract.conductor_under_test import (
+    TIMEOUT_SECONDS,
     ConductorUnderTest,
     define_task,
     define_workflow,
@@ -19,6 +21,97 @@ from perago.testing.contract.conductor_under_test import (
 )
 
 LOOP_TWICE = "if ($.loop['iteration'] < 2) { true; } else { false; }"
+
+
+async def test_W11_fork_and_join(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
+    branches = [
+        [simple(task_type, "left"), simple(task_type, "left_end")],
+        [simple(task_type, "right")],
+    ]
+    name = await define_workflow(
+        conductor_under_test,
+        system("FORK_JOIN", "fork", forkTasks=branches),
+        system("JOIN", "join", joinOn=["left_end", "right"]),
+        simple(task_type, "behind", {"joined": "${join.output}"}),
+    )
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    both = await poll_now(conductor_under_test, task_type)
+    assert {taken.snapshot.reference_name for taken in both} == {"left", "right"}
+    for taken in both:
+        await finish(conductor_under_test, taken, output={"of": taken.snapshot.reference_name})
+    end = await poll_one(conductor_under_test, task_type, workflow_id)
+    assert end.snapshot.reference_name == "left_end"
+    assert await poll_now(conductor_under_test, task_type) == ()
+    await finish(conductor_under_test, end, output={"of": "left_end"})
+    behind = await poll_one(conductor_under_test, task_type, workflow_id)
+    joined = {"left_end": {"of": "left_end"}, "right": {"of": "right"}}
+    assert behind.input_data == {"joined": joined}
+    rows = {
+        row.snapshot.task_type: row.response_timeout_seconds
+        for row in (await workflow_of(conductor_under_test, workflow_id)).attempts
+    }
+    assert rows.keys() == {"FORK", "JOIN", task_type}
+    assert (rows["FORK"], rows["JOIN"]) == (0, 0)
+    await finish(conductor_under_test, behind)
+    assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.COMPLETED)
+
+
+async def test_W12_failed_branch_ends_the_workflow(
+    conductor_under_test: ConductorUnderTest,
+) -> None:
+    left, right = await define_task(conductor_under_test), await define_task(conductor_under_test)
+    name = await define_workflow(
+        conductor_under_test,
+        system(
+            "FORK_JOIN",
+            "fork",
+            forkTasks=[[simple(left, "left")], [simple(right, "right"), simple(left, "end")]],
+        ),
+        # Not on what fails here: a real JOIN may look between a failure and its retry.
+        system("JOIN", "join", joinOn=["end"]),
+    )
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    one = await poll_one(conductor_under_test, left, workflow_id)
+    two = await poll_one(conductor_under_test, right, workflow_id)
+    await finish(conductor_under_test, one, AttemptStatus.FAILED_WITH_TERMINAL_ERROR)
+    workflow = await workflow_of(conductor_under_test, workflow_id)
+    assert workflow.status is WorkflowStatus.FAILED
+    statuses = {row.snapshot.reference_name: row.snapshot.status for row in workflow.attempts}
+    assert statuses["right"] is AttemptStatus.CANCELED
+    await finish(conductor_under_test, two)
+    await conductor_under_test.workflows.retry(workflow_id)
+    for task_type in (left, right):
+        again = await poll_one(conductor_under_test, task_type, workflow_id)
+        assert again.snapshot.retry_count == 1
+        await finish(conductor_under_test, again)
+    await finish(conductor_under_test, await poll_one(conductor_under_test, left, workflow_id))
+    assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.COMPLETED)
+
+
+async def test_W25_handed_back_branch_keeps_the_fork(
+    conductor_under_test: ConductorUnderTest,
+) -> None:
+    left = await define_task(conductor_under_test, retryCount=0)
+    right = await define_task(conductor_under_test, retryCount=0)
+    branches = [[simple(left, "left")], [simple(right, "right")]]
+    name = await define_workflow(
+        conductor_under_test,
+        system("FORK_JOIN", "fork", forkTasks=branches),
+        system("JOIN", "join", joinOn=["left", "right"]),
+    )
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    one = await poll_one(conductor_under_test, left, workflow_id)
+    await finish(conductor_under_test, await poll_one(conductor_under_test, right, workflow_id))
+    for _ in range(3):
+        given = HandBack(one.snapshot, "worker", "worker draining")
+        await conductor_under_test.queue.hand_back(given, timeout_seconds=TIMEOUT_SECONDS)
+        await conductor_under_test.nudge(workflow_id)
+        workflow = await workflow_of(conductor_under_test, workflow_id)
+        assert workflow.status is WorkflowStatus.RUNNING
+        one = await poll_one(conductor_under_test, left, workflow_id)
+    await finish(conductor_under_test, one)
+    assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.COMPLETED)
 
 
 async def test_W13_loop(conductor_under_test: ConductorUnderTest) -> None:
@@ -222,6 +315,36 @@ async def test_W20_wait(conductor_under_test: ConductorUnderTest) -> None:
     await conductor_under_test.let_pass(WAIT_SECONDS)
     behind = await poll_one(conductor_under_test, task_type, workflow_id)
     assert behind.snapshot.reference_name == "behind"
+
+
+async def test_W21_dynamic_fork(conductor_under_test: ConductorUnderTest) -> None:
+    one, two = await define_task(conductor_under_test), await define_task(conductor_under_test)
+    tasks = [simple(one, "a", {"own": 1}), simple(two, "b")]
+    fork = system(
+        "FORK_JOIN_DYNAMIC",
+        "fork",
+        inputParameters={"tasks": "${workflow.input.tasks}", "inputs": "${workflow.input.inputs}"},
+        dynamicForkTasksParam="tasks",
+        dynamicForkTasksInputParamName="inputs",
+    )
+    name = await define_workflow(
+        conductor_under_test,
+        fork,
+        system("JOIN", "join"),
+        simple(one, "behind", {"joined": "${join.output}"}),
+    )
+    given = {"tasks": tasks, "inputs": {"a": {"x": 1}, "b": {"x": 2}}}
+    workflow_id = await conductor_under_test.workflows.start(name, given)
+    first = await poll_one(conductor_under_test, one, workflow_id)
+    assert first.snapshot.reference_name == "a"
+    assert first.input_data["x"] == 1
+    second = await poll_one(conductor_under_test, two, workflow_id)
+    assert second.input_data["x"] == 2
+    await finish(conductor_under_test, second, output={"n": 2})
+    assert await poll_now(conductor_under_test, one) == ()
+    await finish(conductor_under_test, first, output={"n": 1})
+    behind = await poll_one(conductor_under_test, one, workflow_id)
+    assert behind.input_data == {"joined": {"a": {"n": 1}, "b": {"n": 2}}}
 
 
 async def test_W22_rows_of_the_server(conductor_under_test: ConductorUnderTest) -> None:

@@ -1,4 +1,4 @@
-"""Laws of perago.ports.conductor."""
+"""Laws of `Workflows`: sequences, the verbs of an operator, and forks that are built to last."""
 
 from collections.abc import Awaitable, Mapping
 
@@ -18,8 +18,10 @@ from perago.testing.contract.conductor_under_test import (
     reaches,
     simple,
     start_one_task,
+    system,
     workflow_of,
 )
+from perago.testing.definitions import as_object
 
 WORKFLOW_INPUT: Mapping[str, object] = {
     "text": "hello",
@@ -266,3 +268,73 @@ async def test_W23_lost_answer_is_unknown(conductor_under_test: ConductorUnderTe
     # The start that nobody heard of has a row of its own, beside the one of the rerun.
     taken = [await poll_one(conductor_under_test, task_type, workflow_id) for _ in range(2)]
     assert len({attempt.snapshot.workflow_id for attempt in taken} - {workflow_id}) == 1
+
+
+def runs_child(child: str, reference: str, inputs: dict[str, object]) -> dict[str, object]:
+    """A task that is a workflow of its own."""
+    runs = {"name": child, "version": 1}
+    return system("SUB_WORKFLOW", reference, subWorkflowParam=runs, inputParameters=inputs)
+
+
+async def test_W26_branch_of_a_sub_workflow_outlives_its_retries(
+    conductor_under_test: ConductorUnderTest,
+) -> None:
+    task_type = await define_task(conductor_under_test, retryCount=3)
+    inner = simple(task_type, "inner", {"n": "${workflow.input.n}"})
+    child = await define_workflow(conductor_under_test, inner)
+    branches = [[runs_child(child, side, {"n": side})] for side in ("left", "right")]
+    name = await define_workflow(
+        conductor_under_test,
+        system("FORK_JOIN", "fork", forkTasks=branches),
+        system("JOIN", "join", joinOn=["left", "right"]),
+        simple(task_type, "behind", {"joined": "${join.output.left.of}"}),
+    )
+    workflow_id = await conductor_under_test.workflows.start(name, {})
+    ended: set[str] = set()
+    while len(ended) < len(branches):
+        taken = await poll_one(conductor_under_test, task_type, workflow_id)
+        side = str(taken.input_data["n"])
+        if taken.snapshot.retry_count < 2:
+            await fail(conductor_under_test, taken)
+        else:
+            await finish(conductor_under_test, taken, output={"of": side})
+            ended.add(side)
+        workflow = await workflow_of(conductor_under_test, workflow_id)
+        assert workflow.status is WorkflowStatus.RUNNING, workflow.reason
+    behind = await poll_one(conductor_under_test, task_type, workflow_id)
+    assert behind.input_data == {"joined": "left"}
+    await finish(conductor_under_test, behind)
+    assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.COMPLETED)
+
+
+@pytest.mark.parametrize("is_child", [False, True], ids=["task", "child"])
+async def test_W27_dynamic_fork_over_items(
+    conductor_under_test: ConductorUnderTest, *, is_child: bool
+) -> None:
+    task_type = await define_task(conductor_under_test)
+    inner = simple(task_type, "inner", {"all": "${workflow.input}"})
+    child = await define_workflow(conductor_under_test, inner)
+    runs = {"forkTaskWorkflow": child, "forkTaskWorkflowVersion": "1"}
+    given: dict[str, object] = {"forkTaskInputs": "${workflow.input.items}"}
+    given |= {"forkTaskName": task_type} | (runs if is_child else {})
+    name = await define_workflow(
+        conductor_under_test,
+        system("FORK_JOIN_DYNAMIC", "fork", inputParameters=given),
+        system("JOIN", "join"),
+        simple(task_type, "behind", {"joined": "${join.output}"}),
+    )
+    items = [{"n": 10}, {"n": 11}, {"n": 12}]
+    workflow_id = await conductor_under_test.workflows.start(name, {"items": items})
+    found: list[dict[str, object]] = []
+    for _ in items:
+        taken = await poll_one(conductor_under_test, task_type, workflow_id)
+        read = dict(taken.input_data)
+        item = dict(as_object(read["all"])) if is_child else read
+        found.append(item)
+        await finish(conductor_under_test, taken, output={"of": item["n"]})
+    expected = [{"n": 10, "__index": 0}, {"n": 11, "__index": 1}, {"n": 12, "__index": 2}]
+    assert sorted(found, key=lambda item: str(item["n"])) == expected
+    behind = await poll_one(conductor_under_test, task_type, workflow_id)
+    joined = as_object(behind.input_data["joined"])
+    outputs = {name: as_object(output)["of"] for name, output in joined.items()}
+    assert outputs == {f"_{task_type}_{number}": 10 + number for number in range(3)}
