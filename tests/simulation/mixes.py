@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from perago.domain.fence import FENCE_VERSION
 from perago.domain.policy import PolicySetting
 
 
@@ -81,6 +82,7 @@ class Mix:
     foreign: tuple[Foreign, ...] = ()
     gc_age_zero: bool = False
     fenced: bool = True
+    fence_version: int = FENCE_VERSION
     protected: bool = False
     racy: bool = False
     attempts_max: int = 5
@@ -130,9 +132,10 @@ MIXES: Mapping[str, Mix] = {
         ),
         Mix(
             "foreign",
-            "the core beside commits of others",
+            "the core beside commits of others, who can merge staging branches: the old fence",
             {**_CORE, Kind.FOREIGN: 2},
             foreign=ALL_FOREIGN,
+            fence_version=1,
         ),
         Mix(
             "gc-default-ages",

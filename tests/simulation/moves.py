@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.actors import Actor, new_pass, new_reset
 from tests.simulation.choices import Weighted
+from tests.simulation.invariants import broken
 from tests.simulation.mixes import Foreign, Kind, Verb
 from tests.simulation.scene import Scene
 
 from perago.adapters.memory.installations import RepositoryBuilder
 from perago.domain.attempt import AttemptStatus
+from perago.domain.fence import FENCE_VERSION
 from perago.domain.logical_execution import CommitId
 from perago.ports.errors import RequestRefusedError
 
@@ -295,6 +297,9 @@ def _foreign(engine: "Engine", name: str) -> None:
     commit = commit_by_others(engine.scene.repository, kind, count, source)
     engine.from_outside(f"{COMMITS}{name}", f"{count} {source}", commit)
     if commit is not None:
+        mix = engine.scene.mix
+        if kind is Foreign.HAND_MERGE and mix.fenced and mix.fence_version == FENCE_VERSION:
+            broken(mix, 17, f"{source} was merged by hand past the fence")
         engine.tell("others", name, commit[:8])
         engine.see(f"others: {name}")
         engine.monitor.others_committed(commit)

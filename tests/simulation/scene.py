@@ -21,7 +21,7 @@ from perago.adapters.memory.installations import (
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.fence import FENCE_FILE
+from perago.domain.fence import SHIPPED_FENCE_FILES
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
@@ -137,7 +137,7 @@ def files_of(mix: Mix) -> dict[str, bytes | None]:
     """The content of the input commit."""
     files: dict[str, bytes | None] = {f"{folder}/kept.txt": b"kept" for folder in FOLDERS}
     if mix.fenced:
-        files[FENCE_PATH] = FENCE_FILE
+        files[FENCE_PATH] = SHIPPED_FENCE_FILES[-mix.fence_version]
     return files
 
 

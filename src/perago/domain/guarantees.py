@@ -58,8 +58,25 @@ and tags for you to inspect.
 """
 
 PAGE_FOOT = """
+## What the fence refuses
+
 The fence is the hook that `perago fence install` puts into a repository. lakeFS runs it inside the
-atomic step that moves the branch, and the hook compares the head with the expected one.
+atomic step that moves the branch. It refuses two kinds of merges:
+
+- A merge that names the head it expects, where the branch has another head by then
+  (`perago.head_moved`). That holds for version 1 too.
+- Since version 2, a merge that names no head, of a private branch of Perago: `perago-staging-*`,
+  `perago-run-*`, `perago-scratch-*`, or of a decision by its tag `perago-settled-*`
+  (`perago.private_branch`, `PRG-F027`). Such a branch holds what no attempt has decided, or half a
+  run. All other merges pass.
+
+The hook judges what the caller wrote. It does not notice a staged commit that somebody merges by its
+commit id: lakeFS tells a hook the id of the source commit, and neither its metadata nor the branches
+that hold it. It does not notice a branch of one's own that was created from a private branch, a
+cherry-pick, or objects copied from a private branch either. Perago takes the result for a commit of
+another writer: a publication on the old head is refused, and nothing is published twice. lakeFS loads
+the hook from the source commit, so a merge of a branch without the file is not checked, and removes the
+file from the target; attempts that start from there do not run under `settled`.
 
 ## A worker that dies after the task function
 

@@ -171,6 +171,11 @@ BY_HAND: Sequence[Script] = (
         [before(MERGE, others(Foreign.HAND_MERGE))],
     ),
     Script(
+        "others merge the staging branch by hand, past the old fence",
+        replace(SETTLED, fence_version=1),
+        [before(MERGE, others(Foreign.HAND_MERGE))],
+    ),
+    Script(
         "others revert the publication before the retry",
         SETTLED,
         [at(MERGE, "crash after"), (IDLE, others(Foreign.REVERT))],

@@ -18,7 +18,12 @@ import yaml
 
 from perago.adapters.memory.object_tree import Tree
 from perago.domain.commit_metadata import EXPECTED_HEAD
-from perago.domain.fence import FENCE_SCRIPT, HEAD_MOVED_TEXT
+from perago.domain.fence import (
+    FENCE_SCRIPT,
+    FENCE_SCRIPT_1,
+    HEAD_MOVED_TEXT,
+    PRIVATE_BRANCH_TEXT,
+)
 from perago.domain.logical_execution import NO_METADATA, CommitId, RepositoryId
 from perago.domain.paths import ACTIONS_PREFIX
 
@@ -178,8 +183,7 @@ return function(code, action)
   if not passed then return tostring(failure) end
 end
 """
-# Lua's messages begin with the line: the Python twin of the fence has to say the same.
-_RAISING_LINE = 1 + FENCE_SCRIPT[: FENCE_SCRIPT.index("error(")].count("\n")
+_PRIVATE_SOURCES = ("perago-staging-", "perago-run-", "perago-scratch-", "perago-settled-")
 
 
 class ScriptNeedsLuaError(Exception):
@@ -196,8 +200,8 @@ def run_script(script: str, action: ActionData, *, with_lua: bool) -> str | None
     """The error a script raised, or None when it passed."""
     if with_lua:
         return run_in_lua(script, action)
-    if script == FENCE_SCRIPT:
-        return run_fence_in_python(action)
+    if script in (FENCE_SCRIPT, FENCE_SCRIPT_1):
+        return run_fence_in_python(script, action)
     raise ScriptNeedsLuaError
 
 
@@ -214,16 +218,25 @@ def run_in_lua(script: str, action: ActionData) -> str | None:
     return None if failure is None else str(failure)
 
 
-def run_fence_in_python(action: ActionData) -> str | None:
-    """What the fence's script does, in Python."""
+def run_fence_in_python(script: str, action: ActionData) -> str | None:
+    """What one of the fence's scripts does, in Python."""
     commit: Any = action["commit"]
     expected = commit["metadata"].get(EXPECTED_HEAD)
-    if expected is None:
-        return None
-    found = commit["parents"][0] if commit["parents"] else "nil"
-    if expected == found:
-        return None
-    return f'[string "lua"]:{_RAISING_LINE}: {HEAD_MOVED_TEXT} {expected} {found}'
+    if expected is not None:
+        found = commit["parents"][0] if commit["parents"] else "nil"
+        moved = f"{HEAD_MOVED_TEXT} {expected} {found}"
+        return None if expected == found else _raised(script, moved)
+    source = str(action["merge_source"])
+    if PRIVATE_BRANCH_TEXT in script and source.startswith(_PRIVATE_SOURCES):
+        remedy = "publish through Perago, see perago explain PRG-F027"
+        return _raised(script, f"{PRIVATE_BRANCH_TEXT} {source}: {remedy}")
+    return None
+
+
+def _raised(script: str, text: str) -> str:
+    """A text of `error(` as Lua reports it, with its line."""
+    line = 1 + script[: script.index(f'error("{text.split(maxsplit=1)[0]}')].count("\n")
+    return f'[string "lua"]:{line}: {text}'
 
 
 @cache
@@ -251,6 +264,7 @@ class HookEvent:
     branch: str = ""
     tag: str = ""
     source_ref: str = ""
+    merge_source: str = ""
     commit: CommitId | str = ""
     message: str = ""
     metarange: str = ""
@@ -345,6 +359,7 @@ def _seen_by_script(
         "branch_id": event.branch,
         "source_ref": event.source_ref,
         "tag_id": event.tag,
+        "merge_source": event.merge_source,
         "repository_id": event.repository,
         "commit": {
             "message": event.message,

@@ -190,6 +190,7 @@ def _event(request: MergeRequest, source: Commit, commit: Commit) -> HookEvent:
         request.repository,
         branch=request.target,
         source_ref=source.id,
+        merge_source=request.source,
         commit=commit.id,
         message=commit.record.message,
         metarange=commit.record.metarange,

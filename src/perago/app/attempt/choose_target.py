@@ -9,7 +9,7 @@ from perago.app.attempt.patience import LAKEFS
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide, merge_timeout_seconds
 from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
-from perago.domain.fence import FenceState
+from perago.domain.fence import FenceState, SeenFence
 from perago.domain.logical_execution import (
     AttemptMark,
     CommitId,
@@ -86,15 +86,15 @@ async def choose_target(
     Raises FenceNotTrustedError when the setting relies on a fence that does not work.
     """
     lakefs = ports.lakefs
-    record, fence = await ports.concurrency.together(
+    record, file = await ports.concurrency.together(
         lakefs.known.check(workspace, ports.concurrency, writes=True),
         lakefs.trust.file(workspace.repository, workspace.ref),
     )
-    earlier = Earlier()
+    fence, earlier = file.state, Earlier()
     if fence is not FenceState.ABSENT:
         given = ExecutionInput(workspace, spec.prefix, params)
         fence, earlier = await ports.concurrency.together(
-            _prove(ports, workspace, fence), _look_for_decisions(ports, attempt, given, record)
+            _prove(ports, workspace, file), _look_for_decisions(ports, attempt, given, record)
         )
     level = _level(attempt, workspace, fence, earlier.decided)
     isolation = Isolation(spec.isolation)
@@ -112,13 +112,11 @@ async def choose_target(
     return Target(workspace, spec.prefix, isolation, level, earlier.key), earlier
 
 
-async def _prove(
-    ports: AttemptPorts, workspace: WorkspaceReference, fence: FenceState
-) -> FenceState:
+async def _prove(ports: AttemptPorts, workspace: WorkspaceReference, file: SeenFence) -> FenceState:
     """Only a file that is one of ours is worth a canary."""
-    if fence is not FenceState.TRUSTED:
-        return fence
-    return await ports.lakefs.trust.proven(workspace.repository, workspace.ref)
+    if file.state is not FenceState.TRUSTED:
+        return file.state
+    return await ports.lakefs.trust.proven(workspace.repository, workspace.ref, file.version)
 
 
 def _level(

@@ -109,7 +109,8 @@ def _print_report(report: FenceReport, *, as_json: bool) -> None:
 def _print_verdict(verdict: FenceVerdict, *, as_json: bool) -> None:
     if as_json:
         document = {"repository": verdict.repository, "branch": verdict.branch}
-        facts = {"head": verdict.head, "state": verdict.state, "protected": verdict.protected}
+        facts = {"head": verdict.head, "state": verdict.state, "version": verdict.version}
+        facts["protected"] = verdict.protected
         say_json("fence-verdict/1", {**document, **facts, "warnings": list(verdict.warnings)})
         return
     say(f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}")

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from perago.app.fence.trust import Canary
 from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY
 from perago.domain.errors import PublicationRefusedError
-from perago.domain.fence import FENCE_FILE, FenceState, recognise_fence
+from perago.domain.fence import FENCE_FILE, FENCE_VERSION, FenceState, recognise_fence
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import fence_branch
 from perago.domain.outcome import Merged
@@ -72,7 +72,7 @@ async def install_fence(
     """Bring the newest fence onto a branch; whatever stood there before is replaced."""
     head = await tools.branches.head(repository, branch)
     before = await read_fence(tools, repository, head.commit)
-    state = recognise_fence(before)
+    state = recognise_fence(before).state
     if before == FENCE_FILE:
         return FenceReport(repository, branch, FenceChange.UNCHANGED, head.commit, state)
     async with _side_branch(tools, repository, head.commit) as side:
@@ -93,7 +93,7 @@ async def remove_fence(
     """Take the fence file off a branch."""
     head = await tools.branches.head(repository, branch)
     before = await read_fence(tools, repository, head.commit)
-    state = recognise_fence(before)
+    state = recognise_fence(before).state
     if before is None:
         return FenceReport(repository, branch, FenceChange.UNCHANGED, head.commit, state)
     async with _side_branch(tools, repository, head.commit) as side:
@@ -137,19 +137,26 @@ class FenceVerdict:
     branch: BranchName
     head: CommitId
     state: FenceState
+    version: int
     protected: bool
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What weakens a working fence."""
-        if self.protected:
-            return ()
-        warning = (
-            f"{self.branch} is not protected: after a hard reset by a person, retries publish again"
-            " what the reset removed; protect the branch (publications pass, resets do not) and"
-            " roll back with `lakectl branch revert`"
-        )
-        return (warning,)
+        warnings: list[str] = []
+        if 0 < self.version < FENCE_VERSION:
+            warnings.append(
+                f"version {self.version} of the fence is old, the newest is {FENCE_VERSION}: it"
+                " lets people merge Perago's private branches; replace it with"
+                f" `perago fence install {self.repository} {self.branch}`"
+            )
+        if not self.protected:
+            warnings.append(
+                f"{self.branch} is not protected: after a hard reset by a person, retries publish"
+                " again what the reset removed; protect the branch (publications pass, resets do"
+                " not) and roll back with `lakectl branch revert`"
+            )
+        return tuple(warnings)
 
 
 async def verify_fence(
@@ -157,8 +164,9 @@ async def verify_fence(
 ) -> FenceVerdict:
     """Read the file at the head, then try it: the server must refuse a wrong head."""
     head = await tools.branches.head(repository, branch)
-    state = recognise_fence(await read_fence(tools, repository, head.commit))
+    seen = recognise_fence(await read_fence(tools, repository, head.commit))
+    state = seen.state
     if state is FenceState.TRUSTED and not await canary.refuses_wrong_head(repository, head.commit):
         state = FenceState.DEAD
     protected = await tools.branches.is_protected(repository, branch)
-    return FenceVerdict(repository, branch, head.commit, state, protected)
+    return FenceVerdict(repository, branch, head.commit, state, seen.version, protected)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import PublicationRefusedError
-from perago.domain.fence import FenceState, recognise_fence
+from perago.domain.fence import FENCE_VERSION, FenceState, SeenFence, recognise_fence
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import canary_branches
 from perago.domain.outcome import HeadMoved, Merged, NotPublished
@@ -105,25 +105,30 @@ class FenceTrust:
         self._canary = canary
         self._concurrency = concurrency
         self._clock = clock
-        self._verdict: _Verdict | None = None
+        self._verdicts: dict[int, _Verdict] = {}
         self._distrusted: set[RepositoryId] = set()
 
-    async def file(self, repository: RepositoryId, commit: CommitId) -> FenceState:
+    async def file(self, repository: RepositoryId, commit: CommitId) -> SeenFence:
         """What the fence file of an input commit is worth by its bytes; this writes nothing."""
         try:
             content = await self._objects.read(repository, commit, FENCE_PATH)
         except ObjectMissingError:
-            return FenceState.ABSENT
+            content = None
         return recognise_fence(content)
 
-    async def proven(self, repository: RepositoryId, commit: CommitId) -> FenceState:
-        """Whether the server runs the fence of a commit whose file is one of ours: the canary."""
+    async def proven(
+        self, repository: RepositoryId, commit: CommitId, version: int = FENCE_VERSION
+    ) -> FenceState:
+        """Whether the server runs the fence of a commit whose file is one of ours: the canary.
+
+        Once for each version, because what runs one script may stumble over another.
+        """
         async with self._concurrency.turn("canary"):
-            verdict = self._verdict
+            verdict = self._verdicts.get(version)
             if repository not in self._distrusted and (
                 verdict is None or self._clock.monotonic() >= verdict.until
             ):
-                verdict = self._verdict = await self._ask(repository, commit)
+                verdict = self._verdicts[version] = await self._ask(repository, commit)
         # Distrust may have come while the canary was under way, and it counts for more.
         if repository in self._distrusted or verdict is None:
             return FenceState.DISTRUSTED
@@ -142,4 +147,4 @@ class FenceTrust:
         It is the server of the other repositories too, so they wait for no old verdict.
         """
         self._distrusted.add(repository)
-        self._verdict = None
+        self._verdicts.clear()

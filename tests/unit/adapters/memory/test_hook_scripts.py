@@ -1,5 +1,7 @@
 """The fence in Lua and its port to Python say the same; foreign scripts really run."""
 
+from itertools import product
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,15 +16,20 @@ from perago.adapters.memory.hooks import (
 )
 from perago.adapters.memory.object_tree import EMPTY_TREE, store_object
 from perago.domain.commit_metadata import EXPECTED_HEAD
-from perago.domain.fence import FENCE_FILE, FENCE_SCRIPT, HEAD_MOVED_TEXT
+from perago.domain.fence import FENCE_FILE, FENCE_SCRIPT, FENCE_SCRIPT_1, HEAD_MOVED_TEXT
 from perago.domain.paths import FENCE_PATH
 
 HEAD = "a" * 64
 OTHER = "b" * 64
 
 
-def action(metadata: dict[str, str], *parents: str) -> dict[str, object]:
-    return {"commit": {"metadata": metadata, "parents": list(parents)}}
+STAGED = "perago-staging-1"
+SCRIPTS = (FENCE_SCRIPT, FENCE_SCRIPT_1)
+
+
+def action(metadata: dict[str, str], *parents: str, source: str = "feature") -> dict[str, object]:
+    commit = {"metadata": metadata, "parents": list(parents)}
+    return {"commit": commit, "merge_source": source}
 
 
 @pytest.mark.parametrize(
@@ -64,11 +71,12 @@ def test_both_fences_agree_on_every_case(
     metadata: dict[str, str], parents: tuple[str, ...], *, passes: bool
 ) -> None:
     seen = action(metadata, *parents)
-    in_lua = run_in_lua(FENCE_SCRIPT, seen)
-    assert in_lua == run_fence_in_python(seen)
-    assert (in_lua is None) is passes
-    if in_lua is not None:
-        assert HEAD_MOVED_TEXT in in_lua
+    for script in SCRIPTS:
+        in_lua = run_in_lua(script, seen)
+        assert in_lua == run_fence_in_python(script, seen)
+        assert (in_lua is None) is passes
+        if in_lua is not None:
+            assert HEAD_MOVED_TEXT in in_lua
 
 
 COMMITS = st.sampled_from([HEAD, OTHER, HEAD.upper(), HEAD[:7], "", "nil", "main"]) | st.text(
@@ -79,10 +87,14 @@ COMMITS = st.sampled_from([HEAD, OTHER, HEAD.upper(), HEAD[:7], "", "nil", "main
 @given(
     metadata=st.dictionaries(st.sampled_from([EXPECTED_HEAD, "perago.phase"]), COMMITS),
     parents=st.lists(COMMITS, max_size=2),
+    source=st.sampled_from([STAGED, "perago-settled-", "perago-run", HEAD]) | COMMITS,
+    script=st.sampled_from(SCRIPTS),
 )
-def test_both_fences_agree_on_anything(metadata: dict[str, str], parents: list[str]) -> None:
-    seen = action(metadata, *parents)
-    assert run_in_lua(FENCE_SCRIPT, seen) == run_fence_in_python(seen)
+def test_both_fences_agree_on_anything(
+    metadata: dict[str, str], parents: list[str], source: str, script: str
+) -> None:
+    seen = action(metadata, *parents, source=source)
+    assert run_in_lua(script, seen) == run_fence_in_python(script, seen)
 
 
 def test_the_script_in_the_installed_file_is_the_script() -> None:
@@ -125,7 +137,8 @@ def test_any_script_runs_in_lua(script: str, failure: str | None) -> None:
 
 
 def test_without_lua_only_the_fence_runs() -> None:
-    moved = action({EXPECTED_HEAD: HEAD}, OTHER)
-    assert run_script(FENCE_SCRIPT, moved, with_lua=False) == run_in_lua(FENCE_SCRIPT, moved)
+    moved, by_hand = action({EXPECTED_HEAD: HEAD}, OTHER), action({}, HEAD, source=STAGED)
+    for seen, script in product((moved, by_hand), SCRIPTS):
+        assert run_script(script, seen, with_lua=False) == run_in_lua(script, seen)
     with pytest.raises(ScriptNeedsLuaError, match=r"install perago\[testing\]"):
         run_script("return 1", moved, with_lua=False)

@@ -18,6 +18,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.error_codes import Retried, error_codes
 from perago.domain.errors import PeragoError
 from perago.domain.hand_back import HAND_BACKS_MAX
+from perago.domain.logical_execution import STAGING_BRANCH_PREFIX
 from perago.domain.outcome import MergeConflict, MergeRefused
 from perago.domain.paths import ACTIONS_PREFIX
 from perago.domain.policy import PolicySetting
@@ -25,6 +26,7 @@ from perago.ports.errors import (
     AccessDeniedError,
     BranchExistsError,
     DamagedObjectError,
+    RequestRefusedError,
     UnavailableError,
 )
 from perago.testing.faults import (
@@ -202,6 +204,16 @@ async def lakefs_is_away_whenever_the_row_is_polled(root: Path) -> str:
         await world.attempt(world.worker(away))
         world.clock.advance(1000)
     return await told(world, away)
+
+
+@mistake("PRG-F027")
+async def somebody_merges_a_staging_branch_by_hand(root: Path) -> str:
+    world = FaultWorld(root, SETTLED)
+    staging = world.repository.branch(f"{STAGING_BRANCH_PREFIX}1")
+    world.repository.commit({"data/half.txt": b"half"}, staging)
+    with pytest.raises(RequestRefusedError) as refused:
+        world.repository.merge(staging)
+    return str(refused.value)
 
 
 @mistake("PRG-L002")
