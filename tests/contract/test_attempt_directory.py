@@ -241,6 +241,23 @@ async def test_A15_one_execution_takes_over(adapter: str, root: Path) -> None:
         await one.take_over(directory, marker("e4"))
 
 
+async def test_A18_what_is_left_may_be_taken_over(adapter: str, root: Path) -> None:
+    mine, other = DIRECTORIES[adapter](root), DIRECTORIES[adapter](root)
+    directory = await mine.create(marker())
+    await mine.keep_outcome(directory, *OUTCOME)
+    (beside(directory) / "out").mkdir(parents=True)
+    await mine.leave(directory)
+    assert not beside(directory).exists()
+    for each in (mine, other):
+        assert await each.kept_outcomes("key-1") == [(directory, OUTCOME[1])]
+        (leftover,) = await each.leftovers(older_than_seconds=0)
+        assert (leftover.path, leftover.has_outcome) == (directory, True)
+    await mine.take_over(directory, marker("e2"))
+    await mine.check(directory, ExecutionId("e2"))
+    with pytest.raises(WorkspaceLostError):
+        await other.take_over(directory, marker("e3"))
+
+
 async def test_A16_a_damaged_outcome_is_found(adapter: str, root: Path) -> None:
     directory = die_with_an_outcome(adapter, root, marker())
     kept = root / ".perago-attempts" / f"{directory.name}.outcome"

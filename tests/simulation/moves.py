@@ -100,7 +100,7 @@ def _surroundings(engine: "Engine") -> list[tuple[Kind, list[str]]]:
         (Kind.GC, [GC]),
         (Kind.RESET, [RESET]),
         (Kind.WEEK, [WEEK]),
-        (Kind.DISK, [CHANGES] if engine.scene.host.left_by_the_dead() else []),
+        (Kind.DISK, [CHANGES] if engine.scene.host.ownerless_outcomes() else []),
     ]
     return [(kind, names) for kind, names in found if names]
 

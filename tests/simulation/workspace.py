@@ -83,6 +83,8 @@ class Disk:
     files: dict[Path, Files] = field(default_factory=dict[Path, Files])
     owners: dict[Path, SteeredHandle] = field(default_factory=dict[Path, SteeredHandle])
     outcomes: dict[Path, tuple[str, str]] = field(default_factory=dict[Path, tuple[str, str]])
+    left: set[Path] = field(default_factory=set[Path])
+    """Directories that a process which lives has let go."""
     copies: dict[Path, bytes] = field(default_factory=dict[Path, bytes])
     """What checkpoints wait for their upload, by the directory beside which they lie."""
 
@@ -98,13 +100,17 @@ class Disk:
         """Begin anew with a directory."""
         self.files[directory] = {}
 
-    def left_by_the_dead(self) -> Sequence[Path]:
-        """The directories whose processes died after their functions."""
-        return [path for path in self.outcomes if self.owners[path].dead]
+    def is_ownerless(self, path: Path) -> bool:
+        """Whether the process of a directory died, or has let it go."""
+        return path in self.left or self.owners[path].dead
+
+    def ownerless_outcomes(self) -> Sequence[Path]:
+        """The directories of functions that ended, in which nobody works."""
+        return [path for path in self.outcomes if self.is_ownerless(path)]
 
     def change(self) -> None:
         """Somebody changes a file in each of them."""
-        for path in self.left_by_the_dead():
+        for path in self.ownerless_outcomes():
             self.files[path]["out.txt"] = b"changed by somebody"
 
     def describe(self, directory: Path) -> str:
@@ -139,6 +145,7 @@ class SimulatedDirectories(AttemptDirectories):
             raise ProcessDied
         for kept in (self._disk.files, self._disk.owners, self._disk.outcomes):
             kept.pop(directory, None)
+        self._disk.left.discard(directory)
 
     async def leftovers(self, *, older_than_seconds: float) -> Sequence[Leftover]:
         """None."""
@@ -150,17 +157,23 @@ class SimulatedDirectories(AttemptDirectories):
         self._disk.outcomes[directory] = key, text
 
     async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
-        """Those of processes that died."""
-        found = [(path, *self._disk.outcomes[path]) for path in self._disk.left_by_the_dead()]
+        """Those of directories in which nobody works."""
+        found = [(path, *self._disk.outcomes[path]) for path in self._disk.ownerless_outcomes()]
         return [(path, text) for path, of, text in found if of == key]
+
+    async def leave(self, directory: Path) -> None:
+        """It is nobody's from here on."""
+        if self._handle.dead:
+            raise ProcessDied
+        self._disk.left.add(directory)
 
     async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
         """It is this process's from here on, unless another one has it."""
         del marker
-        owner = self._disk.owners.get(directory)
-        if owner is None or not owner.dead:
+        if directory not in self._disk.owners or not self._disk.is_ownerless(directory):
             raise WorkspaceLostError(f"{directory} belongs to a process that runs")
         self._disk.owners[directory] = self._handle
+        self._disk.left.discard(directory)
 
 
 @final

@@ -74,6 +74,10 @@ ENDINGS: Mapping[Cause, Mapping[Moment, Ending]] = MappingProxyType(
     }
 )
 
+# What passes without the task, and leaves its outcome as good as it was. Neither a full disk, which
+# the directory may fill, nor a refusal: the function has to run again, or never.
+LEAVES_THE_OUTCOME = frozenset({Cause.STALE, Cause.DRAIN, Cause.SERVICE_AWAY})
+
 # The documents say FAILED where a service does not answer or the disk refuses (compatibility of
 # 0.6.1). Of a drain they say nothing: 0.6.1 left such a row to its response time-out. So is the row
 # of a dead worker, whose merge may still be on its way: their guarantee needs it to be over.

@@ -80,6 +80,8 @@ class AttemptDirectories(Protocol):
        somebody says so and removes it.
     A17 what_stands_beside_goes_too: removing a directory removes the one beside it, which is no
        leftover of its own.
+    A18 what_is_left_may_be_taken_over: after `leave` the outcome of a directory is found, and one
+       execution takes it over, also one of the process that left it; nothing stands beside it.
     """
 
     async def create(self, marker: AttemptMarker) -> Path:
@@ -108,6 +110,10 @@ class AttemptDirectories(Protocol):
 
     async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
         """The directories whose owners are gone, with the texts that were kept under a key."""
+        ...
+
+    async def leave(self, directory: Path) -> None:
+        """Let go of a directory with an outcome, as the end of this process would."""
         ...
 
     async def take_over(self, directory: Path, marker: AttemptMarker) -> None:

@@ -199,6 +199,9 @@ class LocalAttemptDirectories(AttemptDirectories):
 
         return await self._concurrency.blocking(find)
 
+    async def leave(self, directory: Path) -> None:
+        await self._concurrency.blocking(lambda: self._leave(directory))
+
     async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
         stamped = StampedMarker(marker, os.getpid(), self._clock.now())
         await self._concurrency.blocking(lambda: self._take_over(directory, stamped))
@@ -281,12 +284,20 @@ class LocalAttemptDirectories(AttemptDirectories):
             raise WorkspaceLostError(f"{directory} belongs to a process that runs")
         try:
             # First, because what stands beside has no marker: alone it would never be found again.
-            if os.path.lexists(beside(directory)):
-                remove_tree(beside(directory))
+            _remove_beside(directory)
             remove_tree(directory)
         except OSError as error:
             raise _refused(directory, error) from error
         self._records.drop(name)
+
+    def _leave(self, directory: Path) -> None:
+        """Whoever goes on needs no checkpoint, and copies of them may be large."""
+        try:
+            _remove_beside(directory)
+        except OSError as error:
+            raise _refused(directory, error) from error
+        finally:
+            self._records.let_go(directory.name)
 
     def _stamped(self, directory: Path) -> StampedMarker | None:
         """The record where the directory is still the recorded one, else the marker inside.
@@ -368,6 +379,11 @@ def _write_marker(directory: Path, text: str) -> None:
     marker.unlink(missing_ok=True)
     with marker.open("x", encoding="utf-8") as file:
         file.write(text)
+
+
+def _remove_beside(directory: Path) -> None:
+    if os.path.lexists(beside(directory)):
+        remove_tree(beside(directory))
 
 
 def _is_that_directory(directory: Path, stamped: StampedMarker) -> bool:

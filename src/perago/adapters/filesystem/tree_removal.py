@@ -349,6 +349,10 @@ class OwnerRecords:
         self._fresh(name).unlink(missing_ok=True)
         self._record(name).unlink(missing_ok=True)
         self._lock(name).unlink(missing_ok=True)
+        self.let_go(name)
+
+    def let_go(self, name: str) -> None:
+        """Hold the lock of a record no longer; the record stays."""
         descriptor = self._held.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Leftovers
+from perago.app.attempt.ending import leaves_outcome
 from perago.app.attempt.patience import CONDUCTOR, Patience, PatienceTerms, Wait
 from perago.domain.attempt import (
     AttemptRecord,
@@ -40,7 +41,8 @@ LOCAL_FAILED = "failed to clean attempt-local workspace"
 
 async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
     """Remove branches, then the directory; each on its own, a failure is only told."""
-    if leftovers.staging is None and leftovers.directory is None and not leftovers.scratch:
+    of_disk = (leftovers.directory, leftovers.materialised)
+    if leftovers.staging is None and of_disk == (None, None) and not leftovers.scratch:
         return
     if leftovers.staging is not None and leftovers.staging_may_go:
         await delete_staging(ports, *leftovers.staging)
@@ -58,6 +60,19 @@ async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
         facts: dict[str, object] = {"workspace_dir": str(leftovers.directory)}
         await _only_tell(ports, ports.directories.remove(leftovers.directory), LOCAL_FAILED, facts)
     ports.progress.phase(Phase.CLEANED, {"staging_kept": not leftovers.staging_may_go})
+
+
+async def leave_outcome(ports: AttemptPorts, attempt: Attempt, error: Exception) -> None:
+    """Let go of the directory where a later attempt may go on with it.
+
+    Before the end is sent: this very worker may be handed the retry as soon as it is.
+    """
+    leftovers = attempt.leftovers
+    if leftovers.directory is None or not leaves_outcome(attempt, error):
+        return
+    directory, leftovers.directory = leftovers.directory, None
+    facts: dict[str, object] = {"workspace_dir": str(directory)}
+    await _only_tell(ports, ports.directories.leave(directory), LOCAL_FAILED, facts)
 
 
 async def delete_staging(ports: AttemptPorts, repository: RepositoryId, branch: BranchName) -> None:

@@ -164,6 +164,7 @@ class Leftovers:
     """The decided commit; or the one this attempt proposed and got no answer for."""
     decided: bool = False
     outcome_unknown: bool = False
+    has_outcome: bool = False  # kept beside the directory
     moment: Moment = Moment.BEFORE_FUNCTION
     """What the task function has done so far decides whether the row may be handed back."""
 

@@ -15,6 +15,7 @@ from perago.domain.errors import (
 )
 from perago.domain.hand_back import (
     HAND_BACKS_MAX,
+    LEAVES_THE_OUTCOME,
     Cause,
     Ending,
     RowLimits,
@@ -103,6 +104,16 @@ def ending_of(attempt: Attempt, cause: Cause, *, may_publish: bool = True) -> En
         limits=RowLimits(limits.poll_seconds, limits.seconds),
         hand_backs=len(hand_backs_of(attempt.record)),
     )
+
+
+def leaves_outcome(attempt: Attempt, error: Exception) -> bool:
+    """Whether a later attempt on this host should go on where the task function ended.
+
+    After the decision it finishes that one, and needs no directory.
+    """
+    leftovers = attempt.leftovers
+    passes = cause_of(error) in LEAVES_THE_OUTCOME
+    return passes and leftovers.has_outcome and not leftovers.decided
 
 
 def failed_update(attempt: Attempt, error: Exception) -> TerminalUpdate:

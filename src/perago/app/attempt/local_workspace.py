@@ -360,6 +360,7 @@ async def _keep_outcome(ran: LocalRan, ran_for: RanFor) -> None:
             return
         kept = KeptOutcome(ran_for, returned.result, returned.seconds, described)
         await ports.directories.keep_outcome(ran.directory, ran_for.key, kept.as_text())
+        ran.attempt.leftovers.has_outcome = True
     except (PeragoError, ServiceError) as error:
         facts = {"warning": OUTCOME_NOT_KEPT, "error": str(error)}
         ports.progress.phase(Phase.WARNED, facts)
@@ -415,7 +416,7 @@ async def _recovered(
     )
     materialised = await ports.lakefs.pipeline.reopen(source, directory, kept.directory)
     attempt.leftovers.materialised = materialised
-    attempt.leftovers.moment = Moment.AFTER_FUNCTION
+    attempt.leftovers.moment, attempt.leftovers.has_outcome = Moment.AFTER_FUNCTION, True
     facts = {"directory": str(directory), "task_function_seconds": round(kept.seconds, 3)}
     ports.progress.phase(Phase.RECOVERED, facts)
     returned = Returned(kept.result, kept.seconds)

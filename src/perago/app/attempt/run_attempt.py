@@ -15,6 +15,7 @@ from perago.app.attempt.complete import (
     check_attempt,
     clean_up,
     complete,
+    leave_outcome,
     with_patience,
 )
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
@@ -116,6 +117,7 @@ async def run_attempt(
         failed(caught)
         error = what_failed(attempt, caught)
         update = end_of_failure(attempt, error)
+        await leave_outcome(ports, attempt, caught)
     report = await _end(
         ports, attempt, AttemptReport(update, Recorded.SUPERSEDED, error), lease, began
     )

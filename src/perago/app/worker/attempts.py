@@ -387,7 +387,8 @@ class Attempts:
         def lost(stale: Stale) -> None:
             found = {"field": stale.field, "expected": stale.expected, "found": stale.found}
             events.phase(Phase.LOST, found)
-            tools.bodies.orders.stop(attempt.execution_id, f"the attempt is lost: {stale}")
+            why = f"the attempt is lost: {stale}"
+            tools.bodies.orders.stop(attempt.execution_id, why, cause=Cause.STALE)
 
         return Heartbeat(
             send=lambda: tools.ports.queue.extend_lease(row, tools.settings.worker_id),

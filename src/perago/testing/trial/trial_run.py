@@ -114,6 +114,9 @@ class KeptDirectories(AttemptDirectories):
         del key
         return ()
 
+    async def leave(self, directory: Path) -> None:
+        """It stays in any case."""
+
     async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
         """Nothing is left for anybody."""
 

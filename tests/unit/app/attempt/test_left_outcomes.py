@@ -1,0 +1,147 @@
+"""What an attempt leaves when something that passes ends it between its function and its decision.
+
+Its process lives on or ends in order, unlike those of test_kept_outcomes.py.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import Outage
+from tests.unit.app.attempt.test_kept_outcomes import Host
+from tests.unit.app.attempt.test_outages_meet_other_parts import DrainInTheWait
+
+from perago.app.attempt.ending import HANDED_BACK
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.guardrails import forbid_glob
+from perago.app.authoring.workspace_spec import WorkspaceSpec
+from perago.app.gc.local_pass import sweep_directories
+from perago.domain.attempt import AttemptStatus
+from perago.domain.errors import GuardrailViolation, StaleAttemptError
+from perago.domain.policy import PolicySetting
+from perago.domain.retention import RetentionTimes
+from perago.ports.errors import LocalDiskError, UnavailableError, WorkspaceLostError
+from perago.ports.workspace import Materialised, TransferCounts, WorkspaceSource
+from perago.testing.faults import Fault, Moment, Side, always, meanwhile, refuse
+
+UPLOADS_FAIL = always(refuse("objects.upload", UnavailableError("lakeFS: connection refused")))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+async def drain_in(host: Host, call: str) -> AttemptReport:
+    """The first attempt is drained while it waits for lakeFS, which is away from this call on."""
+    await host.world.start()
+    outage = Outage(host.world.clock, Moment(call, Side.BEFORE), seconds=1e6)
+    worker = host.world.worker(gate=outage)
+    order = DrainInTheWait(outage)
+    drained = replace(worker, world=replace(worker.world, stop_order=order))
+    return await host.world.report_of(drained)
+
+
+async def end_after_the_function(host: Host, *faults: Fault) -> AttemptReport:
+    """The first attempt runs the function and ends with these faults."""
+    await host.world.start()
+    report = await host.world.report_of(host.worker(*faults))
+    assert host.world.runs == 1
+    return report
+
+
+def directories(host: Host) -> list[Path]:
+    return list(host.root.glob("task_id=*"))
+
+
+async def test_a_drain_after_the_function_leaves_its_outcome_to_the_next_worker(host: Host) -> None:
+    report = await drain_in(host, "objects.upload")
+    assert (report.status, host.world.runs) == (HANDED_BACK, 1)
+
+    await host.next_attempt()
+
+    (row,) = (await host.world.read()).attempts
+    assert (host.world.runs, host.downloads(), row.snapshot.poll_count) == (1, 0, 2)
+    assert directories(host) == []
+    assert list(host.root.glob(".perago-attempts/*")) == []
+
+
+async def test_patience_that_is_over_leaves_the_outcome_to_the_retry(host: Host) -> None:
+    report = await end_after_the_function(host, UPLOADS_FAIL)
+    assert "could no longer be this attempt's" in str(report.error)
+    await host.world.lose_lease()
+    await host.next_attempt()
+    assert (host.world.runs, host.downloads()) == (1, 0)
+
+
+async def test_the_process_that_left_an_outcome_may_go_on_with_it_itself(host: Host) -> None:
+    host.world.patience_seconds = 5.0
+    await host.world.start()
+    worker = host.worker(UPLOADS_FAIL)
+    first = await host.world.report_of(worker)
+    assert first.status == AttemptStatus.FAILED
+    host.world.planned.clear()  # lakeFS is back
+    downloads = host.downloads()
+    second = await host.world.report_of(worker)
+    assert second.error is None
+    assert (host.world.runs, host.downloads()) == (1, downloads)
+
+
+async def test_an_attempt_that_is_lost_after_the_function_leaves_its_outcome(host: Host) -> None:
+    await host.world.start()
+    worker = host.worker(meanwhile(host.world.lose_lease, before="pipeline.plan"))
+    report = await host.world.report_of(worker)
+    assert isinstance(report.error, StaleAttemptError)
+    (directory,) = directories(host)
+    source = WorkspaceSource(host.world.repository.id, host.world.input, "data")
+    with pytest.raises(WorkspaceLostError, match="nothing is known"):
+        await worker.world.lakefs.pipeline.plan(Materialised(source, directory, TransferCounts()))
+    await host.next_attempt()
+    assert (host.world.runs, host.downloads()) == (1, 0)
+
+
+async def test_what_was_left_and_changed_since_is_refused(host: Host) -> None:
+    await drain_in(host, "objects.upload")
+    (directory,) = directories(host)
+    (directory / "out.txt").write_text("a left-over process")
+    await host.next_attempt()
+    assert host.world.runs == 2
+
+
+async def test_gc_keeps_what_a_drain_left_until_its_task_is_over(host: Host) -> None:
+    await drain_in(host, "objects.upload")
+    collector, times = host.worker().world, RetentionTimes()
+    kept = await sweep_directories(collector.directories, times, collector.queue)
+    assert (kept.removed, kept.failed, len(directories(host))) == ([], [], 1)
+    await host.world.operator.workflows.terminate(host.world.workflow, "enough")
+    await sweep_directories(collector.directories, times, collector.queue)
+    assert directories(host) == []
+
+
+async def test_a_failure_of_the_task_itself_leaves_nothing(host: Host) -> None:
+    guarded = WorkspaceSpec(prefix="data", post=[forbid_glob("out.txt")])
+    host.world.task = replace(host.world.task, workspace=guarded)
+    report = await end_after_the_function(host)
+    assert isinstance(report.error, GuardrailViolation)
+    assert directories(host) == []
+
+
+async def test_a_full_disk_keeps_no_directory(host: Host) -> None:
+    full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
+    await end_after_the_function(host, refuse("objects.upload", full))
+    assert directories(host) == []
+
+
+async def test_after_the_decision_no_directory_has_to_stay(host: Host) -> None:
+    await drain_in(host, "branches.merge")
+    assert directories(host) == []
+    await host.next_attempt()
+    assert host.world.runs == 1
+
+
+@pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
+async def test_other_policies_leave_nothing(tmp_path: Path, policy: PolicySetting) -> None:
+    host = Host(tmp_path, policy)
+    report = await drain_in(host, "objects.upload")
+    assert report.status == HANDED_BACK
+    assert directories(host) == []
