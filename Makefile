@@ -55,7 +55,7 @@ docs: .venv/.gate  ## Builds the documentation to build/docs, and runs its code.
 	$(PYTEST) tests/integration/test_kit_docs.py tests/integration/test_tutorial.py tests/integration/test_add_a_policy.py tests/unit/test_readme.py
 
 servers: .venv/.gate  ## Fetches and builds the real servers, once per user of the machine.
-	@$(BIN)/python -m tools.servers fetch
+	@$(BIN)/python -m perago_servers fetch
 
 test:  ## Runs the whole gate: check, and the contract and integration tests on real servers.
 	@$(MAKE) --no-print-directory -j2 check servers chromium

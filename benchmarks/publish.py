@@ -19,9 +19,6 @@ from tempfile import TemporaryDirectory
 from typing import final
 
 from tests.integration.racing_attempts import Race
-from tools.servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiproxy_server
-from tools.servers.http import ask
-from tools.servers.python_wheel import private_environment
 
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.installation import open_lakefs
@@ -35,6 +32,9 @@ from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
 from perago.ports.workspace import Phase, Progress
 from perago.testing.fault_injector import FaultInjector, faulty_installation
+from perago_servers import LakefsServer, ToxiproxyServer, lakefs_server, toxiproxy_server
+from perago_servers.http import ask
+from perago_servers.python_wheel import private_environment
 
 FILES = 10
 ROUNDS = 5

@@ -17,15 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tools.servers import LakefsServer, lakefs_server, toxiproxy_server
-from tools.servers.http import ask
-from tools.servers.spark_jars import spark_jars
-
 from benchmarks.render_transfer import render
 from benchmarks.transfer_rows import Row, middle
 from perago.adapters.spark.jars import COMMIT_PROTOCOL, fetch_jars, repository_options
 from perago.adapters.spark.session import SparkConfiguration, start_session
 from perago.ports.workspace import SparkGateway
+from perago_servers import LakefsServer, lakefs_server, toxiproxy_server
+from perago_servers.http import ask
+from perago_servers.spark_jars import spark_jars
 
 FromSpark: TypeAlias = Any  # sessions and frames
 ROOT = Path(__file__).parents[1]

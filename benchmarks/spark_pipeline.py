@@ -18,9 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tools.servers import LakefsServer, lakefs_server, toxiproxy_server
-from tools.servers.http import ask
-
 from benchmarks.render_transfer import render
 from benchmarks.spark import RESULT, ROOT, FromSpark
 from benchmarks.spark_driver import driver_rows
@@ -31,6 +28,8 @@ from perago.app.connections import Connections, LakeFSConnection, PipelineTerms
 from perago.app.container import Container, open_lakefs
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.workspace import StagingArea, WorkspacePipeline, WorkspaceSource
+from perago_servers import LakefsServer, lakefs_server, toxiproxy_server
+from perago_servers.http import ask
 
 MASTER = "local-cluster[2,1,1024]"
 GROWTH = (10_000, 100_000, 1_000_000)

@@ -18,9 +18,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tools.servers.go_programs import lakefs_programs
-from tools.servers.python_wheel import private_environment
-
 from benchmarks.render_transfer import render
 from benchmarks.transfer_ground import (
     Ground,
@@ -43,6 +40,8 @@ from benchmarks.transfer_rows import (
     Case,
     Row,
 )
+from perago_servers.go_programs import lakefs_programs
+from perago_servers.python_wheel import private_environment
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks" / "results" / "transfer.json"

@@ -12,9 +12,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit
 
-from tools.servers import LakefsServer, lakefs_server, toxiproxy_server
-from tools.servers.http import ask
-
 from benchmarks.transfer_rows import Case
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
@@ -26,6 +23,8 @@ from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import ObjectUpload
+from perago_servers import LakefsServer, lakefs_server, toxiproxy_server
+from perago_servers.http import ask
 
 MAIN = BranchName("main")
 FILES_IN_DIRECTORY = 500

@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tools.peer import peer_environment
-from tools.servers import conductor_server
 
 from benchmarks import render_transfer
 from benchmarks.transfer_ground import (
@@ -36,6 +35,7 @@ from benchmarks.transfer_ground import (
 from benchmarks.transfer_rows import KIB, Case
 from benchmarks.worker_process import PROCESSES, Family, Program, worker
 from benchmarks.worker_queue import EMPTY_MODULE, WORKSPACE_MODULE, branches, ended, fill
+from perago_servers import conductor_server
 
 RESULT = Path(__file__).parent / "results" / "worker.json"
 IDLE_SECONDS = 10.0

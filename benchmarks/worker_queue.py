@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
-from tools.servers.http import ask
-
 from benchmarks.transfer_ground import Seeded
+from perago_servers.http import ask
 
 STARTERS = 4
 TRIES = 5

@@ -1,7 +1,7 @@
 """Session fixtures for real servers: started by the first test that asks, once per session.
 
 Decides that a server which is missing is an error and never a skip. Variables named
-PERAGO_TEST_* (what `python -m tools.servers up` prints) name servers to use instead.
+PERAGO_TEST_* (what `python -m perago_servers up` prints) name servers to use instead.
 """
 
 import shutil
@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pytest
-from tools import servers
-from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
-from tools.servers import environment as given
-from tools.servers.__main__ import FETCHERS
+
+import perago_servers as servers
+from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
+from perago_servers import environment as given
+from perago_servers.__main__ import FETCHERS
 
 FETCHED_FOR = {
     "lakefs": ("lakefs", "toxiproxy", "versitygw"),

@@ -11,7 +11,6 @@ from pathlib import Path
 from pydantic import BaseModel
 from tests.attempt_worlds import AttemptWorker, Surroundings, attempt_worker
 from tests.contract.lakefs_under_test import MAIN, LakeFSUnderTest
-from tools.servers import LakefsServer
 
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.system.host import AsyncioConcurrency, SystemClock, SystemIdentities
@@ -28,6 +27,7 @@ from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.workspace import SparkGateway, SparkWorkspace
+from perago_servers import LakefsServer
 
 
 def gateway_of(server: LakefsServer, endpoint: str | None = None) -> SparkGateway:

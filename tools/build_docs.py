@@ -19,8 +19,8 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "build" / "docs"
 START = "README.md"
-# Blocks of these pages are run in order by test_readme, test_tutorial, test_kit_docs and
-# test_add_a_policy.
+# Blocks of these pages are run in order by test_readme, test_tutorial, test_kit_docs,
+# test_add_a_policy and test_first_workflow.
 RUN_PAGES = frozenset(
     {
         START,
@@ -33,6 +33,7 @@ RUN_PAGES = frozenset(
         "docs/how-to/send-events.md",
         "docs/how-to/choose-servers.md",
         "docs/how-to/checkpoints.md",
+        "docs/how-to/first-workflow.md",
     }
 )
 RUN_LANGUAGES = frozenset({"python", "console", "sh"})

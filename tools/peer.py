@@ -8,7 +8,7 @@ import sys
 import venv
 from pathlib import Path
 
-from tools.servers.cache import build_log, cache_root, locked, run_logged, say
+from perago_servers.cache import build_log, cache_root, locked, run_logged, say
 
 REQUIREMENT = "perago==0.6.1"
 CONSTRAINTS = Path(__file__).parent.parent / "constraints.txt"

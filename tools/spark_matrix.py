@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from importlib.metadata import version as installed
 from pathlib import Path
 
-from tools.servers import ConductorServer, LakefsServer, conductor_server, lakefs_server
-from tools.servers.cache import build_log, make_once, run_logged
-from tools.servers.environment import variables
-from tools.servers.versions import PYSPARK
+from perago_servers import ConductorServer, LakefsServer, conductor_server, lakefs_server
+from perago_servers.cache import build_log, make_once, run_logged
+from perago_servers.environment import variables
+from perago_servers.versions import PYSPARK
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "spark.md"

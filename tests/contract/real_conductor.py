@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import final
 
 import pytest
-from tools.servers import ConductorServer
 
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
@@ -20,6 +19,7 @@ from perago.ports.conductor import TaskDefinitions, TaskQueue, Workflows
 from perago.ports.installations import ConductorInstallation
 from perago.testing.contract.conductor_under_test import ConductorUnderTest
 from perago.testing.contract.cutting_proxy import cutting_proxy
+from perago_servers import ConductorServer
 
 REQUEST_SECONDS = 40.0  # servers and builds share the machine
 JOIN_LOOKS_MAX = 40

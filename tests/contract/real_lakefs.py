@@ -14,8 +14,6 @@ from typing import final
 
 import pytest
 from tests.contract.lakefs_under_test import MAIN, WALK_PAGE, LakeFSUnderTest
-from tools.servers import LakefsServer
-from tools.servers.http import ask
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
@@ -35,6 +33,8 @@ from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectUpload
 from perago.testing.contract.cutting_proxy import cutting_proxy
+from perago_servers import LakefsServer
+from perago_servers.http import ask
 
 PROTECTION_LOOKS_MAX = 60
 PROTECTION_PAUSE_SECONDS = 0.5

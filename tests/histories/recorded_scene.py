@@ -15,11 +15,11 @@ from tests.histories.rows import CONDUCTOR, WORKFLOW
 from tests.integration.row_chaos import RowChaos
 from tests.integration.worker_chaos import Chaos
 from tests.integration.worker_scene import WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import BranchName, CommitId
 from perago.ports.conductor import WorkflowRecord
+from perago_servers import ConductorServer, LakefsServer
 
 COMMITS_MAX = 1_000
 

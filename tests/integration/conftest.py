@@ -10,11 +10,11 @@ import pytest_asyncio
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.integration.worker_scene import WorkerScene, worker_scene
 from tests.unprivileged import ReadablePython, readable_python
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.ports.installations import ConductorInstallation
+from perago_servers import ConductorServer, LakefsServer
 
 
 @pytest_asyncio.fixture

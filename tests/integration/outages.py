@@ -15,13 +15,13 @@ from typing import Literal, TypeAlias
 from tests.contract.lakefs_under_test import MAIN
 from tests.integration.outage_proxy import OutageProxy, outage_proxy
 from tests.integration.worker_scene import WorkerScene, worker_scene
-from tools.servers import lakefs_server, s3_store
 
 from perago.adapters.lakefs.configuration import RouteChoice
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName
 from perago.domain.paths import FENCE_PATH
+from perago_servers import lakefs_server, s3_store
 
 Service: TypeAlias = Literal["lakeFS", "Conductor", "block store"]
 

@@ -15,10 +15,10 @@ from tests.integration.checkpoint_kills import (
     survive_host_kills,
 )
 from tests.integration.worker_scene import worker_scene
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 

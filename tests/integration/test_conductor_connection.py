@@ -8,9 +8,6 @@ import pytest
 import pytest_asyncio
 from tests.contract.real_conductor import RealConductor, connected
 from tests.integration.conductor_scene import one_task
-from tools.servers import ConductorServer, ToxiproxyServer
-from tools.servers import conductor_server as started_conductor
-from tools.servers.toxiproxy import Proxy
 
 from perago.adapters.conductor.client import ConductorClient, ConductorSettings
 from perago.adapters.conductor.installation import ConductorTaskQueue
@@ -18,6 +15,9 @@ from perago.adapters.http import HttpTerms
 from perago.domain.attempt import AttemptStatus
 from perago.ports.conductor import TerminalUpdate
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago_servers import ConductorServer, ToxiproxyServer
+from perago_servers import conductor_server as started_conductor
+from perago_servers.toxiproxy import Proxy
 
 pytestmark = pytest.mark.conductor
 

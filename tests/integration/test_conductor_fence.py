@@ -11,7 +11,6 @@ import pytest
 import pytest_asyncio
 from tests.contract.real_conductor import RealConductor, connected
 from tests.integration.conductor_scene import OneTask, one_task
-from tools.servers import ConductorServer
 
 from perago.domain.attempt import (
     AttemptSnapshot,
@@ -22,6 +21,7 @@ from perago.domain.attempt import (
     compare_narrow,
     compare_wide,
 )
+from perago_servers import ConductorServer
 
 pytestmark = pytest.mark.conductor
 

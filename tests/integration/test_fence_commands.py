@@ -12,13 +12,13 @@ import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import FILES, AttemptScene
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing.faults import crash
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 

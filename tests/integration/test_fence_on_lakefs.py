@@ -7,10 +7,8 @@ import pytest
 import pytest_asyncio
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
-from tools import servers
-from tools.servers import LakefsServer
-from tools.servers.http import ask
 
+import perago_servers as servers
 from perago.adapters.system.host import SystemIdentities
 from perago.app.fence.trust import WRONG_HEAD, Canary
 from perago.domain.commit_metadata import EXPECTED_HEAD
@@ -21,6 +19,8 @@ from perago.domain.names import CANARY_BRANCH_PREFIX
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import FENCE_PATH
 from perago.ports.lakefs import MergeRequest
+from perago_servers import LakefsServer
+from perago_servers.http import ask
 
 pytestmark = pytest.mark.lakefs
 

@@ -25,9 +25,9 @@ from tests.integration.fidelity_conductor_side import Side as ConductorSide
 from tests.integration.fidelity_lakefs import LakeFSMachine
 from tests.integration.fidelity_lakefs import operations as lakefs_operations
 from tests.integration.fidelity_lakefs_sides import LakeFSSides
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.testing.contract.conductor_under_test import MemoryConductorUnderTest
+from perago_servers import ConductorServer, LakefsServer
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from random import Random
 
 import pytest
-from tools.servers import ConductorServer
 
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation
+from perago_servers import ConductorServer
 
 RETRIES = 30  # with 10, one in ten tables would have a branch that fails for good
 WORKERS = 4

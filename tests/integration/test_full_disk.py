@@ -9,7 +9,6 @@ import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.integration.small_disk import DISK_BYTES, is_small, small_disk
-from tools.servers import LakefsServer
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
@@ -20,6 +19,7 @@ from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipelin
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import LocalDiskError
 from perago.ports.workspace import WorkspaceSource
+from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
-from tools.servers import LakefsServer
 
 from perago.testing import sequence
+from perago_servers import LakefsServer
 
 PERAGO = [sys.executable, "-m", "perago"]
 TASK = """

@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tools.servers import ConductorServer, LakefsServer
-from tools.servers.environment import variables
+
+from perago_servers import ConductorServer, LakefsServer
+from perago_servers.environment import variables
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 from tests.integration.toxic_network import toxic_ground
 from tests.kit_cases import CASES, Case, outcome_of
-from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
 
 from perago.testing import (
     ExpireLease,
@@ -20,6 +19,7 @@ from perago.testing import (
 )
 from perago.testing.attempt_story import EventKind
 from perago.testing.servers import Servers
+from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 LATE = expire_lease()

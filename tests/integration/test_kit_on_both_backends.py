@@ -15,10 +15,10 @@ from tests.prefixed_songs import (
     assert_each_song_has_its_folder,
     two_songs_on_one_commit,
 )
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.testing import PeragoEnvironment
 from perago.testing.remote_servers import RealServers, RemoteServers
+from perago_servers import ConductorServer, LakefsServer
 
 AT_ONCE = 6  # more would let leases of four seconds end on a busy machine
 

@@ -13,12 +13,12 @@ import pytest
 from tests.integration.signalled_worker import struck_process
 from tests.integration.worker_scene import process_file
 from tests.kit_cases import CASES, DIED, Case, counted_repository, counting_task, observed
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.attempt import AttemptStatus
 from perago.ports.conductor import TerminalUpdate
 from perago.testing import Crash, PeragoEnvironment, Zombie
 from perago.testing.remote_servers import RealServers, RemoteServers
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 # A process that starts on a busy machine has to come to its fault within its lease.

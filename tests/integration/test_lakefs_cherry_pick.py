@@ -8,10 +8,10 @@ in-memory lakeFS does the same, except that it leaves no branch that points nowh
 import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
-from tools.servers import LakefsServer
 
 from perago.domain.logical_execution import BranchName
 from perago.ports.errors import BranchMissingError, ReferenceMissingError
+from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs
 

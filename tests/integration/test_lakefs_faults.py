@@ -12,8 +12,6 @@ import pytest
 import pytest_asyncio
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
-from tools.servers import LakefsServer, ToxiproxyServer
-from tools.servers.toxiproxy import Proxy
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
@@ -30,6 +28,8 @@ from perago.ports.errors import (
 )
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import ObjectUpload
+from perago_servers import LakefsServer, ToxiproxyServer
+from perago_servers.toxiproxy import Proxy
 
 pytestmark = pytest.mark.lakefs
 

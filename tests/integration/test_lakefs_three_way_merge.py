@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
-from tools.servers import LakefsServer
 
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.outcome import Merged
 from perago.ports.lakefs import MergeRequest
+from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from tools.servers import LakefsServer
 
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.answers import storage_terms
@@ -16,6 +15,7 @@ from perago.adapters.lakefs.client import ApiRequest, LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.errors import Operation
 from perago.ports.errors import UnavailableError
+from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs
 

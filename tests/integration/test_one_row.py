@@ -7,7 +7,8 @@ import pytest
 from tests.histories.recorded_scene import judged_scene
 from tests.histories.recording import Network
 from tests.integration.row_chaos import survive_everything
-from tools.servers import ConductorServer, LakefsServer
+
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(500)]
 SECONDS, SEED = 25, 1

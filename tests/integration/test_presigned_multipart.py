@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
-from tools.servers import LakefsServer
 
 from perago.adapters.lakefs.block_store import MULTIPART_BYTES_MIN, PART_BYTES
 from perago.adapters.lakefs.client import LakeFSClient
@@ -16,6 +15,7 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoic
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.domain.logical_execution import RepositoryId
 from perago.ports.objects import FetchOrder, ObjectEntry, ObjectUpload
+from perago_servers import LakefsServer
 
 pytestmark = pytest.mark.lakefs
 

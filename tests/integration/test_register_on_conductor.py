@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, Field
-from tools.servers import ConductorServer
 
 from perago.app.authoring.task_definition import (
     ExecutionLimits,
@@ -18,6 +17,7 @@ from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.command_line.register import register_taskdefs
 from perago.app.connections import ConductorConnection
 from perago.app.container import open_conductor
+from perago_servers import ConductorServer
 
 pytestmark = pytest.mark.conductor
 

@@ -10,15 +10,16 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from tools.servers import (
+
+from perago_servers import (
     ConductorServer,
     LakefsServer,
     ServerError,
     ToxiproxyServer,
     lakefs_server,
 )
-from tools.servers.http import ask
-from tools.servers.process import PORTS, leased_port
+from perago_servers.http import ask
+from perago_servers.process import PORTS, leased_port
 
 ROOT = Path(__file__).parents[2]
 LINUX_EPHEMERAL_START = 32_768
@@ -89,7 +90,7 @@ def test_nothing_of_a_stopped_server_stays() -> None:
 
 @pytest.mark.lakefs
 def test_a_server_dies_with_the_run_that_started_it() -> None:
-    command = [sys.executable, "-m", "tools.servers", "up", "lakefs"]
+    command = [sys.executable, "-m", "perago_servers", "up", "lakefs"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as tool:
         assert tool.stdout is not None
         lines = [line for line in iter(tool.stdout.readline, "# ready; Ctrl-C stops\n") if line]

@@ -15,9 +15,9 @@ from tests.integration.spark_flow_scene import (
     start_steps,
 )
 from tests.integration.worker_scene import worker_scene
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.spark]
 

@@ -19,8 +19,6 @@ from tests.contract.real_lakefs import RealLakeFS, connected
 from tests.executor_killer import executor_killer
 from tests.integration.spark_flow_scene import descendants
 from tests.integration.worker_scene import process_file
-from tools.servers import LakefsServer
-from tools.servers.http import ask
 
 from perago.adapters.spark.parts import OpenPartWork, PartDown, PartUp, PartWork
 from perago.adapters.spark.session import SparkConfiguration
@@ -32,6 +30,8 @@ from perago.app.pipeline_parts import open_part_work
 from perago.domain.logical_execution import BranchName, RepositoryId, StagedReference
 from perago.domain.paths import md5_of_checksum
 from perago.ports.workspace import StagingArea, TransferCounts, WorkspaceSource
+from perago_servers import LakefsServer
+from perago_servers.http import ask
 
 pytestmark = [
     pytest.mark.spark,

@@ -16,10 +16,10 @@ from tests.integration.spark_flow_scene import (
     start_steps,
 )
 from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.spark.jars import found_jars, pyspark_jars
 from perago.domain.attempt import WorkflowStatus
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [
     pytest.mark.lakefs,

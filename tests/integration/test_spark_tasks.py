@@ -13,7 +13,6 @@ from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import connected
 from tests.executor_killer import executor_killer
 from tests.spark_scene import SparkStage, gateway_of, play_refused_and_passed
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
@@ -25,6 +24,7 @@ from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.ports.workspace import SparkWorkspace
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.spark]
 

@@ -6,7 +6,8 @@ import pytest
 from tests.integration.spark_flow_scene import survive_every_kill
 from tests.integration.worker_scene import worker_scene
 from tests.spark_flow import BYTES_A_ROW
-from tools.servers import ConductorServer, LakefsServer
+
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [
     pytest.mark.lakefs,

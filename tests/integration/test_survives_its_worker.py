@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tests.integration.killed_after_the_function import killed_after_the_function
 from tests.integration.worker_scene import worker_scene
-from tools.servers import ConductorServer, LakefsServer
+
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(300)]
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS, connected
-from tools.servers import LakefsServer, Proxy, ToxiproxyServer
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
@@ -21,6 +20,7 @@ from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, StagedReference
 from perago.ports.errors import ServiceError
 from perago.ports.workspace import StagingArea, WorkspaceSource
+from perago_servers import LakefsServer, Proxy, ToxiproxyServer
 
 pytestmark = pytest.mark.lakefs
 

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(300
 def clone() -> Generator[subprocess.Popen[str]]:
     """Start a set of servers as a second clone would: by the tool, in its own process."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tools.servers", "up", *SET_OF_SERVERS],
+        [sys.executable, "-m", "perago_servers", "up", *SET_OF_SERVERS],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -7,10 +7,10 @@ import time
 import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import WorkerScene
-from tools.servers import ToxiproxyServer
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.logical_execution import BranchName
+from perago_servers import ToxiproxyServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 BUSY_SECONDS = 10.0  # what may be added to a promise when two cores are shared with everybody

@@ -8,12 +8,12 @@ import pytest
 import pytest_asyncio
 from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.system.host import SystemIdentities
 from perago.app.fence.install import FenceTools, install_fence
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.logical_execution import BranchName, CommitId
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 

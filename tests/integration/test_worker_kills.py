@@ -6,7 +6,8 @@ import pytest
 from tests.histories.recorded_scene import judged_scene
 from tests.integration.operator_chaos import survive_operators
 from tests.integration.worker_chaos import survive_kills, survive_stops
-from tools.servers import ConductorServer, LakefsServer
+
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(400)]
 

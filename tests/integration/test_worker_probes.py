@@ -8,9 +8,9 @@ import urllib.request
 
 import pytest
 from tests.integration.worker_scene import WorkerScene
-from tools.servers import ToxiproxyServer
 
 from perago.domain.attempt import WorkflowStatus
+from perago_servers import ToxiproxyServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 SLOW_IMPORT = "import sys, time\nif 'executor_process' in sys.argv[0]:\n    time.sleep(3)\n"

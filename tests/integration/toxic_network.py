@@ -8,9 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
-from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
-from tools.servers.toxiproxy import Proxy
-
 from perago.testing.fault_injector import RealMeans, Send
 from perago.testing.faults import (
     Call,
@@ -21,6 +18,8 @@ from perago.testing.faults import (
     Unavailable,
 )
 from perago.testing.remote_servers import LEASE_SECONDS, RealServers, RemoteServers
+from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
+from perago_servers.toxiproxy import Proxy
 
 LATE_MS = (LEASE_SECONDS + 1) * 1000
 LAKEFS_PORTS = frozenset({"branches", "commits", "tags", "objects", "repositories"})

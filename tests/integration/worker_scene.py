@@ -20,13 +20,13 @@ from tests.contract.real_conductor import RealConductor
 from tests.contract.real_conductor import connected as connected_conductor
 from tests.contract.real_lakefs import RealLakeFS
 from tests.contract.real_lakefs import connected as connected_lakefs
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.app.authoring.task_declaration import load_module_task
 from perago.app.authoring.taskdef import build_taskdef
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.ports.conductor import WorkflowRecord
+from perago_servers import ConductorServer, LakefsServer
 
 SOURCE = Path(__file__).parents[2] / "src"
 MODULE = """

@@ -20,12 +20,12 @@ from tests.simulation.bridge.steps import Outcome, Transcript
 from tests.simulation.bridge.words import Words
 from tests.simulation.mixes import Mix
 from tests.simulation.sometimes import SOMETIMES
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.conductor.installation import open_conductor
 from perago.adapters.memory.hooks import has_lua
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus
 from perago.ports.installations import ConductorInstallation
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = pytest.mark.simulation
 

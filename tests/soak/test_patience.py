@@ -7,9 +7,9 @@ import pytest
 import pytest_asyncio
 from tests.integration.outages import MOMENTS, Outage, survive_all
 from tests.integration.worker_scene import WorkerScene, worker_scene
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.lakefs.configuration import RouteChoice
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [
     pytest.mark.lakefs,

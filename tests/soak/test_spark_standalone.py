@@ -17,10 +17,10 @@ from tests.integration.spark_flow_scene import (
     start_steps,
 )
 from tests.integration.worker_scene import worker_scene
-from tools.servers import ConductorServer, LakefsServer
 
 from perago.adapters.spark.jars import java_program, pyspark_jars
 from perago.domain.attempt import WorkflowStatus
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [
     pytest.mark.lakefs,

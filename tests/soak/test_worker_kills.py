@@ -8,7 +8,8 @@ from tests.histories.recorded_scene import judged_scene
 from tests.histories.recording import Network
 from tests.integration.operator_chaos import LOST, UNANSWERED, survive_operators
 from tests.integration.worker_chaos import survive_kills, survive_stops
-from tools.servers import ConductorServer, LakefsServer
+
+from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [
     pytest.mark.soak,

@@ -52,6 +52,7 @@ def unit() -> Mapping[str, str]:
 def test_every_file_is_looked_at() -> None:
     assert {path.name for path in DEPLOY.iterdir()} == {
         "Dockerfile",
+        "compose.yaml",
         "kubernetes.yaml",
         "perago-worker.service",
     }

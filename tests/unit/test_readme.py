@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.documented_commands import check_line, shell_lines
-from tools.servers.versions import CONDUCTOR, LAKEFS
 
 from perago import __version__
+from perago_servers.versions import CONDUCTOR, LAKEFS
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])

@@ -27,7 +27,14 @@ SAYS_NOTHING = frozenset(
     {"utils", "helpers", "common", "manager", "service", "base", "core", "misc", "handler"}
 )
 # What a clone runs leaves the choice of index, proxy and mirror to the machine's own tools.
-WITHOUT_ADDRESSES = ("constraints.txt", "pyproject.toml", "Makefile", ".ci/run", "tools/**/*.py")
+WITHOUT_ADDRESSES = (
+    "constraints.txt",
+    "pyproject.toml",
+    "Makefile",
+    ".ci/run",
+    "tools/**/*.py",
+    "src/perago_servers/*.py",
+)
 # Ours are loopback; Ivy's is the name of an XML vocabulary.
 FOREIGN_ADDRESS = re.compile(
     r"https?://(?!127\.0\.0\.1|\{HOST\}|\{listen\}|ant\.apache\.org/ivy/maven)\S*"

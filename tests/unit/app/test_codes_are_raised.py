@@ -38,6 +38,7 @@ from perago.app.authoring.failure import error_code, error_is_terminal
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import parse_address
+from perago.app.command_line.servers import server_errors
 from perago.app.connections import ConductorConnection
 from perago.app.container import open_conductor
 from perago.app.settings.settings import load_settings
@@ -46,6 +47,7 @@ from perago.app.worker.processes import executor_user_of
 from perago.domain.error_codes import Retried, UnknownCodeError, error_codes
 from perago.domain.errors import PrefixValueError
 from perago.ports.task_body import CheckpointTerms
+from perago_servers import FetchError
 
 PLACE = {"repository": "r", "branch": "b", "refType": "commit", "ref": "c"}
 BUDGET = dict.fromkeys(
@@ -220,8 +222,15 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-W002": with_odd_name,
     "PRG-W005": with_link,
     "PRG-X002": lambda _: raising(UnknownCodeError("PRG-0")),
+    "PRG-X005": lambda _: failing_fetch(),
     "PRG-X003": lambda _: parse_address("repository"),
 }
+
+
+def failing_fetch() -> None:
+    """Fail as a fetch does that finds no tool to build with."""
+    with server_errors():
+        raise FetchError("lakeFS", found="no Go", remedy="install one")
 
 
 def take_checkpoint(folder: Path, terms: CheckpointTerms) -> None:

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tools.servers.cache import cache_root, is_made, make_once
+
+from perago_servers.cache import cache_root, is_made, make_once
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,9 @@
 import os
 
 import pytest
-from tools.servers import ConductorServer, LakefsServer, ToxiproxyServer
-from tools.servers.environment import (
+
+from perago_servers import ConductorServer, LakefsServer, ToxiproxyServer
+from perago_servers.environment import (
     PREFIX,
     given_conductor,
     given_lakefs,

@@ -5,7 +5,8 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tools.servers.trust_store import (
+
+from perago_servers.trust_store import (
     BUNDLES,
     KEYSTORES,
     NAMED_BY,

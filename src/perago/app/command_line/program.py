@@ -49,6 +49,9 @@ COMMANDS = (
     CommandRow("verify", "spark:verify", "Find damaged objects of a commit (needs Spark)."),
     CommandRow("report", "spark:report_group", "Count publications of a branch (needs Spark)."),
     CommandRow("spark", "spark:spark_group", "Fetch the jars that Spark tasks need."),
+    CommandRow(
+        "servers", "servers:servers_group", "Run lakeFS and Conductor here, to try things out."
+    ),
     CommandRow("config", "config:app", "Show settings and where they come from."),
     CommandRow("explain", "config:explain", "Explain an error code."),
     CommandRow("version", "config:version", "Print the version."),

@@ -41,23 +41,19 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Read every object of a commit, compare size and checksum, and report damage. Needs Spark."""
-    from perago.app.spark_parts import (  # noqa: PLC0415 - heavy
-        job_target,
-        require_spark,
-        spark_configuration,
-    )
-    from perago.app.spark_parts import verify as verify_commit  # noqa: PLC0415 - heavy
+    from perago.app import spark_parts  # noqa: PLC0415 - heavy
 
-    require_spark()
+    spark_parts.require_spark()
     settings = load_settings()
     wanted = parse_address(address)
     commit = asyncio.run(commit_of(settings, wanted))
     destination = report or f"perago-verify-{wanted.repository}-{commit[:12]}"
     if "://" not in destination:
         destination = f"file://{Path(destination).absolute()}"
-    target = job_target(wanted.repository, commit, prefix)
+    target = spark_parts.job_target(wanted.repository, commit, prefix)
     lakefs = connections_of(settings).lakefs
-    found = verify_commit(spark_configuration(settings), lakefs, target, destination)
+    spark = spark_parts.spark_configuration(settings)
+    found = spark_parts.verify(spark, lakefs, target, destination)
     if as_json:
         say_json("verify/1", {"commit": commit, **asdict(found)})
     else:
@@ -100,19 +96,15 @@ def publications(
     as_json: JsonOption = False,
 ) -> None:
     """Count publications, retries, adoptions and replacements per task and day. Needs Spark."""
-    from perago.app.spark_parts import (  # noqa: PLC0415 - heavy
-        job_target,
-        require_spark,
-        spark_configuration,
-    )
-    from perago.app.spark_parts import publications as count  # noqa: PLC0415 - heavy
+    from perago.app import spark_parts  # noqa: PLC0415 - heavy
 
-    require_spark()
+    spark_parts.require_spark()
     settings = load_settings()
     wanted = parse_address(address)
     commit = asyncio.run(commit_of(settings, wanted))
-    target = job_target(wanted.repository, commit, "/")
-    found = count(spark_configuration(settings), connections_of(settings).lakefs, target)
+    target = spark_parts.job_target(wanted.repository, commit, "/")
+    lakefs = connections_of(settings).lakefs
+    found = spark_parts.publications(spark_parts.spark_configuration(settings), lakefs, target)
     if as_json:
         rows = [dict(zip(HEADINGS, row, strict=True)) for row in found.rows]
         say_json("publications/1", {"commit": commit, "commits": found.commits, "rows": rows})
@@ -143,9 +135,9 @@ def jars(
     as_json: JsonOption = False,
 ) -> None:
     """Fetch the jars for this pyspark into the user's cache, and print their paths."""
-    from perago.app.spark_parts import fetch_spark_jars  # noqa: PLC0415  # heavy, and needed late
+    from perago.app import spark_parts  # noqa: PLC0415  # heavy, and needed late
 
-    found = fetch_spark_jars(ivy_settings)
+    found = spark_parts.fetch_spark_jars(ivy_settings)
     if as_json:
         say_json("spark-jars/1", {"jars": [str(path) for path in found]})
         return

@@ -23,7 +23,7 @@ SECRET = {
     "PERAGO_TRANSFER_ROUTE": "api",
 }
 # These print a log for as long as they run, not one document.
-LONG_RUNNING = {"start", "dev"}
+LONG_RUNNING = {"start", "dev", "servers up"}
 
 
 def test_config_shows_every_value_with_its_origin_and_masks_secrets(

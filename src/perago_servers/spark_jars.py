@@ -5,9 +5,9 @@ hadoop-aws asks for the AWS bundle of 686 MB; three modules of the same SDK do.
 
 from pathlib import Path
 
-from tools.servers import versions
-from tools.servers.cache import build_log, make_once
-from tools.servers.ivy import Exclusion, Library, retrieve
+from perago_servers import versions
+from perago_servers.cache import build_log, make_once
+from perago_servers.ivy import Exclusion, Library, retrieve
 
 AWS = "software.amazon.awssdk"
 KEY = f"spark-jars-{versions.PYSPARK}-{versions.AWS_SDK}"

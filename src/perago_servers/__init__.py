@@ -4,10 +4,10 @@ The standard library is enough to run this package, so that it can fetch and bui
 virtual environment of the repository is still being installed. It knows nothing of `perago`.
 """
 
-from tools.servers.conductor import ConductorServer, conductor_server
-from tools.servers.errors import FetchError, ServerError
-from tools.servers.lakefs import LakefsServer, S3Store, lakefs_server, s3_store
-from tools.servers.toxiproxy import Proxy, ToxiproxyServer, toxiproxy_server
+from perago_servers.conductor import ConductorServer, conductor_server
+from perago_servers.errors import FetchError, ServerError
+from perago_servers.lakefs import LakefsServer, S3Store, lakefs_server, s3_store
+from perago_servers.toxiproxy import Proxy, ToxiproxyServer, toxiproxy_server
 
 __all__ = [
     "ConductorServer",

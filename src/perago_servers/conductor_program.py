@@ -6,10 +6,10 @@ Decides what of it is cached. Must not know how it is started.
 import shutil
 from pathlib import Path
 
-from tools.servers import versions
-from tools.servers.cache import build_log, make_once, run_logged
-from tools.servers.ivy import Library, retrieve
-from tools.servers.java_runtime import conductor_java
+from perago_servers import versions
+from perago_servers.cache import build_log, make_once, run_logged
+from perago_servers.ivy import Library, retrieve
+from perago_servers.java_runtime import conductor_java
 
 KEY = f"conductor-{versions.CONDUCTOR}"
 JAR_NAME = f"conductor-server-{versions.CONDUCTOR}-boot.jar"

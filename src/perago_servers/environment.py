@@ -5,9 +5,9 @@ Decides the names only: what `up` prints is what the test fixtures read.
 
 import os
 
-from tools.servers.conductor import ConductorServer
-from tools.servers.lakefs import LakefsServer
-from tools.servers.toxiproxy import ToxiproxyServer
+from perago_servers.conductor import ConductorServer
+from perago_servers.lakefs import LakefsServer
+from perago_servers.toxiproxy import ToxiproxyServer
 
 PREFIX = "PERAGO_TEST_"
 

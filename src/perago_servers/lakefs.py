@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from tools.servers.go_programs import lakefs_programs, versitygw_program
-from tools.servers.http import answers
-from tools.servers.process import HOST, Launch, running
+from perago_servers.go_programs import lakefs_programs, versitygw_program
+from perago_servers.http import answers
+from perago_servers.process import HOST, Launch, running
 
 Flavour: TypeAlias = Literal["local", "s3"]
 BUCKET = "perago"
@@ -86,7 +86,7 @@ def lakefs_server(
 
         def plan(port: int, directory: Path) -> Launch:
             options = {
-                **_options(directory),
+                **own_options(directory),
                 **blockstore,
                 **_tls(certificate),
                 "listen_address": f"{HOST}:{port}",
@@ -124,7 +124,8 @@ def _tls(certificate: Path | None) -> dict[str, object]:
     return {"tls.enabled": True, "tls.cert_file": pem, "tls.key_file": pem}
 
 
-def _options(directory: Path) -> dict[str, object]:
+def own_options(directory: Path) -> dict[str, object]:
+    """Return the options of every lakeFS here, by dotted names; deploy/compose.yaml has them."""
     return {
         "logging.level": "INFO",
         "database.type": "local",

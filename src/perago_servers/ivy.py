@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from tools.servers import versions
-from tools.servers.cache import make_once, run_logged
-from tools.servers.errors import FetchError
-from tools.servers.java_runtime import any_java
-from tools.servers.trust_store import source_of_trust, trust_options
+from perago_servers import versions
+from perago_servers.cache import make_once, run_logged
+from perago_servers.errors import FetchError
+from perago_servers.java_runtime import any_java
+from perago_servers.trust_store import source_of_trust, trust_options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,11 +13,11 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from tools.servers.cache import make_once
-from tools.servers.conductor_program import KEY, conductor_jar
-from tools.servers.http import ask
-from tools.servers.java_runtime import Java, conductor_java
-from tools.servers.process import HOST, Launch, running
+from perago_servers.cache import make_once
+from perago_servers.conductor_program import KEY, conductor_jar
+from perago_servers.http import ask
+from perago_servers.java_runtime import Java, conductor_java
+from perago_servers.process import HOST, Launch, running
 
 Profile: TypeAlias = Literal["lean", "workers"]
 JVM_OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
@@ -113,6 +113,12 @@ def _class_archive(java: Java, jar: Path) -> Path:
     return make_once(f"{KEY}-classes-{digest}", make) / name
 
 
+def store(directory: Path) -> dict[str, object]:
+    """Return the property that names the database; deploy/compose.yaml has it too."""
+    url = f"jdbc:sqlite:{directory}/conductor.db?busy_timeout=15000&journal_mode=WAL"
+    return {"spring.datasource.url": url}
+
+
 def _launch(
     java: Java,
     jar: Path,
@@ -122,20 +128,14 @@ def _launch(
     jvm: tuple[str, ...],
     options: Mapping[str, object],
 ) -> Launch:
-    store = f"jdbc:sqlite:{directory}/conductor.db?busy_timeout=15000&journal_mode=WAL"
-    properties = {
-        "server.address": HOST,
-        "server.port": port,
-        "spring.datasource.url": store,
-        **options,
-    }
+    properties = {"server.address": HOST, "server.port": port, **store(directory), **options}
     return Launch(
         command=[
             *(java.program, *JVM_OPTIONS, *jvm),
             # It writes to both, whatever the options say.
             *(f"-Duser.home={directory}", f"-Djava.io.tmpdir={directory}"),
             *("-jar", str(jar)),
-            *(f"--{name}={_property(value)}" for name, value in properties.items()),
+            *(f"--{name}={as_text(value)}" for name, value in properties.items()),
         ],
         is_ready=lambda: _is_healthy(
             port, "https" if "server.ssl.certificate" in options else "http"
@@ -144,7 +144,8 @@ def _launch(
     )
 
 
-def _property(value: object) -> str:
+def as_text(value: object) -> str:
+    """Return a value as a file of properties has it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tools.servers.cache import cache_root
-from tools.servers.errors import ServerError, last_lines
+from perago_servers.cache import cache_root
+from perago_servers.errors import ServerError, last_lines
 
 HOST = "127.0.0.1"
 # Below the ephemeral range of Linux: a client's socket never sits on a server's port.

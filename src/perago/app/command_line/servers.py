@@ -1,0 +1,142 @@
+"""`perago servers`: a real lakeFS and a real Conductor on this machine, to try things out.
+
+They are those that Perago's own tests run on, by the tool that starts them there. It fetches and
+builds each once per user. What is stored in them goes when the command ends.
+"""
+
+import signal
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perago.app.command_line.reporting import (
+    JsonOption,
+    command_group,
+    note,
+    reports_errors_by_class,
+    say,
+    say_json,
+)
+from perago.domain.errors import PeragoError
+
+NAMES = ("lakefs", "conductor")
+_PRIVATE = 0o600  # the file has the key of the lakeFS
+
+
+class LocalServerError(PeragoError, RuntimeError):
+    """A server could not be fetched, built or started here."""
+
+    code = "PRG-X005"
+
+
+servers_group = command_group("Run lakeFS and Conductor on this machine, to try things out.")
+
+
+@servers_group.callback()
+def servers() -> None:
+    """Run lakeFS and Conductor on this machine, to try things out."""
+
+
+@servers_group.command("up")
+@reports_errors_by_class
+def up(
+    *,
+    env_file: Annotated[
+        Path | None,
+        typer.Option("--env-file", metavar="FILE", help="Also write the settings to this file."),
+    ] = None,
+) -> None:
+    """Run both until Ctrl-C, and print the settings with which a worker reaches them."""
+    from perago_servers import conductor_server, lakefs_server  # noqa: PLC0415 - only here
+
+    # A script starts this in the background, where a Ctrl-C is ignored: both signals end it.
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, signal.default_int_handler)
+    try:
+        with (
+            server_errors(),
+            lakefs_server() as lakefs,
+            # Without these workers a JOIN waits for ever.
+            conductor_server(profile="workers") as conductor,
+        ):
+            settings = {
+                "PERAGO_LAKEFS": lakefs.endpoint,
+                "PERAGO_CONDUCTOR": conductor.api_url,
+                # lakectl reads the address by this name, and the key by the two below.
+                "LAKECTL_SERVER_ENDPOINT_URL": lakefs.endpoint,
+                "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": lakefs.access_key_id,
+                "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": lakefs.secret_access_key,
+            }
+            for name, value in settings.items():
+                say(f"{name}={value}")
+            if env_file is not None:
+                _write(env_file, settings)
+            note(f"lakeFS: pid {lakefs.pid}, log {lakefs.log}")
+            note(f"Conductor: pid {conductor.pid}, log {conductor.log}")
+            note("ready; Ctrl-C stops both and removes what they stored")
+            while True:
+                signal.pause()
+    except KeyboardInterrupt:
+        return
+
+
+def _write(env_file: Path, settings: Mapping[str, str]) -> None:
+    """Write what a shell reads by `. FILE`, with lakectl on its path, and Perago as its `.env`."""
+    lines = [f"export {name}={value}" for name, value in settings.items()]
+    lines.append(f'export PATH="{_programs()}:$PATH"')
+    env_file.touch(_PRIVATE)
+    env_file.write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+
+def _programs() -> Path:
+    """The directory of lakeFS's programs."""
+    from perago_servers.__main__ import KEYS  # noqa: PLC0415 - only here
+    from perago_servers.cache import cache_root  # noqa: PLC0415 - only here
+
+    return cache_root() / KEYS["lakefs"]
+
+
+@servers_group.command("fetch")
+@reports_errors_by_class
+def fetch(*, as_json: JsonOption = False) -> None:
+    """Fetch and build both, once per user: minutes the first time, nothing later."""
+    from perago_servers.__main__ import FETCHERS  # noqa: PLC0415 - only here
+
+    with server_errors():
+        found = {name: str(FETCHERS[name]()) for name in NAMES}
+    if as_json:
+        say_json("servers/1", {"servers": found})
+        return
+    for name, path in found.items():
+        say(f"{name}: {path}")
+
+
+@servers_group.command("status")
+@reports_errors_by_class
+def status(*, as_json: JsonOption = False) -> None:
+    """Show the versions, whether they are fetched, and where lakectl is."""
+    from perago_servers.__main__ import KEYS  # noqa: PLC0415 - only here
+    from perago_servers.cache import is_made  # noqa: PLC0415 - only here
+
+    found = {name: KEYS[name] if is_made(KEYS[name]) else None for name in NAMES}
+    lakectl = _programs() / "lakectl"
+    if as_json:
+        say_json("servers-status/1", {"servers": found, "lakectl": str(lakectl)})
+        return
+    for name, made in found.items():
+        say(f"{name}: {made or f'{KEYS[name]}, not fetched yet: perago servers fetch'}")
+    say(f"lakectl: {lakectl}")
+
+
+@contextmanager
+def server_errors() -> Generator[None]:
+    """Give what the tool raises the code of this command; its message has the end of the log."""
+    from perago_servers import FetchError, ServerError  # noqa: PLC0415 - only here
+
+    try:
+        yield
+    except (FetchError, ServerError) as error:
+        raise LocalServerError(str(error)) from error
