@@ -13,6 +13,7 @@ from tests.contract.memory_worlds import open_memory_lakefs
 
 from perago.adapters.lakefs.client import LakeFSClient
 from perago.adapters.lakefs.configuration import LakeFSConfiguration, RouteChoice
+from perago.adapters.lakefs.installation import LakeFSCommits
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.memory.system import SequentialConcurrency
@@ -20,23 +21,37 @@ from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.spark.sized_pipeline import SizedPipeline
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
-from perago.ports.objects import ObjectTransport
+from perago.ports.lakefs import Commits
+from perago.ports.objects import Objects, ObjectTransport
 from perago.ports.system import Concurrency
 from perago.ports.workspace import WorkspacePipeline
 from perago.testing.contract.cutting_proxy import cutting_proxy
+from perago.testing.contract.workspace_pipeline import UnheardPipeline
+from perago.testing.fault_injector import FaultInjector, faulty_port
+from perago.testing.faults import ANY_CALL, always, lose_answer
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """What moves objects for somebody who gets no answer from the call of `lose` on."""
+
+    objects: Objects
+    commits: Commits
+    transport: ObjectTransport
+    lose: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
 class TransportWorld:
     """A lakeFS, a way to move its objects, and how to do things side by side.
 
-    `unheard` opens the same way for somebody who never gets an answer from lakeFS.
+    `unheard` opens the same way for somebody who gets no answer from lakeFS any more.
     """
 
     world: LakeFSUnderTest
     transport: ObjectTransport
     concurrency: Concurrency
-    unheard: Callable[[], AbstractAsyncContextManager[ObjectTransport]]
+    unheard: Callable[[], AbstractAsyncContextManager[Unheard]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +60,17 @@ class PipelineWorld:
 
     world: LakeFSUnderTest
     pipeline: WorkspacePipeline
+    unheard: Callable[[], AbstractAsyncContextManager[UnheardPipeline]]
 
 
 def _over_port(world: LakeFSUnderTest, concurrency: Concurrency) -> TransportWorld:
     @asynccontextmanager
-    async def unheard() -> AsyncGenerator[ObjectTransport]:
-        async with world.losing_answers() as losing:
-            yield MemoryTransport(losing.objects, concurrency)
+    async def unheard() -> AsyncGenerator[Unheard]:
+        faults = FaultInjector()
+        objects = faulty_port(world.objects, "objects", faults)
+        commits = faulty_port(world.commits, "commits", faults)
+        lose = partial(faults.plan, always(lose_answer(ANY_CALL)))
+        yield Unheard(objects, commits, MemoryTransport(objects, concurrency), lose)
 
     return TransportWorld(world, MemoryTransport(world.objects, concurrency), concurrency, unheard)
 
@@ -93,14 +112,13 @@ async def _by_http(
     )
 
     @asynccontextmanager
-    async def unheard() -> AsyncGenerator[ObjectTransport]:
+    async def unheard() -> AsyncGenerator[Unheard]:
         async with cutting_proxy(named.endpoint) as proxy:
             terms = RetryTerms(seconds_max=0.5)
             client = LakeFSClient(replace(configuration, endpoint_url=proxy.url, retry=terms))
             losing = LakeFSObjects(client)
             await losing.ask_for_route()  # a read: it says which way the bytes go
-            proxy.cuts = True
-            yield losing
+            yield Unheard(losing, LakeFSCommits(client), losing, proxy.cut)
             client.close()
         assert proxy.answers_lost
 
@@ -137,7 +155,16 @@ async def _local(
         pipeline = LocalWorkspacePipeline(
             moved.world.objects, moved.world.commits, moved.concurrency, moved.transport, cache
         )
-        yield PipelineWorld(moved.world, pipeline)
+
+        @asynccontextmanager
+        async def unheard() -> AsyncGenerator[UnheardPipeline]:
+            async with moved.unheard() as parts:
+                losing = LocalWorkspacePipeline(
+                    parts.objects, parts.commits, moved.concurrency, parts.transport, cache
+                )
+                yield UnheardPipeline(losing, parts.lose)
+
+        yield PipelineWorld(moved.world, pipeline, unheard)
 
 
 PIPELINES: dict[str, Adapter[PipelineWorld]] = {
@@ -154,9 +181,20 @@ PIPELINES: dict[str, Adapter[PipelineWorld]] = {
 async def _sized(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWorld]:
     """Every workspace of more than three objects is somebody else's."""
     async with _in_memory(request) as moved:
-        ports = moved.world.objects, moved.world.commits, moved.concurrency, moved.transport
-        local, large = LocalWorkspacePipeline(*ports), LocalWorkspacePipeline(*ports)
-        yield PipelineWorld(moved.world, SizedPipeline(local, large, objects_max=3))
+
+        def sized(objects: Objects, commits: Commits, transport: ObjectTransport) -> SizedPipeline:
+            ports = objects, commits, moved.concurrency, transport
+            local, large = LocalWorkspacePipeline(*ports), LocalWorkspacePipeline(*ports)
+            return SizedPipeline(local, large, objects_max=3)
+
+        @asynccontextmanager
+        async def unheard() -> AsyncGenerator[UnheardPipeline]:
+            async with moved.unheard() as parts:
+                losing = sized(parts.objects, parts.commits, parts.transport)
+                yield UnheardPipeline(losing, parts.lose)
+
+        heard = sized(moved.world.objects, moved.world.commits, moved.transport)
+        yield PipelineWorld(moved.world, heard, unheard)
 
 
 PIPELINES["memory, sized"] = Adapter(_sized)
@@ -167,8 +205,8 @@ async def _on_spark(request: pytest.FixtureRequest) -> AsyncGenerator[PipelineWo
     # Imported on use: a run without Spark must not look for it.
     from tests.contract.spark_pipelines import open_spark_pipeline  # noqa: PLC0415
 
-    async with open_spark_pipeline(request) as (world, pipeline):
-        yield PipelineWorld(world, pipeline)
+    async with open_spark_pipeline(request) as (world, pipeline, unheard):
+        yield PipelineWorld(world, pipeline, unheard)
 
 
 SPARK_PIPELINES: dict[str, Adapter[PipelineWorld]] = {

@@ -57,7 +57,7 @@ class RealConductor(ConductorUnderTest):
             unheard = open_conductor(replace(self._settings, url=proxy.url))
             try:
                 await unheard.queue.check()
-                proxy.cuts = True
+                proxy.cut()
                 yield unheard
             finally:
                 await unheard.close()

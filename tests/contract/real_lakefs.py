@@ -181,7 +181,7 @@ class RealLakeFS(LakeFSUnderTest):
             connected(self._server, proxy.url) as unheard,
         ):
             await unheard.repositories.list_page(amount=1)
-            proxy.cuts = True
+            proxy.cut()
             yield unheard.installation()
         assert proxy.answers_lost
 

@@ -1,7 +1,8 @@
 """The Spark pipeline on a real lakeFS: executors are other processes, memory cannot be shared."""
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -9,19 +10,30 @@ import pytest
 from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.real_lakefs import connected
 
+from perago.adapters.lakefs.installation import open_lakefs as open_lakefs_at
+from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.spark.session import SparkConfiguration
 from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.app.connections import LakeFSConnection
 from perago.app.container import open_lakefs
-from perago.app.pipeline_parts import open_part_work
+from perago.app.pipeline_parts import lakefs_configuration, open_part_work
+from perago.ports.installations import LakeFSInstallation
+from perago.testing.contract.cutting_proxy import cutting_proxy
+from perago.testing.contract.workspace_pipeline import UnheardPipeline
 
 
 @asynccontextmanager
 async def open_spark_pipeline(
     request: pytest.FixtureRequest,
-) -> AsyncGenerator[tuple[LakeFSUnderTest, SparkWorkspacePipeline]]:
-    """The pipeline in the session of this run."""
+) -> AsyncGenerator[
+    tuple[
+        LakeFSUnderTest,
+        SparkWorkspacePipeline,
+        Callable[[], AbstractAsyncContextManager[UnheardPipeline]],
+    ]
+]:
+    """The pipeline in the session of this run, and how to open one that loses its answers."""
     server = request.getfixturevalue("lakefs_server")
     place: Path = request.getfixturevalue("tmp_path")
     connection = LakeFSConnection(
@@ -38,5 +50,26 @@ async def open_spark_pipeline(
             concurrency,
             state_root=place / "state",
         )
-        yield world, pipeline
+
+        @asynccontextmanager
+        async def unheard() -> AsyncGenerator[UnheardPipeline]:
+            async with cutting_proxy(server.endpoint) as proxy:
+                past_proxy = replace(connection, url=proxy.url)
+                losing = SparkWorkspacePipeline(
+                    SparkConfiguration(),
+                    world.objects,
+                    partial(open_part_work, open_impatient_lakefs, past_proxy),
+                    concurrency,
+                    state_root=place / "unheard",
+                )
+                yield UnheardPipeline(losing, proxy.cut)
+            assert proxy.answers_lost
+
+        yield world, pipeline, unheard
     concurrency.close()
+
+
+def open_impatient_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
+    """The ports of an executor that repeats a request for half a second, and not for a minute."""
+    configuration = lakefs_configuration(connection)
+    return open_lakefs_at(replace(configuration, retry=RetryTerms(seconds_max=0.5)))

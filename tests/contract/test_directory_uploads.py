@@ -114,5 +114,6 @@ async def test_U5_a_missing_branch(bench: Bench) -> None:
 async def test_U6_lost_answer_is_unknown(bench: Bench) -> None:
     bench.write(a="a")
     async with bench.opened.unheard() as unheard:
+        unheard.lose()
         with pytest.raises(OutcomeUnknownError):
-            await bench.uploads(unheard).bring(bench.directory, NOTHING, bench.area())
+            await bench.uploads(unheard.transport).bring(bench.directory, NOTHING, bench.area())

@@ -211,5 +211,6 @@ async def test_M9_every_byte_is_counted(bench: Bench) -> None:
 
 async def test_M10_lost_answer_is_unknown(bench: Bench) -> None:
     async with bench.opened.unheard() as unheard:
+        unheard.lose()
         with pytest.raises(OutcomeUnknownError):
-            await unheard.store(bench.repository, MAIN, [bench.upload("new", b"new")])
+            await unheard.transport.store(bench.repository, MAIN, [bench.upload("new", b"new")])

@@ -16,4 +16,5 @@ async def bench(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     factory: Factory[PipelineWorld] = request.param
     async with factory(request) as opened:
         repository = await opened.world.create_repository()
-        yield Bench(opened.world, opened.pipeline, repository, tmp_path / "attempt")
+        directory = tmp_path / "attempt"
+        yield Bench(opened.world, opened.pipeline, repository, directory, opened.unheard)

@@ -27,6 +27,7 @@ WITH_EFFECTS = {
     "TaskDefinitions",
     "TaskQueue",
     "Workflows",
+    "WorkspacePipeline",
 }
 L0 = "lost_answer_is_unknown"
 LAW_TEST = re.compile(r"test_(?P<number>[A-Z]\d+)_(?P<name>\w+)")

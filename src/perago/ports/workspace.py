@@ -188,6 +188,8 @@ class WorkspacePipeline(Protocol):
        plans the same changes and transfers them.
     P20 a_changed_directory_is_not_reopened: a file that was written, added, removed or replaced
        since raises WorkspaceLostError, and so does a text that is no description.
+    P21 lost_answer_is_unknown: law L0. A transfer raises OutcomeUnknownError when the answer to one
+       of its uploads, copies or deletions is lost.
     """
 
     async def materialise(self, source: WorkspaceSource, directory: Path) -> Materialised:

@@ -1,8 +1,9 @@
 """The Spark session of a pipeline step, how wide its jobs are, and the tables of one workspace.
 
 Each step that has frames works in a session of its own on the context of the process. An error that
-is not a refusal of ours becomes `UnavailableError`. `PipelineState` is the folder with the
-inventory, the index, the changes and the plan of one workspace.
+is not a refusal of ours becomes `UnavailableError`, or `OutcomeUnknownError` where the step writes.
+`PipelineState` is the folder with the inventory, the index, the changes and the plan of one
+workspace.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ from typing import Any, TypeVar, final
 from perago.adapters.spark.parts import OpenPartWork
 from perago.adapters.spark.session import SparkConfiguration, first_line, process_session
 from perago.domain.errors import PeragoError
-from perago.ports.errors import ServiceError, UnavailableError
+from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.ports.system import Concurrency
 
 Answer = TypeVar("Answer")
@@ -110,7 +111,13 @@ class PipelineSessions:
         self._open_work = open_work
         self._concurrency = concurrency
 
-    async def run(self, description: str, step: Callable[[PipelineSession], Answer]) -> Answer:
+    async def run(
+        self,
+        description: str,
+        step: Callable[[PipelineSession], Answer],
+        *,
+        changes_lakefs: bool = False,
+    ) -> Answer:
         """Run one step; if its caller is cancelled, so are its jobs."""
         group = f"perago pipeline {next(_groups)}"
         opened: list[Any] = []
@@ -135,7 +142,16 @@ class PipelineSessions:
         except (ServiceError, PeragoError):
             raise
         except Exception as error:
-            raise UnavailableError(f"Spark could not {description}: {first_line(error)}") from error
+            raise no_answer(description, error, changes_lakefs=changes_lakefs) from error
+
+
+def no_answer(description: str, error: Exception, *, changes_lakefs: bool) -> ServiceError:
+    """What a failure of Spark itself means, for example of an executor that died too often.
+
+    Of the parts of such a job some may have ended, and what they wrote stays written: law L0.
+    """
+    kind = OutcomeUnknownError if changes_lakefs else UnavailableError
+    return kind(f"Spark could not {description}: {first_line(error)}")
 
 
 OWNER = "workspace"  # the file that says whose tables a folder has; a sweep reads it

@@ -194,8 +194,12 @@ def ending_with_problem(rows: Iterator[Row], as_row: Callable[[str], Row]) -> It
 
 
 def packed(error: Exception) -> str:
-    """An error as a text: its class, what it says, and its plain facts."""
-    kind = type(error)
+    """An error as a text: its class, what it says, and its plain facts.
+
+    An error of an adapter of another package travels as the port's error that it is, because
+    what follows is decided by that class, and the driver imports no module of another package.
+    """
+    kind = next(each for each in type(error).__mro__ if each.__module__.startswith(OURS))
     facts = {
         name: value
         for name, value in vars(error).items()

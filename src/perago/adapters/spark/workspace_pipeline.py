@@ -100,6 +100,7 @@ class SparkWorkspacePipeline(WorkspacePipeline):
             lambda session: write_changes(
                 session, written, state.plan, materialised.directory, area
             ),
+            changes_lakefs=True,
         )
 
     async def verify(self, materialised: Materialised, plan: SyncPlan, area: StagingArea) -> None:

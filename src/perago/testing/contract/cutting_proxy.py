@@ -14,7 +14,7 @@ PIECE_BYTES = 64 * 1024  # one read of a socket
 
 @final
 class CuttingProxy:
-    """Passes everything on; while `cuts` is true, the first bytes of an answer end the connection.
+    """Passes everything on; from `cut` on, the first bytes of an answer end the connection.
 
     A server answers after the effect, so an effect whose answer was cut has happened.
     """
@@ -23,13 +23,17 @@ class CuttingProxy:
         self._parts = urlsplit(server_url)
         self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
-        self.cuts = False
+        self._cuts = False
         self.answers_lost = 0
 
     @property
     def url(self) -> str:
         """The server's address, by way of the proxy."""
         return urlunsplit(self._parts._replace(netloc=f"127.0.0.1:{self.port}"))
+
+    def cut(self) -> None:
+        """Lose every answer from now on."""
+        self._cuts = True
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection until either end closes it, or its answer is cut."""
@@ -43,7 +47,7 @@ class CuttingProxy:
         try:
             with suppress(ConnectionError):
                 while answer := await server_reader.read(PIECE_BYTES):
-                    if self.cuts:
+                    if self._cuts:
                         self.answers_lost += 1
                         return
                     writer.write(answer)

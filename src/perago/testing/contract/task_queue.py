@@ -23,7 +23,6 @@ from perago.testing.contract.conductor_under_test import (
     workflow_of,
 )
 
-# A row that no server has: its ids are refused everywhere with 404.
 # A row that no server has: an unknown id is a 404.
 NOBODY = AttemptSnapshot("", "no-such-task", "only", "none", AttemptStatus.IN_PROGRESS)
 

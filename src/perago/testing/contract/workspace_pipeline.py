@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from perago.domain.paths import ATTEMPT_MARKER
 from perago.domain.sync_plan import SyncPlan
 from perago.ports.errors import (
     DamagedObjectError,
+    OutcomeUnknownError,
     ReferenceMissingError,
     ServiceError,
     UnsafeNameError,
@@ -34,6 +36,18 @@ TREE: Files = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class UnheardPipeline:
+    """A pipeline of another worker, which gets no answer from the call of `lose` on.
+
+    Its requests arrive and take effect. It gets answers before, because a workspace must be
+    materialised and compared before anything of it can be sent.
+    """
+
+    pipeline: WorkspacePipeline
+    lose: Callable[[], object]
+
+
 @dataclass
 class Bench:
     """One repository with one workspace, and the pipeline that moves it."""
@@ -42,17 +56,20 @@ class Bench:
     pipeline: WorkspacePipeline
     repository: RepositoryId
     directory: Path
+    unheard: Callable[[], AbstractAsyncContextManager[UnheardPipeline]]
 
     async def commit(self, files: Mapping[str, bytes | None]) -> CommitId:
         """Commit files on main."""
         return await self.under_test.commit_files(self.repository, MAIN, files)
 
-    async def materialise(self, commit: CommitId, prefix: str = "data") -> Materialised:
+    async def materialise(
+        self, commit: CommitId, prefix: str = "data", *, by: WorkspacePipeline | None = None
+    ) -> Materialised:
         """Materialise into a fresh directory that holds its marker."""
         self.directory.mkdir()
         (self.directory / ATTEMPT_MARKER).write_text("{}")
         source = WorkspaceSource(self.repository, commit, prefix)
-        return await self.pipeline.materialise(source, self.directory)
+        return await (by or self.pipeline).materialise(source, self.directory)
 
     async def open_staging(self, materialised: Materialised) -> StagingArea:
         """Open a staging branch at the input."""
@@ -378,3 +395,25 @@ async def test_P20_a_changed_directory_is_not_reopened(
     change(bench.directory)
     with pytest.raises(WorkspaceLostError):
         await bench.pipeline.reopen(materialised.source, bench.directory, described or "")
+
+
+def _move(directory: Path) -> None:
+    (directory / "deep/er/b.bin").rename(directory / "moved.bin")
+
+
+def _unlink(directory: Path) -> None:
+    (directory / "empty").unlink()
+
+
+# Each is one kind of request: an upload, a copy on the server, a deletion.
+@pytest.mark.parametrize("change", [_add, _move, _unlink])
+async def test_P21_lost_answer_is_unknown(bench: Bench, change: Callable[[Path], None]) -> None:
+    commit = await bench.commit(TREE)
+    async with bench.unheard() as unheard:
+        materialised = await bench.materialise(commit, by=unheard.pipeline)
+        change(bench.directory)
+        plan = await unheard.pipeline.plan(materialised)
+        area = await bench.open_staging(materialised)
+        unheard.lose()
+        with pytest.raises(OutcomeUnknownError):
+            await unheard.pipeline.transfer(materialised, plan, area)

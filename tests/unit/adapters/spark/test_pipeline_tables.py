@@ -7,11 +7,12 @@ from threading import Event
 
 import pytest
 
-from perago.adapters.spark.pipeline_session import PipelineSession, PipelineState
+from perago.adapters.spark.pipeline_session import PipelineSession, PipelineState, no_answer
 from perago.adapters.spark.rows import Line, ManifestRows, ending_with_problem, packed, unpacked
 from perago.domain.errors import PeragoError, ReservedPathError
 from perago.ports.errors import (
     DamagedObjectError,
+    OutcomeUnknownError,
     ServiceError,
     UnavailableError,
     WorkspaceLostError,
@@ -49,6 +50,15 @@ def test_an_error_of_a_part_is_the_same_error_on_the_driver(error: Exception) ->
     found = unpacked(packed(error))
     assert (type(found), str(found), vars(found)) == (type(error), str(error), vars(error))
     assert isinstance(found, ServiceError | PeragoError)
+
+
+class LostElsewhereError(OutcomeUnknownError):
+    """An error of an adapter of another package, which the driver may not have."""
+
+
+def test_an_error_of_another_package_is_the_error_of_the_port() -> None:
+    found = unpacked(packed(LostElsewhereError("no answer")))
+    assert (type(found), str(found)) == (OutcomeUnknownError, "no answer")
 
 
 def test_a_class_of_somebody_else_is_not_looked_up() -> None:
@@ -113,3 +123,13 @@ def test_no_job_follows_once_the_step_was_cancelled() -> None:
     given_up.set()
     with pytest.raises(UnavailableError, match="was cancelled"):
         session.spread([1], lambda _: pytest.fail("no job"))
+
+
+@pytest.mark.parametrize(
+    ("changes_lakefs", "kind"), [(False, UnavailableError), (True, OutcomeUnknownError)]
+)
+def test_a_job_that_failed_leaves_what_it_may_have_written_unknown(
+    *, changes_lakefs: bool, kind: type[Exception]
+) -> None:
+    failed = no_answer("stage it", RuntimeError("lost"), changes_lakefs=changes_lakefs)
+    assert (type(failed), str(failed)) == (kind, "Spark could not stage it: lost")
