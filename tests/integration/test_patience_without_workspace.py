@@ -1,16 +1,18 @@
-"""A join and a task without a workspace on real servers: an outage of 20 s costs one row each."""
+"""A join and a task without a workspace on real servers: an outage of 20 s costs no second row."""
 
 import asyncio
 import socket
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.integration.outage_proxy import OutageProxy, outage_proxy
-from tests.integration.worker_scene import RunningWorker, WorkerScene
+from tests.integration.outages import written
+from tests.integration.worker_scene import RunningWorker, TaskModule, WorkerScene
 
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import WorkflowStatus
@@ -21,9 +23,11 @@ AWAY_SECONDS = 20.0
 BUSY_SECONDS = 60.0
 COMPLETION = r'"status": ?"COMPLETED"'
 WALK = r"GET [^ ]*/refs/[0-9a-f]{64}/commits"
+METRIC = 'runtime_service_wait_seconds_count{{service="{service}",task_name="{task}"}}'
 BODY = """
 with open({runs!r}, "a") as file:
     file.write("run\\n")
+time.sleep(params.seconds)
 """
 
 
@@ -34,18 +38,18 @@ def address() -> str:
         return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def _readiness(address: str) -> str:
+def _page(address: str, path: str) -> str:
     try:
-        with urllib.request.urlopen(f"http://{address}/readyz", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{address}/{path}", timeout=5) as answer:
             return str(answer.read().decode())
     except urllib.error.HTTPError as error:
         with error:
             return error.read().decode()
 
 
-async def _says(address: str, line: str) -> None:
+async def _says(address: str, path: str, text: str) -> None:
     async with asyncio.timeout(AWAY_SECONDS):
-        while line not in await asyncio.to_thread(_readiness, address):  # noqa: ASYNC110 - polled
+        while text not in await asyncio.to_thread(_page, address, path):  # noqa: ASYNC110 - polled
             await asyncio.sleep(0.1)
 
 
@@ -61,7 +65,7 @@ async def _outage(proxy: OutageProxy, left: asyncio.Event, address: str, service
     """Wait until the service is away; /readyz says it; it comes back."""
     async with asyncio.timeout(60):
         await left.wait()
-    await _says(address, f"attempts that wait for {service}: 1")
+    await _says(address, "readyz", f"attempts that wait for {service}: 1")
     await asyncio.sleep(AWAY_SECONDS)
     await proxy.come_back()
 
@@ -85,7 +89,16 @@ async def _assert_one_row_that_says_it(
             logged = list(await scene.conductor.queue.read_log(row.snapshot.task_id))
 
 
-async def test_a_join_waits_for_a_lakefs_that_is_away(scene: WorkerScene, address: str) -> None:
+@pytest.mark.parametrize(
+    ("service", "request_of_it"),
+    [
+        pytest.param("lakeFS", WALK, id="lakeFS, in the walk"),
+        pytest.param("Conductor", COMPLETION, id="Conductor, at the end", marks=pytest.mark.soak),
+    ],
+)
+async def test_a_join_waits_for_a_service_that_is_away(
+    scene: WorkerScene, address: str, service: str, request_of_it: str
+) -> None:
     module = await scene.declare(workspace=True)
     second = await scene.lakefs.commit_files(scene.repository, MAIN, {"data/b.txt": b"b"})
     workspaces = [
@@ -94,16 +107,16 @@ async def test_a_join_waits_for_a_lakefs_that_is_away(scene: WorkerScene, addres
     ]
     name = await _joining(scene)
     left = asyncio.Event()
-    async with outage_proxy(scene.servers[0].endpoint) as proxy:
-        more = {"LAKECTL_SERVER_ENDPOINT_URL": proxy.endpoint, "PERAGO_PROBE_ADDRESS": address}
-        async with scene.polling_worker([module], root=None, **more) as worker:
-            proxy.when(WALK, _leaving(proxy, left))
-            workflow = await scene.conductor.workflows.start(
-                name, {"params": {"workspaces": workspaces}}
-            )
-            await _outage(proxy, left, address, "lakeFS")
-            record = await scene.ended(workflow, seconds_max=BUSY_SECONDS)
-            await _assert_one_row_that_says_it(scene, worker, record, "lakeFS")
+    async with _worker_through_a_proxy(scene, service, module, address) as (worker, proxy):
+        proxy.when(request_of_it, _leaving(proxy, left))
+        workflow = await scene.conductor.workflows.start(
+            name, {"params": {"workspaces": workspaces}}
+        )
+        await _outage(proxy, left, address, service)
+        record = await scene.ended(workflow, seconds_max=BUSY_SECONDS)
+        await _assert_one_row_that_says_it(scene, worker, record, service)
+        await _says(address, "metrics", METRIC.format(service=service, task="perago.join"))
+        if service == "lakeFS":
             (opened,) = worker.events("circuit open: lakefs")
             assert opened["not_polled"] == [module.name, *(task.name for task in BUILT_IN)]
     assert record.output_data == {"workspace": workspaces[1]}
@@ -124,22 +137,44 @@ async def _joining(scene: WorkerScene) -> str:
     return name
 
 
+@asynccontextmanager
+async def _worker_through_a_proxy(
+    scene: WorkerScene, service: str, module: TaskModule, address: str
+) -> AsyncGenerator[tuple[RunningWorker, OutageProxy]]:
+    """A worker whose way to one service can be closed."""
+    lakefs, conductor = scene.servers
+    endpoint = lakefs.endpoint if service == "lakeFS" else conductor.endpoint
+    async with outage_proxy(endpoint) as proxy:
+        more = {"PERAGO_PROBE_ADDRESS": address}
+        if service == "lakeFS":
+            more["LAKECTL_SERVER_ENDPOINT_URL"] = proxy.endpoint
+        else:
+            more["CONDUCTOR_SERVER_URL"] = f"{proxy.endpoint}/api"
+        async with scene.polling_worker([module], root=None, **more) as worker:
+            yield worker, proxy
+
+
+@pytest.mark.parametrize(
+    "moment",
+    ["at the completion", pytest.param("during the function", marks=pytest.mark.soak)],
+)
 async def test_the_outcome_of_a_task_without_a_workspace_reaches_a_conductor_that_was_away(
-    scene: WorkerScene, address: str, tmp_path: Path
+    scene: WorkerScene, address: str, tmp_path: Path, moment: str
 ) -> None:
     runs = tmp_path / "runs"
     module = await scene.declare(BODY.format(runs=str(runs)), response=60)
     left = asyncio.Event()
-    async with outage_proxy(scene.servers[1].endpoint) as proxy:
-        more = {
-            "CONDUCTOR_SERVER_URL": f"{proxy.endpoint}/api",
-            "PERAGO_PROBE_ADDRESS": address,
-        }
-        async with scene.polling_worker([module], root=None, **more) as worker:
-            proxy.when(COMPLETION, _leaving(proxy, left))
-            workflow = await scene.start(module, number=7)
-            await _outage(proxy, left, address, "Conductor")
-            record = await scene.ended(workflow, seconds_max=BUSY_SECONDS)
-            await _assert_one_row_that_says_it(scene, worker, record, "Conductor")
+    async with _worker_through_a_proxy(scene, "Conductor", module, address) as (worker, proxy):
+        leave = _leaving(proxy, left)
+        if moment == "at the completion":
+            proxy.when(COMPLETION, leave)
+        workflow = await scene.start(module, number=7, seconds=2)
+        if moment == "during the function":
+            await written(runs)
+            leave()
+        await _outage(proxy, left, address, "Conductor")
+        record = await scene.ended(workflow, seconds_max=BUSY_SECONDS)
+        await _assert_one_row_that_says_it(scene, worker, record, "Conductor")
+        await _says(address, "metrics", METRIC.format(service="Conductor", task=module.name))
     assert record.attempts[0].output_data == {"result": {"number": 7}}
     assert runs.read_text(encoding="utf-8") == "run\n"
