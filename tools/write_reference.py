@@ -24,6 +24,7 @@ from perago.app.settings.layers import DEFAULT
 from perago.app.settings.settings import Settings
 from perago.domain.error_codes import error_codes
 from tools.attempt_reference import attempt_rows, attempt_section
+from tools.built_in_reference import built_in_page
 from tools.kit_reference import kit_page
 from tools.workspace_reference import PREFIX, checks_section, workspace_section
 
@@ -307,6 +308,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/command-line.md": command_line_page,
     "reference/task.md": task_page,
     "reference/taskdef.md": taskdef_page,
+    "reference/built-in-tasks.md": lambda: built_in_page(table),
     "reference/testing.md": kit_page,
 }
 

@@ -14,11 +14,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from perago.adapters.workspace.pipeline import (
-    LocalCache,
-    LocalWorkspacePipeline,
-    TransferListener,
-)
+from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline, TransferListener
 from perago.adapters.workspace.staging import Staging
 from perago.app.connections import Connections, LakeFSConnection
 from perago.domain.errors import RuntimeConfigError

@@ -8,12 +8,7 @@ import gc
 import logging
 import signal
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import (
-    AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    suppress,
-)
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 
 from perago._version import __version__
 from perago.app.container import Container

@@ -13,11 +13,7 @@ from typing import Any, TypeVar
 from uuid import uuid4  # noqa: TID251  # the signature of 0.6.1 has no source of identities
 
 from perago.app.authoring.current_attempt import TaskExecutionContext
-from perago.app.authoring.failure import (
-    RuntimeTaskResult,
-    completed_result,
-    result_for_exception,
-)
+from perago.app.authoring.failure import RuntimeTaskResult, completed_result, result_for_exception
 from perago.app.authoring.invocation import invoke_workspace_free_task
 from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_definition import TaskDefinition

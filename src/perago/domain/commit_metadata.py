@@ -39,6 +39,9 @@ RESULT_PARTS = "perago.result_parts"
 RESULT_PART = "perago.result_part"
 NOOP = "perago.noop"
 TRACEPARENT = "perago.traceparent"
+RUN = "perago.run"
+RUN_TASKS = "perago.run_tasks"
+WORKFLOW_ID = "perago.workflow_id"
 
 FENCE_OWNER = "perago/fence/0"
 """Logical task key of the commits that install or remove a fence, in the form of a task's.

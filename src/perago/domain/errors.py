@@ -93,6 +93,13 @@ class DecidedOnOtherInputError(PublishFenceError):
     terminal = True
 
 
+class RunRefusedError(PublicationRefusedError):
+    """A run cannot be begun or published as it is; nothing was changed on the target."""
+
+    code = "PRG-N001"
+    terminal = True
+
+
 class CompletionRefusedError(PeragoError, RuntimeError):
     """Conductor has understood the success of an attempt and does not take it."""
 

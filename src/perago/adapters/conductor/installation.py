@@ -18,12 +18,7 @@ from perago.adapters.conductor.requests import (
     NotConductorError,
     path_of,
 )
-from perago.domain.attempt import (
-    AttemptRecord,
-    AttemptSnapshot,
-    AttemptStatus,
-    WorkflowSnapshot,
-)
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowSnapshot
 from perago.ports import conductor, errors
 from perago.ports.installations import ConductorInstallation
 

@@ -3,12 +3,7 @@
 from collections.abc import Mapping
 from typing import final
 
-from perago.adapters.memory.conductor_server import (
-    VERSION,
-    MemoryConductor,
-    OpenWrite,
-    Race,
-)
+from perago.adapters.memory.conductor_server import VERSION, MemoryConductor, OpenWrite, Race
 from perago.adapters.memory.system import json_copy
 from perago.adapters.memory.worker_handle import Turn, WorkerHandle
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowSnapshot

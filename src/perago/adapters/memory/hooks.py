@@ -18,12 +18,7 @@ import yaml
 
 from perago.adapters.memory.object_tree import Tree
 from perago.domain.commit_metadata import EXPECTED_HEAD
-from perago.domain.fence import (
-    FENCE_SCRIPT,
-    FENCE_SCRIPT_1,
-    HEAD_MOVED_TEXT,
-    PRIVATE_BRANCH_TEXT,
-)
+from perago.domain.fence import FENCE_SCRIPT, FENCE_SCRIPT_1, HEAD_MOVED_TEXT, PRIVATE_BRANCH_TEXT
 from perago.domain.logical_execution import NO_METADATA, CommitId, RepositoryId
 from perago.domain.paths import ACTIONS_PREFIX
 

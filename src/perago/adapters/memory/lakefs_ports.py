@@ -52,13 +52,7 @@ from perago.ports.lakefs import (
     TagRecord,
     Tags,
 )
-from perago.ports.objects import (
-    LIST_AMOUNT_MAX,
-    ObjectEntry,
-    ObjectPage,
-    Objects,
-    ObjectUpload,
-)
+from perago.ports.objects import LIST_AMOUNT_MAX, ObjectEntry, ObjectPage, Objects, ObjectUpload
 
 
 @final

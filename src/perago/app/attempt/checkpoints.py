@@ -18,13 +18,7 @@ from pathlib import Path
 from perago.app.attempt.complete import delete_staging
 from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.attempt.patience import LAKEFS
-from perago.app.authoring.checkpoint_copies import (
-    FOUND,
-    ClaimedCopy,
-    claim,
-    make_empty,
-    release,
-)
+from perago.app.authoring.checkpoint_copies import FOUND, ClaimedCopy, claim, make_empty, release
 from perago.domain.checkpoints import (
     CHECKPOINT,
     CHECKPOINT_FOLDER,

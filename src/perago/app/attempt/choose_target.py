@@ -32,13 +32,7 @@ from perago.domain.logical_execution import (
     parse_attempt_mark,
     retry_chain,
 )
-from perago.domain.policy import (
-    SHAPES,
-    Level,
-    PolicyRefusal,
-    choose_level,
-    may_decide_by_tag,
-)
+from perago.domain.policy import SHAPES, Level, PolicyRefusal, choose_level, may_decide_by_tag
 from perago.domain.publication import Isolation
 from perago.ports.asking import pages
 from perago.ports.errors import OutcomeUnknownError, TagExistsError, UnavailableError
@@ -94,7 +88,7 @@ async def choose_target(
     if fence is not FenceState.ABSENT:
         given = ExecutionInput(workspace, spec.prefix, params)
         fence, earlier = await ports.concurrency.together(
-            _prove(ports, workspace, file), _look_for_decisions(ports, attempt, given, record)
+            prove(ports, workspace, file), _look_for_decisions(ports, attempt, given, record)
         )
     level = _level(attempt, workspace, fence, earlier.decided)
     isolation = Isolation(spec.isolation)
@@ -112,7 +106,7 @@ async def choose_target(
     return Target(workspace, spec.prefix, isolation, level, earlier.key), earlier
 
 
-async def _prove(ports: AttemptPorts, workspace: WorkspaceReference, file: SeenFence) -> FenceState:
+async def prove(ports: AttemptPorts, workspace: WorkspaceReference, file: SeenFence) -> FenceState:
     """Only a file that is one of ours is worth a canary."""
     if file.state is not FenceState.TRUSTED:
         return file.state
@@ -152,7 +146,7 @@ async def _look_for_decisions(
     first = row.retry_count == 0 and row.poll_count <= 1
     if first and not may_decide_by_tag(attempt.publication):
         return Earlier()
-    chain = await _find_chain(ports, row, repository, record)
+    chain = await find_chain(ports, row, repository, record)
     key = execution_key(row, chain, given)
     mine = decision_tag(key)
     if row.retry_count == 0:
@@ -162,7 +156,7 @@ async def _look_for_decisions(
     return Earlier(key, decided, tuple(tag for tag in found if tag.name != mine))
 
 
-async def _find_chain(
+async def find_chain(
     ports: AttemptPorts, row: AttemptSnapshot, repository: RepositoryId, record: CommitRecord
 ) -> str:
     """The hash of the chain of retries that an attempt belongs to.

@@ -25,12 +25,7 @@ from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import is_private_branch
 from perago.ports.asking import until_answered
 from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
-from perago.ports.errors import (
-    BranchExistsError,
-    MissingError,
-    RequestRefusedError,
-    ServiceError,
-)
+from perago.ports.errors import BranchExistsError, MissingError, RequestRefusedError, ServiceError
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
 

@@ -35,12 +35,7 @@ from perago.domain.outcome import (
 from perago.domain.paths import ROOT_PREFIX, listing_prefix
 from perago.domain.policy import WorkspacePublicationPlan
 from perago.domain.publication import MergeExactTree, MergeStaged, Relocate
-from perago.domain.settled import (
-    AfterMerge,
-    LookAgain,
-    Unanswered,
-    after_merge,
-)
+from perago.domain.settled import AfterMerge, LookAgain, Unanswered, after_merge
 from perago.ports.errors import TagExistsError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.workspace import Phase

@@ -18,11 +18,7 @@ from perago.app.attempt.stage import stage_changes, stage_nothing
 from perago.app.authoring.checkpoint_copies import OUT
 from perago.app.authoring.envelope import check_stored_result
 from perago.app.authoring.guardrails import check_guardrails
-from perago.domain.checkpoints import (
-    CHECKPOINT_FOLDER,
-    checkpoint_branch,
-    checkpoint_branches_of,
-)
+from perago.domain.checkpoints import CHECKPOINT_FOLDER, checkpoint_branch, checkpoint_branches_of
 from perago.domain.errors import BodyFailedError, PeragoError
 from perago.domain.hand_back import Moment
 from perago.domain.kept_outcome import KeptOutcome, RanFor, read_kept_outcome

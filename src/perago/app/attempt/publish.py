@@ -138,7 +138,7 @@ async def publish(
             pending = ended
         if time.left <= 0:
             break
-        await _pause(ports, number)
+        await pause_after(ports, number)
     if pending is not None:
         text = f"the head was {pending.plan.base}; {seen}"
         unknown = unknown_outcome(ports, attempt, pending.plan, text)
@@ -241,7 +241,7 @@ async def _act(
             assert_never(after)
 
 
-async def _pause(ports: AttemptPorts, number: int) -> None:
+async def pause_after(ports: AttemptPorts, number: int) -> None:
     """A growing, jittered pause: losers of a race spread out."""
     ceiling = min(PAUSE_SECONDS_MIN * 2**number, PAUSE_SECONDS_MAX)
     await ports.clock.sleep(ceiling * ports.identities.fraction())

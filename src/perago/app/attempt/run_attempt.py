@@ -33,12 +33,7 @@ from perago.app.authoring.prefix_template import resolved_task
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import CompletionRefusedError, StaleAttemptError
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitId,
-    RepositoryId,
-    WorkspaceReference,
-)
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, WorkspaceReference
 from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase

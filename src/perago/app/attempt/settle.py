@@ -7,15 +7,10 @@ publication by its key, or sends the same merge again.
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.effects import send_merge, unknown_outcome
 from perago.app.attempt.patience import WorkTime
-from perago.domain.errors import (
-    PublicationRefusedError,
-)
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
 from perago.domain.logical_execution import CommitId
-from perago.domain.outcome import (
-    NotPublished,
-    Published,
-)
+from perago.domain.outcome import NotPublished, Published
 from perago.domain.policy import WorkspacePublicationPlan
 from perago.domain.publication import Relocate
 from perago.domain.settled import (

@@ -6,15 +6,8 @@ from contextlib import aclosing
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.domain.attempt import AttemptSnapshot
-from perago.domain.commit_metadata import (
-    NOOP,
-    TRY,
-    commit_message,
-    try_metadata,
-)
-from perago.domain.errors import (
-    PublicationRefusedError,
-)
+from perago.domain.commit_metadata import NOOP, TRY, commit_message, try_metadata
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.logical_execution import (
     NO_METADATA,
     BranchName,

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.runs.begin import BEGIN_TASK
+from perago.app.runs.finish import FINISH_TASK
 from perago.app.runs.join import JOIN_TASK
 
-BUILT_IN = (JOIN_TASK,)
+BUILT_IN = (JOIN_TASK, BEGIN_TASK, FINISH_TASK)
 
 
 def served_tasks(tasks: Sequence[TaskDefinition]) -> list[TaskDefinition]:

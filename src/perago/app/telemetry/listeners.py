@@ -265,7 +265,9 @@ class SeenRepositories(AttemptListener):
         self, attempt: Attempt, phase: Phase, facts: Mapping[str, object], seconds: float
     ) -> None:
         """The input is valid once there is a policy."""
-        del facts, seconds
+        del seconds
         if phase is Phase.POLICY:
-            given = cast("Mapping[str, object]", attempt.record.input_data["workspace"])
-            self.names.add(RepositoryId(str(given["repository"])))
+            # A built-in task has no workspace in its input, and names the repository.
+            given = facts if "repository" in facts else attempt.record.input_data["workspace"]
+            named = cast("Mapping[str, object]", given)
+            self.names.add(RepositoryId(str(named["repository"])))

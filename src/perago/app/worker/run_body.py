@@ -39,13 +39,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import check_name
 from perago.app.telemetry.listeners import BodyObserver
 from perago.domain.errors import TaskDefinitionError
-from perago.ports.task_body import (
-    BodyCall,
-    BodyOutcome,
-    BodyRaised,
-    BodyReturned,
-    CheckpointTerms,
-)
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, CheckpointTerms
 from perago.ports.workspace import SparkWorkspace
 
 TakeSample = Callable[[str, str, float, Mapping[str, str]], None]

@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perago.domain.logical_execution import BranchName, TagName
-from perago.domain.outcome import (
-    DirtyTarget,
-    NoAnswer,
-    Relocated,
-    RelocationRefused,
-)
+from perago.domain.outcome import DirtyTarget, NoAnswer, Relocated, RelocationRefused
 from perago.ports.errors import (
     BranchExistsError,
     BranchMissingError,

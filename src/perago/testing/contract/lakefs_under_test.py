@@ -17,10 +17,7 @@ from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
-from perago.domain.outcome import (
-    MergeAnswer,
-    Merged,
-)
+from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import Branches, Commits, MergeRequest, Repositories, Tags

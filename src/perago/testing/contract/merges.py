@@ -17,9 +17,7 @@ from perago.domain.outcome import (
     RefusedByHook,
 )
 from perago.domain.paths import FENCE_PATH
-from perago.ports.errors import (
-    BranchMissingError,
-)
+from perago.ports.errors import BranchMissingError
 from perago.testing.contract.lakefs_under_test import (
     BROKEN_FILE,
     MAIN,

@@ -139,6 +139,7 @@ class FaultWorld:
     patience_seconds: float = PATIENCE_SECONDS
     reference: str = TASK
     shared_root: Path | None = None
+    others: tuple[TaskDefinition, ...] = ()
     runs: int = 0
     planned: list[Fault] = field(default_factory=list[Fault])
     workers: list[FaultInjector] = field(default_factory=list[FaultInjector])
@@ -243,7 +244,7 @@ class FaultWorld:
             lakefs,
             conductor,
             around,
-            [self.task],
+            [self.task, *self.others],
             settings,
         )
         pipeline = faulty_port(worker.world.lakefs.pipeline, "pipeline", injector)

@@ -1,0 +1,119 @@
+"""`perago.begin`: agree on the base of a run, and create its branch.
+
+Each step is put if absent or looked at before, so a retry goes on where its predecessor ended.
+"""
+
+from perago.app.attempt.choose_target import find_chain, prove, put_mark
+from perago.app.attempt.context import Attempt, AttemptPorts
+from perago.app.attempt.patience import LAKEFS
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.runs.models import BeginParams, BeginResult, RunReference, workspace_at
+from perago.domain.errors import FenceNotTrustedError, RunRefusedError
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+    WorkspaceReference,
+)
+from perago.domain.policy import Level, PolicyRefusal, PolicySetting, choose_level
+from perago.domain.run import Run, base_tag, run_branch, run_key
+from perago.domain.settled import FIRST_PARENT_COMMITS_MAX
+from perago.ports.errors import BranchExistsError
+from perago.ports.workspace import Phase
+
+
+async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> BeginResult:
+    """Begin the run of this attempt, or go on with the one that an earlier attempt began."""
+    repository, branch = RepositoryId(params.repository), BranchName(params.branch)
+    candidate = await _find_candidate(ports, params)
+    chain = await find_chain(ports, attempt.row, repository, candidate)
+    key = run_key(attempt.row, chain, repository, branch)
+    base = await ports.lakefs.tags.read(repository, base_tag(key))
+    if base is None:
+        await require_fence(ports, repository, branch, candidate.commit)
+        base = await put_if_absent(ports, repository, base_tag(key), candidate.commit)
+    if base != candidate.commit:  # the target has moved since an earlier attempt decided
+        await require_fence(ports, repository, branch, base)
+    facts = {"level": Level.SETTLED, "execution_key": key, "repository": repository}
+    ports.progress.phase(Phase.POLICY, facts)
+    ports.progress.phase(Phase.DECIDED, {"commit": base, "mine": base == candidate.commit})
+    run = Run(repository, branch, base, key)
+    await _open_run_branch(ports, run)
+    workspace = workspace_at(repository, run_branch(key), base)
+    return BeginResult(workspace=workspace, run=RunReference.of(run))
+
+
+async def _find_candidate(ports: AttemptPorts, params: BeginParams) -> CommitRecord:
+    """The commit that this attempt would begin from, if nobody has decided yet."""
+    lakefs, repository = ports.lakefs, RepositoryId(params.repository)
+    branch, ref = BranchName(params.branch), params.ref
+    if ref is None:
+        ref = (await lakefs.branches.head(repository, branch)).commit
+    target = WorkspaceReference(repository, branch, CommitId(ref))
+    return await lakefs.known.check(target, ports.concurrency, writes=True)
+
+
+async def require_fence(
+    ports: AttemptPorts, repository: RepositoryId, branch: BranchName, commit: CommitId
+) -> None:
+    """Raise FenceNotTrustedError unless the fence of a commit is one of ours and works."""
+    file = await ports.lakefs.trust.file(repository, commit)
+    fence = await prove(ports, WorkspaceReference(repository, branch, commit), file)
+    choice = choose_level(PolicySetting.SETTLED, fence, decision_found=False)
+    if isinstance(choice, PolicyRefusal):
+        text = choice.on(repository, branch)
+        raise FenceNotTrustedError(text, code=choice.code, terminal=choice.terminal)
+
+
+async def put_if_absent(
+    ports: AttemptPorts, repository: RepositoryId, tag: TagName, commit: CommitId
+) -> CommitId:
+    """Put a tag; the commit it stands on, which the first attempt chose."""
+    tags, clock = ports.lakefs.tags, ports.clock
+    return await ports.patience.until_done(
+        LAKEFS, f"tag {tag}", lambda: put_mark(tags, clock, repository, tag, commit)
+    )
+
+
+async def _open_run_branch(ports: AttemptPorts, run: Run) -> None:
+    """Create the branch at the base, or adopt the one that is there.
+
+    An earlier attempt made it, and tasks may have published on it since. A branch of that name
+    which does not stand on the base is none of ours.
+    """
+    facts = {"repository": run.repository, "branch": run.run_branch}
+    ports.progress.phase(Phase.STAGING, facts)
+    branches, commits = ports.lakefs.branches, ports.lakefs.commits
+
+    async def create() -> bool:
+        try:
+            await branches.create(run.repository, run.run_branch, run.base, hidden=True)
+        except BranchExistsError:
+            return False
+        return True
+
+    if await ports.patience.until_done(LAKEFS, f"branch {run.run_branch}", create):
+        return
+    walk = await commits.first_parents(
+        run.repository, run.run_branch, run.base, commits_max=FIRST_PARENT_COMMITS_MAX
+    )
+    if not walk.reached:
+        text = (
+            f"branch {run.run_branch} exists at {walk.head.commit} and does not stand on base "
+            f"{run.base} of the run; `lakectl branch delete "
+            f"lakefs://{run.repository}/{run.run_branch}` removes it, then start a new workflow"
+        )
+        raise RunRefusedError(text, code="PRG-N006")
+
+
+BEGIN_TASK = TaskDefinition(
+    name="perago.begin",
+    owner_email="perago@example.com",
+    description="Begins a run: the tasks up to perago.finish publish on a branch of their own.",
+    fn=begin,
+    params_model=BeginParams,
+    output_model=BeginResult,
+    built_in=True,
+)

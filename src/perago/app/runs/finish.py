@@ -1,0 +1,293 @@
+"""`perago.finish`: publish a run on its target, as one commit, or refuse.
+
+Rounds as those of `settled`: look at the target, decide by the table, act with the expected head,
+and where no answer comes look again. What the attempts of a finish agree on by a tag is the head of
+the run. So a retry goes on with that head, whatever has happened to the run branch since.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import assert_never, final
+
+from perago.app.attempt.choose_target import find_chain
+from perago.app.attempt.complete import check_attempt
+from perago.app.attempt.context import Attempt, AttemptPorts
+from perago.app.attempt.patience import LAKEFS, WorkTime
+from perago.app.attempt.publish import WAITED, Publication, pause_after
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.runs.begin import put_if_absent, require_fence
+from perago.app.runs.merge import Merge, Pending, merge_run
+from perago.app.runs.models import FinishParams, FinishResult, workspace_at
+from perago.app.runs.rebase import find_touched, rebase_run
+from perago.domain import errors
+from perago.domain import finish as rules
+from perago.domain.commit_metadata import CONFIRM, PublicationIdentity, commit_message
+from perago.domain.logical_execution import (
+    CommitId,
+    CommitRecord,
+    ExecutionInput,
+    LogicalExecutionKey,
+    TagName,
+    WorkspaceReference,
+    decision_tag,
+    execution_key,
+)
+from perago.domain.paths import ROOT_PREFIX
+from perago.domain.policy import Level
+from perago.domain.publication import EFFECT_LABELS, Adopt, Keep, MergeStaged
+from perago.domain.run import Run, base_tag
+from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, ROUNDS_MAX, LookAgain
+from perago.ports.errors import BranchMissingError, ServiceError
+from perago.ports.workspace import Phase
+
+
+async def finish(ports: AttemptPorts, attempt: Attempt, params: FinishParams) -> FinishResult:
+    """Publish the run that the input names, or find that it is published."""
+    run = _read_run(params)
+    finishing = await _look_at_run(ports, attempt, params, run)
+    publication = await finishing.publish()
+    # The branch goes when Conductor has recorded this end: until then a retry may need it.
+    attempt.leftovers.decided = True
+    attempt.leftovers.staging = (run.repository, run.run_branch)
+    attempt.leftovers.staging_may_go = False
+    return FinishResult(workspace=workspace_at(run.repository, run.branch, publication.ref))
+
+
+def _read_run(params: FinishParams) -> Run:
+    """The run, if the workspace is one of it."""
+    given, workspace = params.run, params.workspace
+    run = given.as_value()
+    expected = (given.repository, run.run_branch, run.run_branch)
+    if (workspace.repository, workspace.branch, given.run_branch) != expected:
+        text = (
+            f"run {run.key} of {given.repository} is on branch {run.run_branch}, and the workspace "
+            f"is {workspace.repository}/{workspace.branch}"
+        )
+        raise _foreign_input(text)
+    return run
+
+
+def _foreign_input(text: str) -> errors.RunRefusedError:
+    more = "give finish the `run` of perago.begin and the workspace of the last task of that run"
+    return errors.RunRefusedError(f"{text}; {more}", code="PRG-N002")
+
+
+async def _look_at_run(
+    ports: AttemptPorts, attempt: Attempt, params: FinishParams, run: Run
+) -> "_Finishing":
+    """Read what does not change any more, and whether an earlier attempt has decided."""
+    lakefs, repository, ref = ports.lakefs, run.repository, CommitId(params.workspace.ref)
+    target = WorkspaceReference(repository, run.branch, ref)
+    record = await lakefs.known.check(target, ports.concurrency, writes=True)
+    chain = await find_chain(ports, attempt.row, repository, record)
+    given = ExecutionInput(target, ROOT_PREFIX, attempt.record.input_data["params"])
+    key = execution_key(attempt.row, chain, given)
+    decided, base, walk = await ports.concurrency.together3(
+        lakefs.tags.read(repository, decision_tag(key)),
+        lakefs.tags.read(repository, base_tag(run.key)),
+        lakefs.commits.first_parents(
+            repository, ref, run.base, commits_max=FIRST_PARENT_COMMITS_MAX
+        ),
+    )
+    if base not in {run.base, None} or not walk.reached:
+        text = f"run {run.key} began at {base}, and the input names base {run.base} and {ref}"
+        raise _foreign_input(text)
+    if decided is not None:
+        _refuse_other_decision(run, decision_tag(key), decided, ref)
+    facts = {"level": Level.SETTLED, "execution_key": key, "repository": repository}
+    ports.progress.phase(Phase.POLICY, facts)
+    if decided is not None:
+        ports.progress.phase(Phase.RESUMED, {"commit": decided, "noop": False})
+    elif ref != run.base:
+        await require_fence(ports, repository, run.branch, ref)
+    return _Finishing(
+        ports,
+        attempt,
+        params,
+        run,
+        head=record,
+        key=key,
+        tasks=len(walk.above),
+        decided=decided is not None,
+        base_stands=base is not None,
+    )
+
+
+def _refuse_other_decision(run: Run, tag: TagName, found: CommitId, expected: CommitId) -> None:
+    """The key has the head of the run: whoever decided on another commit was no finish."""
+    if found != expected:
+        command = f"`lakectl tag delete lakefs://{run.repository}/{tag}` removes the decision"
+        text = f"decision {tag} is {found}, expected {expected}; {command}"
+        raise errors.PublicationRefusedError(text, code="PRG-F006", terminal=True)
+
+
+@final
+@dataclass(slots=True)
+class _Finishing:
+    """One finish that is under way."""
+
+    ports: AttemptPorts
+    attempt: Attempt
+    params: FinishParams
+    run: Run
+    head: CommitRecord
+    key: LogicalExecutionKey
+    tasks: int
+    decided: bool
+    base_stands: bool
+    pending: Pending | None = field(default=None)
+
+    async def publish(self) -> Publication:
+        """Rounds until the run is published, or refused."""
+        ports, clock = self.ports, self.ports.clock
+        time = WorkTime(ports.patience, clock, self.attempt.effect_seconds)
+        seen = "no round was finished"
+        for number in range(ROUNDS_MAX):
+            ended = await self._turn()
+            if isinstance(ended, Publication):
+                facts = {"ref": ended.ref, "effect": ended.effect, "rounds": number + 1}
+                ports.progress.phase(Phase.PUBLISHED, facts)
+                return ended
+            seen = ended.reason
+            if isinstance(ended, Pending):
+                if self.pending is None:  # the merge may have taken all the time there was
+                    time = WorkTime(ports.patience, clock, self.attempt.effect_seconds)
+                self.pending = ended
+            if time.left <= 0:
+                break
+            await pause_after(ports, number)
+        if self.pending is not None:
+            raise self._unknown_outcome(seen)
+        text = f"other writers kept moving the target branch: {seen}"
+        raise errors.PublicationRefusedError(text, code="PRG-F007")
+
+    async def _turn(self) -> Publication | LookAgain | Pending:
+        """One round; runs of one process that go to one branch take turns."""
+
+        async def one_round() -> Publication | LookAgain | Pending:
+            async with self.ports.concurrency.turn(f"{self.run.repository}/{self.run.branch}"):
+                return await self._round()
+
+        async def look() -> LookAgain:
+            return LookAgain("lakeFS was away, and nothing was sent")
+
+        try:
+            return await self.ports.patience.until_done(LAKEFS, "the run", one_round, look)
+        except ServiceError as error:
+            if self.pending is None:
+                raise
+            return LookAgain(str(error))
+
+    async def _round(self) -> Publication | LookAgain | Pending:
+        """One look, one decision, one effect."""
+        ports, waits = self.ports, self.ports.patience.waits
+        merge = await self._prepare(await self._decide())
+        if not isinstance(merge, Merge):
+            return merge
+        await check_attempt(ports, self.attempt)
+        if ports.patience.waits != waits:  # the look is as old as the wait was long
+            return WAITED
+        merged = await merge_run(ports, self.attempt, merge, again=self.pending is not None)
+        if isinstance(merged, LookAgain | Pending):
+            return merged
+        return Publication(merged, EFFECT_LABELS[MergeStaged])
+
+    async def _decide(self) -> rules.FinishDecision:
+        """By the table; what both sides have changed is read only where the table needs it."""
+        facts = await self._read_facts()
+        decision = rules.decide(facts)
+        if isinstance(decision, rules.RebaseRun):
+            touched = await find_touched(self.ports, self.run, self.head.commit, decision.head)
+            return rules.decide(replace(facts, touched=touched))
+        return decision
+
+    async def _read_facts(self) -> rules.FinishFacts:
+        """The run branch first: it is removed only after the target shows the run."""
+        run, lakefs, head = self.run, self.ports.lakefs, None
+        with suppress(BranchMissingError):
+            head = (await lakefs.branches.head(run.repository, run.run_branch)).commit
+        walk = await lakefs.commits.first_parents(
+            run.repository, run.branch, run.base, commits_max=FIRST_PARENT_COMMITS_MAX
+        )
+        head = head if self.base_stands else None
+        return rules.FinishFacts(
+            run, self.head.commit, head, self.decided, walk, self.params.on_moved
+        )
+
+    async def _prepare(self, decision: rules.FinishDecision) -> Merge | Publication | LookAgain:
+        """Agree, and make what is to be merged; or the end, where nothing is."""
+        run, head = self.run, self.head.commit
+        match decision:
+            case rules.NothingToPublish():
+                return Publication(run.base, EFFECT_LABELS[Keep])
+            case Adopt(record):
+                return Publication(record.commit, EFFECT_LABELS[Adopt], record.metadata)
+            case rules.RunRefusal(code, reason):
+                raise errors.RunRefusedError(reason, code=code)
+            case rules.MergeRun():
+                await self._agree()
+                return self._merge(run.base, head)
+            case rules.RebaseRun(onto):
+                await self._agree()
+                made = await rebase_run(self.ports, self.attempt, self._merge(onto, head))
+                return made if isinstance(made, LookAgain) else self._merge(onto, made)
+            case _:
+                assert_never(decision)
+
+    async def _agree(self) -> None:
+        """The decision: from now on every attempt of this finish publishes this head."""
+        if self.decided:
+            return
+        tag, commit = decision_tag(self.key), self.head.commit
+        found = await put_if_absent(self.ports, self.run.repository, tag, commit)
+        _refuse_other_decision(self.run, tag, found, commit)
+        self.decided = True
+        self.ports.progress.phase(Phase.DECIDED, {"commit": commit, "mine": True})
+
+    def _merge(self, expected_head: CommitId, source: CommitId) -> Merge:
+        """The merge of a commit onto the head that it was made for."""
+        attempt, run = self.attempt, self.run
+        identity = PublicationIdentity(
+            attempt=attempt.row,
+            execution_id=attempt.execution_id,
+            workspace=WorkspaceReference(run.repository, run.branch, run.base),
+            prefix=ROOT_PREFIX,
+            staging_branch=run.run_branch,
+            policy=Level.SETTLED.policy.value,
+            level=Level.SETTLED.value,
+            execution_key=self.key,
+            traceparent=attempt.traceparent,
+        )
+        head = self.head.commit
+        metadata = rules.run_metadata(
+            identity, run, run_head=head, expected_head=expected_head, tasks=self.tasks
+        )
+        message = commit_message(attempt.row, CONFIRM)
+        history = self.params.history
+        return Merge(run, head, source, expected_head, history, metadata, message)
+
+    def _unknown_outcome(self, seen: str) -> errors.OutcomeUnknownAtDeadlineError:
+        """Keep every branch and tell the evidence; whoever goes on finds the decision."""
+        assert self.pending is not None, "nothing was sent"
+        self.attempt.leftovers.outcome_unknown = True
+        text = f"the head was {self.pending.expected_head}; {seen}"
+        facts: Mapping[str, object] = {
+            "warning": errors.OUTCOME_UNKNOWN,
+            "expected_head": self.pending.expected_head,
+            "seen": text,
+            "staged": self.head.commit,
+        }
+        self.ports.progress.phase(Phase.WARNED, facts)
+        return errors.OutcomeUnknownAtDeadlineError(text, cause=self.ports.patience.ended_by)
+
+
+FINISH_TASK = TaskDefinition(
+    name="perago.finish",
+    owner_email="perago@example.com",
+    description="Publishes what the tasks since perago.begin have done, as one commit, or refuses.",
+    fn=finish,
+    params_model=FinishParams,
+    output_model=FinishResult,
+    built_in=True,
+)

@@ -1,0 +1,117 @@
+"""A run onto a target that moved: merged on a scratch branch, and proven before anybody sees it.
+
+lakeFS's three-way merge can lose an object without a conflict (ADR 4), so what comes out is
+compared with both sides. Where no path was changed twice, these two comparisons are the whole
+proof: what the run changed is as the run left it, and everything else is as the head has it.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+
+from perago.app.attempt.context import Attempt, AttemptPorts
+from perago.app.attempt.stage import create_private_branch
+from perago.app.runs.merge import Merge
+from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.errors import RunRefusedError
+from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.names import scratch_branch
+from perago.domain.outcome import HeadMoved, Merged, NoAnswer, TooManyTries
+from perago.domain.paths import ACTIONS_PREFIX
+from perago.domain.run import Run
+from perago.domain.settled import LookAgain
+from perago.ports.asking import pages
+from perago.ports.lakefs import Change
+
+
+async def find_touched(
+    ports: AttemptPorts, run: Run, run_head: CommitId, head: CommitId
+) -> str | None:
+    """What keeps the run from being rebased: a path changed on both sides, or a reserved one."""
+    mine = _changes(ports, run.repository, run.base, run_head)
+    theirs = _changes(ports, run.repository, run.base, head)
+    async with aclosing(mine), aclosing(theirs):
+        left, right = await anext(mine, None), await anext(theirs, None)
+        while left is not None or right is not None:
+            for change in (left, right):
+                if change is not None and change.path.startswith(ACTIONS_PREFIX):
+                    return f"{change.path} was changed, which is reserved"
+            if left is not None and right is not None and left.path == right.path:
+                return f"{left.path} was changed by the run and on {run.branch}"
+            # Both are in order of path: the lower one has no equal on the other side.
+            if right is None or (left is not None and left.path < right.path):
+                left = await anext(mine, None)
+            else:
+                right = await anext(theirs, None)
+    return None
+
+
+async def rebase_run(ports: AttemptPorts, attempt: Attempt, merge: Merge) -> CommitId | LookAgain:
+    """The run merged onto the expected head, on a branch of our own; the commit, proven."""
+    made = await _merge_on_scratch(ports, attempt, merge)
+    if isinstance(made, LookAgain):
+        return made
+    run, head = merge.run, merge.expected_head
+    changes = partial(_changes, ports, run.repository)
+    lost = await _first_difference(
+        changes(head, made), changes(run.base, merge.run_head)
+    ) or await _first_difference(changes(merge.run_head, made), changes(run.base, head))
+    if lost is None:
+        return made
+    text = f"lakeFS's merge of the run onto {head} would change {lost} otherwise than the run did"
+    raise RunRefusedError(f"{text}; nothing was published", code="PRG-N007")
+
+
+async def _merge_on_scratch(
+    ports: AttemptPorts, attempt: Attempt, merge: Merge
+) -> CommitId | LookAgain:
+    """Merge, or find what an earlier round of this execution has merged onto the same head."""
+    run, head = merge.run, merge.expected_head
+    scratch = scratch_branch(attempt.staging_branch, head)
+    if (run.repository, scratch) not in attempt.leftovers.scratch:
+        attempt.leftovers.scratch.append((run.repository, scratch))
+        await create_private_branch(ports, run.repository, scratch, head)
+    else:
+        found = await ports.lakefs.branches.head(run.repository, scratch)
+        if found.commit != head:
+            return found.commit
+    request = merge.request(scratch, timeout_seconds=attempt.effect_seconds)
+    # Not what a publication says: nobody may take this commit for one.
+    request = replace(request, metadata={EXPECTED_HEAD: head})
+    answer = await ports.lakefs.branches.merge(request)
+    if isinstance(answer, Merged):
+        return answer.commit
+    # Only this execution knows the branch: what moved it is an earlier merge without an answer.
+    if isinstance(answer, NoAnswer | TooManyTries | HeadMoved):
+        return LookAgain(answer.text)
+    text = f"the run does not merge onto head {head} of {run.branch}: {answer}"
+    raise RunRefusedError(text, code="PRG-N007")
+
+
+async def _changes(
+    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId
+) -> AsyncGenerator[Change]:
+    """All changes between two commits, in order of path; a page of them at a time."""
+    listed = pages(
+        lambda after: ports.lakefs.commits.diff_page(
+            repository, left, right, prefix="", after=after
+        )
+    )
+    async with aclosing(listed):
+        async for page in listed:
+            for change in page.changes:
+                yield change
+
+
+async def _first_difference(
+    found: AsyncGenerator[Change], expected: AsyncGenerator[Change]
+) -> str | None:
+    """The first path that two differences do not have in common, or have of another kind."""
+    async with aclosing(found), aclosing(expected):
+        while True:
+            left, right = await anext(found, None), await anext(expected, None)
+            if left is None and right is None:
+                return None
+            if left is None or right is None or (left.path, left.kind) != (right.path, right.kind):
+                return min(change.path for change in (left, right) if change is not None)
