@@ -352,6 +352,11 @@ def staging_branch_name(attempt: AttemptSnapshot, execution_id: ExecutionId) -> 
     return BranchName(_written(attempt, workflow, f"{kept}-{digest}"[-room:], task, execution))
 
 
+def staging_branches_of_workflow(workflow_id: str) -> str:
+    """Prefix of the staging branches of a workflow, and of others whose ids begin with its id."""
+    return f"{STAGING_BRANCH_PREFIX}{_segment(workflow_id)}-"
+
+
 def is_staging_branch_of(name: str, attempt: AttemptSnapshot) -> bool:
     """Whether a name is that of a staging branch of this attempt's task, by whichever attempt.
 

@@ -7,6 +7,7 @@ collection has to know it also of a branch on which nothing was committed yet. `
 """
 
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from perago.domain.attempt import ExecutionId
@@ -93,6 +94,42 @@ def staging_of(branch: BranchName) -> BranchName:
     """The staging branch itself, for one of its scratch branches."""
     scratch = _SCRATCH.fullmatch(branch)
     return BranchName(scratch["staging"]) if scratch else branch
+
+
+_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+# Ids of 36 characters only: a reference name may hold anything, also `-seq-` and dashes, so ids of
+# any other form could not be cut out of the name with certainty. Then the commit is read.
+_STAGING = re.compile(
+    rf"perago-staging-(?P<workflow>{_ID})-(?P<reference>.*)-seq-\d+-iteration-(?P<iteration>\d+)"
+    rf"-task-id-(?P<task>{_ID})-retry-(?P<retry>\d+)-exec-(?P<execution>[A-Za-z0-9]+)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOwner:
+    """The attempt that a staging branch belongs to; the last four only where its name tells."""
+
+    workflow_id: str
+    task_id: str
+    reference_name: str = ""
+    iteration: int = 0
+    retry_count: int = 0
+    execution_id: str = ""
+
+
+def owner_by_name(branch: BranchName) -> StagingOwner | None:
+    """The owner that the name tells; None where Conductor's ids are no UUIDs."""
+    named = _STAGING.fullmatch(staging_of(branch))
+    if named is None:
+        return None
+    return StagingOwner(
+        named["workflow"],
+        named["task"],
+        named["reference"],
+        int(named["iteration"]),
+        int(named["retry"]),
+        named["execution"],
+    )
 
 
 # Of the commit protocols of Hadoop, S3A, Spark and Databricks. They leave these behind when a job

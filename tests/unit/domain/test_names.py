@@ -10,10 +10,12 @@ from perago.domain.attempt import ExecutionId
 from perago.domain.logical_execution import BranchName, CommitId
 from perago.domain.names import (
     CHANCE_BITS,
+    StagingOwner,
     canary_branches,
     execution_id_at,
     execution_time,
     fence_branch,
+    owner_by_name,
     relocated_tag,
     scratch_branch,
     staging_of,
@@ -76,3 +78,16 @@ def test_names_are_as_they_are_looked_for() -> None:
 def test_a_scratch_branch_names_its_staging_branch() -> None:
     assert staging_of(scratch_branch(STAGING, HEAD)) == STAGING
     assert staging_of(STAGING) == STAGING
+
+
+WORKFLOW, TASK = (f"{digit * 8}-0000-4000-8000-{digit * 12}" for digit in "ab")
+OF_TASK = BranchName(
+    f"perago-staging-{WORKFLOW}-my-seq-task-seq-3-iteration-2-task-id-{TASK}-retry-1-exec-{ID}"
+)
+
+
+def test_the_name_of_a_staging_branch_tells_its_attempt() -> None:
+    owner = StagingOwner(WORKFLOW, TASK, "my-seq-task", 2, 1, ID)
+    assert owner_by_name(OF_TASK) == owner
+    assert owner_by_name(scratch_branch(OF_TASK, HEAD)) == owner
+    assert owner_by_name(STAGING) is None, "its ids are no UUIDs"

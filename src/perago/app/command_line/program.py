@@ -41,6 +41,7 @@ COMMANDS = (
     CommandRow("register", "register:register", "Create or update TaskDefs on Conductor."),
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
     CommandRow("gc", "gc:gc", "Remove what crashed attempts left behind."),
+    CommandRow("attempts", "attempts:attempts", "Show every attempt of a workflow or a branch."),
     CommandRow(
         "reset-task", "reset_task:reset_task", "Discard a task's result, so that it runs again."
     ),

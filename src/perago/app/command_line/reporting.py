@@ -16,6 +16,7 @@ from typing import Annotated, Any, ParamSpec
 
 import typer
 
+from perago.domain.attempt_history import NowhereToLookError
 from perago.domain.error_codes import find_code
 from perago.domain.errors import (
     OutcomeUnknownAtDeadlineError,
@@ -46,6 +47,7 @@ LOCAL_FILE = "PRG-X004"  # of an OSError, which has no code of its own
 # The finer codes are for commands of which 0.6.1 promised nothing; the first match counts.
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (CommandUsageError, 2),
+    (NowhereToLookError, 2),
     (RuntimeConfigError, 3),
     (SparkEnvironmentError, 3),
     (PublishFenceError, 4),

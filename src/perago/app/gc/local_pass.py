@@ -10,7 +10,6 @@ owner of a staging branch by its name or by its commit. Which leftover may go is
 """
 
 import logging
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -44,7 +43,7 @@ from perago.domain.logical_execution import (
     parse_attempt_mark,
     workflow_segment,
 )
-from perago.domain.names import execution_time, staging_of
+from perago.domain.names import StagingOwner, execution_time, staging_of
 from perago.domain.retention import (
     AttemptStanding,
     Keep,
@@ -319,29 +318,6 @@ def retention_times(settings: Settings) -> RetentionTimes:
 def one_age(age: timedelta) -> RetentionTimes:
     """`--older-than`: one age for every kind, except that a check under way is not disturbed."""
     return RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX))
-
-
-_ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# Ids of 36 characters only: a reference name may hold anything, also `-seq-` and dashes, so ids of
-# any other form could not be cut out of the name with certainty. Then the commit is read.
-_NAME = re.compile(
-    rf"perago-staging-(?P<workflow>{_ID})-.*-seq-\d+-iteration-\d+"
-    rf"-task-id-(?P<task>{_ID})-retry-\d+-exec-[A-Za-z0-9]+"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class StagingOwner:
-    """The attempt that a staging branch belongs to."""
-
-    workflow_id: str
-    task_id: str
-
-
-def owner_by_name(branch: BranchName) -> StagingOwner | None:
-    """The owner that the name tells; None where Conductor's ids are no UUIDs."""
-    named = _NAME.fullmatch(staging_of(branch))
-    return StagingOwner(named["workflow"], named["task"]) if named else None
 
 
 def is_own_commit(branch: BranchName, head: CommitRecord) -> bool:

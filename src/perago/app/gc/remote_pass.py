@@ -27,7 +27,6 @@ from perago.app.gc.local_pass import (
     all_tags,
     is_own_commit,
     owner_by_commit,
-    owner_by_name,
     scheduled_of,
 )
 from perago.domain.attempt import WorkflowSnapshot
@@ -52,6 +51,7 @@ from perago.domain.names import (
     CANARY_BRANCH_PREFIX,
     RELOCATED_TAG_PREFIX,
     execution_time,
+    owner_by_name,
     staging_of,
 )
 from perago.domain.retention import (

@@ -1,0 +1,1 @@
+"""Looking at what happened: nothing here changes anything on a server."""

@@ -1,0 +1,297 @@
+"""Read what Conductor and lakeFS know of the attempts of a workflow, or of a branch.
+
+Reads only, and few requests: listings and histories come a thousand a request. A service that does
+not answer is named in `missing`, and what the other one knows is shown all the same.
+`attribution` finds out whose each thing is, `perago.domain.attempt_history` judges it.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from perago.app.inspection.attribution import Attribution, Found, rows_of
+from perago.domain import attempt_history as known
+from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE
+from perago.domain.logical_execution import (
+    ATTEMPT_MARK_PREFIX,
+    DECISION_TAG_PREFIX,
+    STAGING_BRANCH_PREFIX,
+    BranchName,
+    CommitRecord,
+    RepositoryId,
+    staging_branches_of_workflow,
+    workflow_segment,
+)
+from perago.domain.names import RELOCATED_TAG_PREFIX, execution_time, owner_by_name, staging_of
+from perago.ports.asking import pages
+from perago.ports.conductor import WorkflowRecord, Workflows
+from perago.ports.errors import MissingError, ServiceError
+from perago.ports.lakefs import Branches, Commits, Repositories, Tags
+from perago.ports.system import Clock
+
+HISTORY_PAGE = 1000
+# 10,000 commits of a branch. Whoever looks for older ones names the workflow.
+HISTORY_PAGES_MAX = 10
+LISTING_PAGES_MAX = 5
+# Of a branch on which many workflows publish, Conductor is asked for the newest ones.
+WORKFLOWS_MAX = 10
+# Conductor's clock beside that of lakeFS: a publication may look older than its attempt.
+CLOCK_SKEW = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class InspectionTools:
+    """The ports that are read; without `workflows` there is no Conductor to ask."""
+
+    branches: Branches
+    commits: Commits
+    tags: Tags
+    repositories: Repositories
+    clock: Clock
+    workflows: Workflows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One workflow, or a branch for some time back."""
+
+    workflow_id: str | None = None
+    repository: RepositoryId | None = None
+    branch: BranchName | None = None
+    since: timedelta | None = None
+    decisions_kept: timedelta = timedelta(days=7)  # the default of PERAGO_GC_TAG_TTL
+
+
+async def gather(tools: InspectionTools, question: Question) -> known.AttemptHistory:
+    """Read everything that still tells something about these attempts."""
+    gathering = _Gathering(tools, question)
+    await gathering.read()
+    found = gathering.found
+    attribution = Attribution(found, tools.commits)
+    await attribution.run()
+    tasks = attribution.tasks.values()
+    for task in tasks:
+        task.attempts.sort(key=_order)
+    gathering.say_what_gc_may_have_taken()
+    return known.AttemptHistory(
+        tuple(_workflow_facts(name, record) for name, record in found.records.items()),
+        tuple(sorted(tasks, key=lambda task: _order(task.attempts[0]))),
+        tuple(found.branches),
+        tuple(dict.fromkeys(found.missing)),
+        tuple(attribution.left_over),
+    )
+
+
+@dataclass(slots=True)
+class _Gathering:
+    """The questions to the servers, in their order."""
+
+    tools: InspectionTools
+    question: Question
+    found: Found = field(default_factory=Found)
+
+    async def read(self) -> None:
+        """Conductor first: its rows say which branches of lakeFS are meant."""
+        asked = self.question.workflow_id
+        if asked is not None:
+            await self._read_workflow(asked)
+        for repository, branches in (await self._targets()).items():
+            try:
+                for branch in branches:
+                    await self._read_branch(repository, branch)
+                await self._list(repository)
+            except ServiceError as error:
+                if not any(self.found.records.values()):
+                    raise
+                self._miss(f"lakeFS was not read to the end for {repository}: {error}")
+        if asked is None:
+            await self._read_newest_workflows()
+
+    def _miss(self, sentence: str) -> None:
+        self.found.missing.append(sentence)
+
+    async def _read_workflow(self, workflow_id: str) -> None:
+        self.found.records[workflow_id] = None
+        if self.tools.workflows is None:
+            self._miss(
+                "No Conductor is configured: status, worker and reason of attempts are missing, "
+                "and attempts that left nothing in lakeFS."
+            )
+            return
+        try:
+            record = await self.tools.workflows.read(workflow_id)
+        except ServiceError as error:
+            self._miss(
+                "Conductor did not answer: status, worker and reason of attempts are missing, and "
+                f"attempts that left nothing in lakeFS ({error})."
+            )
+            return
+        self.found.records[workflow_id] = record
+        if record is None:
+            self._miss(
+                f"Conductor does not know workflow {workflow_id}: it was removed there, or the id "
+                "is wrong. Attempts that left nothing in lakeFS are missing."
+            )
+
+    async def _targets(self) -> dict[RepositoryId, list[BranchName]]:
+        """The branches that the rows name, and what the question names."""
+        found: dict[RepositoryId, list[BranchName]] = {}
+        for record in self.found.records.values():
+            for row in rows_of(record):
+                workspace = known.workspace_in(row.input_data)
+                repository, branch = workspace.get("repository"), workspace.get("branch")
+                if isinstance(repository, str) and isinstance(branch, str):
+                    _add(found, RepositoryId(repository), BranchName(branch))
+        repository, branch = self.question.repository, self.question.branch
+        if repository is not None and branch is not None:
+            _add(found, repository, branch)
+        elif repository is not None and repository not in found:
+            facts = await self.tools.repositories.read(repository)
+            _add(found, repository, facts.default_branch)
+        if not found and not any(self.found.records.values()):
+            text = (
+                f"nothing says to which repository workflow {self.question.workflow_id} publishes"
+            )
+            raise known.NowhereToLookError(" ".join((f"{text}.", *self.found.missing)))
+        return found
+
+    def _oldest(self) -> datetime | None:
+        """Before this moment nothing of what was asked for was published."""
+        if self.question.since is not None:
+            return self.tools.clock.now() - self.question.since
+        rows = [row.snapshot for each in self.found.records.values() for row in rows_of(each)]
+        times = [row.scheduled_time for row in rows if row.scheduled_time]
+        return known.moment_of(min(times)) - CLOCK_SKEW if times else None
+
+    async def _read_branch(self, repository: RepositoryId, branch: BranchName) -> None:
+        moment = self._oldest()
+        oldest = 0.0 if moment is None else moment.timestamp()
+        start, found = str(branch), list[CommitRecord]()
+        for _ in range(HISTORY_PAGES_MAX):
+            try:
+                walk = await self.tools.commits.first_parents(
+                    repository, start, None, commits_max=HISTORY_PAGE
+                )
+            except MissingError:
+                self._miss(f"There is no branch {branch} in {repository} any more.")
+                return
+            found.extend(walk.commits)
+            last = walk.commits[-1]
+            if not walk.truncated or not last.parents or last.created_at < oldest:
+                break
+            start = last.parents[0]
+        else:
+            self._miss(f"Of {repository}/{branch} the newest {len(found)} commits were read.")
+        self.found.branches.append(
+            known.BranchHistory(repository, branch, self._cut(found, oldest))
+        )
+
+    def _cut(self, found: list[CommitRecord], oldest: float) -> tuple[CommitRecord, ...]:
+        """Down to the commit on which the oldest attempt stands, as far as that is known."""
+        rows = [row for each in self.found.records.values() for row in rows_of(each)]
+        inputs = {known.workspace_in(row.input_data).get("ref") for row in rows}
+        begun = [number for number, each in enumerate(found, 1) if each.commit in inputs]
+        newer = sum(each.created_at >= oldest for each in found)
+        return tuple(found[: max(begun, default=newer + 1)])
+
+    async def _list(self, repository: RepositoryId) -> None:
+        """Branches and tags, of the one workflow or of all."""
+        asked = self.question.workflow_id
+        named = "" if asked is None else f"{workflow_segment(asked)}-"
+        staging = STAGING_BRANCH_PREFIX if asked is None else staging_branches_of_workflow(asked)
+        found = self.found
+        await self._list_branches(repository, staging, found.staging)
+        await self._list_branches(
+            repository, f"{CHECKPOINT_BRANCH_PREFIX}{named}", found.checkpoints
+        )
+        await self._list_tags(repository, f"{DECISION_TAG_PREFIX}{named}", found.decisions)
+        await self._list_tags(repository, f"{ATTEMPT_MARK_PREFIX}{named}", found.marks)
+        await self._list_tags(repository, RELOCATED_TAG_PREFIX, found.replaced)
+
+    async def _list_branches(
+        self, repository: RepositoryId, prefix: str, into: list[known.LeftBranch]
+    ) -> None:
+        async def listing() -> None:
+            listed = self.tools.branches.list_page
+            ask = partial(listed, repository, prefix, show_hidden=True)
+            async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
+                for name, head in zip(page.names, page.heads, strict=True):
+                    into.append(known.LeftBranch(repository, name, head))
+
+        await self._as_far_as_it_goes(f"branches {prefix}*", listing)
+
+    async def _list_tags(
+        self, repository: RepositoryId, prefix: str, into: list[known.LeftTag]
+    ) -> None:
+        async def listing() -> None:
+            ask = partial(self.tools.tags.list_page, repository, prefix)
+            async for page in pages(ask, pages_max=LISTING_PAGES_MAX):
+                into.extend(known.LeftTag(repository, tag.name, tag.commit) for tag in page.tags)
+
+        await self._as_far_as_it_goes(f"tags {prefix}*", listing)
+
+    async def _as_far_as_it_goes(self, what: str, listing: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await listing()
+        except ServiceError as error:
+            self._miss(f"Of {what} not all were listed: {error}.")
+
+    async def _read_newest_workflows(self) -> None:
+        """Of a branch: the workflows that published or staged since then, newest first."""
+        found, oldest = dict[str, float](), self._oldest()
+        for branch in self.found.branches:
+            for record in branch.commits:
+                workflow = record.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
+                is_young = oldest is None or record.created_at >= oldest.timestamp()
+                if PHASE in record.metadata and workflow and is_young:
+                    found[workflow] = max(found.get(workflow, 0), record.created_at)
+        for left in self.found.staging:
+            owner, began = owner_by_name(left.branch), execution_time(staging_of(left.branch))
+            if owner and began and (oldest is None or began >= oldest):
+                seen = found.get(owner.workflow_id, 0)
+                found[owner.workflow_id] = max(seen, began.timestamp())
+        workflows = sorted(found, key=lambda each: found[each], reverse=True)
+        for workflow in workflows[:WORKFLOWS_MAX]:
+            await self._read_workflow(workflow)
+        if len(workflows) > WORKFLOWS_MAX:
+            self.found.records |= dict.fromkeys(workflows[WORKFLOWS_MAX:])
+            text = f"Conductor was asked for the newest {WORKFLOWS_MAX} of {len(workflows)}"
+            self._miss(f"{text} workflows; `perago attempts WORKFLOW_ID` shows one of the others.")
+
+    def say_what_gc_may_have_taken(self) -> None:
+        """Decisions go some days after their workflow, and nobody can tell that they were there."""
+        rows = [row.snapshot for each in self.found.records.values() for row in rows_of(each)]
+        newest = max((row.scheduled_time for row in rows), default=0)
+        kept = self.question.decisions_kept
+        if newest and self.tools.clock.now() - known.moment_of(newest) > kept:
+            self._miss(
+                f"Garbage collection removes decisions {kept.days} days after the end of their "
+                "workflow (PERAGO_GC_TAG_TTL): one that is not shown may have been there."
+            )
+
+
+def _add(
+    found: dict[RepositoryId, list[BranchName]], repository: RepositoryId, branch: BranchName
+) -> None:
+    branches = found.setdefault(repository, [])
+    if branch not in branches:
+        branches.append(branch)
+
+
+def _workflow_facts(workflow_id: str, record: WorkflowRecord | None) -> known.WorkflowFacts:
+    if record is None:
+        return known.WorkflowFacts(workflow_id)
+    children = [row.output_data.get("subWorkflowId") for row in record.attempts]
+    return known.WorkflowFacts(
+        workflow_id, record.status, record.reason, tuple(str(each) for each in children if each)
+    )
+
+
+def _order(attempt: known.AttemptEvidence) -> tuple[datetime, int]:
+    row, began = attempt.row, attempt.began
+    scheduled = (
+        known.moment_of(row.snapshot.scheduled_time) if row else datetime.min.replace(tzinfo=UTC)
+    )
+    return (began or scheduled, attempt.retry_count)

@@ -1,0 +1,380 @@
+"""What the servers still know of attempts: how far each one came, and what is left of it.
+
+`how_far` is the table that judges an attempt by what Conductor and lakeFS show, `decision_state`
+says what became of a task's decision, and `commit_role` what a commit on a target is to these
+tasks. Nothing here asks a server: `perago.app.inspection.attempts` brings the facts together.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import cast
+
+from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.commit_metadata import (
+    EXECUTION_ID,
+    FENCE_OWNER,
+    LOGICAL_EXECUTION_KEY,
+    LOGICAL_TASK_KEY,
+)
+from perago.domain.errors import OUTCOME_UNKNOWN, PeragoError
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    CommitRecord,
+    RepositoryId,
+    TagName,
+)
+from perago.domain.names import execution_time
+
+_CODE = re.compile(r"PRG-[A-Z]\d{3}")
+# Reasons that an attempt can give only after its task function was called: what it raised, what it
+# returned, and what it left in its directory.
+_OF_THE_FUNCTION = re.compile(r"PRG-(?:[BR]\d{3}|G00[23]|W00[15])")
+
+
+class NowhereToLookError(PeragoError, ValueError):
+    """Conductor does not tell where a workflow publishes, and the question does not either."""
+
+    code = "PRG-X006"
+
+
+class Reached(StrEnum):
+    """How far an attempt came, in the order of an attempt's steps."""
+
+    QUEUED = "queued"
+    HANDED_BACK = "handed back"
+    POLLED = "polled"
+    RAN = "ran"
+    STAGING = "staging"
+    STAGED = "staged"
+    DECIDED = "decided"
+    UNKNOWN = "outcome unknown"
+    REPLACED = "replaced"
+    PUBLISHED = "published"
+    ADOPTED = "adopted"
+    KEPT = "kept"
+    COMPLETED = "completed"
+
+
+class DecisionState(StrEnum):
+    """What became of the decision of a task."""
+
+    THERE = "there"
+    REMOVED = "removed"
+    RESET = "reset"
+    NONE = "none"
+
+
+class CommitRole(StrEnum):
+    """What a commit on a target is to the tasks that are shown."""
+
+    PUBLICATION = "publication"
+    INPUT = "input"
+    OTHER = "other workflow"
+    FENCE = "fence"
+    FOREIGN = "foreign"
+
+
+@dataclass(frozen=True, slots=True)
+class LeftTag:
+    """A tag of ours and the commit that it stands on: a decision, a mark, a replaced head."""
+
+    repository: RepositoryId
+    tag: TagName
+    commit: CommitId
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBranch:
+    """A private branch that is still there: of one staging, scratch or checkpoint."""
+
+    repository: RepositoryId
+    branch: BranchName
+    head: CommitId
+
+
+@dataclass(slots=True)
+class AttemptEvidence:
+    """What is known of one attempt; filled while the answers of the servers are read."""
+
+    task_id: str
+    task_key: str
+    retry_count: int
+    row: AttemptRecord | None = None
+    executions: list[str] = field(default_factory=list[str])
+    branches: list[LeftBranch] = field(default_factory=list[LeftBranch])
+    checkpoints: list[LeftBranch] = field(default_factory=list[LeftBranch])
+    staged: CommitId | None = None
+    decided: bool = False
+    publications: list[CommitRecord] = field(default_factory=list[CommitRecord])
+    replaced: LeftTag | None = None
+    """The tag on a publication of its own that a retry has replaced by a relocation."""
+    output_by: str | None = None
+    """Task id of the attempt that published the commit which the row reports."""
+
+    @property
+    def status(self) -> AttemptStatus | None:
+        """What Conductor says; None where it says nothing."""
+        return None if self.row is None else self.row.snapshot.status
+
+    @property
+    def reason(self) -> str:
+        """Why it ended, as Conductor was told.
+
+        Conductor copies the reason of an attempt to its retry, where it stays until a poll.
+        """
+        if self.row is None or self.is_queued_anew:
+            return ""
+        return self.row.reason or ""
+
+    @property
+    def is_queued_anew(self) -> bool:
+        """Whether no worker has had the row yet."""
+        is_queued = self.status is AttemptStatus.SCHEDULED
+        return is_queued and self.row is not None and self.row.snapshot.poll_count == 0
+
+    @property
+    def code(self) -> str | None:
+        """The error code in the reason."""
+        found = _CODE.search(self.reason)
+        return found.group() if found else None
+
+    @property
+    def began(self) -> datetime | None:
+        """When a worker took it; the id of its execution tells it where Conductor does not."""
+        if self.row is not None and self.row.snapshot.start_time:
+            return moment_of(self.row.snapshot.start_time)
+        times = [execution_time(each) for each in self.executions]
+        return min((each for each in times if each is not None), default=None)
+
+    @property
+    def function_failed(self) -> bool:
+        """Whether its reason is one that only the end of its task function gives.
+
+        A plain exception of the author has no code, and every refusal of ours has one.
+        """
+        failed = {AttemptStatus.FAILED, AttemptStatus.FAILED_WITH_TERMINAL_ERROR}
+        if self.status not in failed or not self.reason:
+            return False
+        return self.code is None or _OF_THE_FUNCTION.fullmatch(self.code) is not None
+
+    @property
+    def input_ref(self) -> str | None:
+        """The commit that Conductor handed to it."""
+        return None if self.row is None else _ref(self.row.input_data)
+
+    @property
+    def output_ref(self) -> str | None:
+        """The commit that it reported; only a completed row has one."""
+        is_done = self.status in {AttemptStatus.COMPLETED, AttemptStatus.COMPLETED_WITH_ERRORS}
+        return _ref(self.row.output_data) if self.row is not None and is_done else None
+
+    @property
+    def leftovers(self) -> Iterator["LeftTag | LeftBranch"]:
+        """Every branch that is still there, and what keeps a replaced publication."""
+        yield from self.branches
+        yield from self.checkpoints
+        if self.replaced is not None:
+            yield self.replaced
+
+    def saw(self, execution_id: str) -> None:
+        """Note an execution of this attempt, once."""
+        if execution_id and execution_id not in self.executions:
+            self.executions.append(execution_id)
+
+    def published(self, record: CommitRecord) -> None:
+        """Note a commit on a target that this attempt made."""
+        self.publications.append(record)
+        self.saw(record.metadata.get(EXECUTION_ID, ""))
+
+
+def moment_of(milliseconds: int) -> datetime:
+    """A time of Conductor."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def _ref(data: Mapping[str, object]) -> str | None:
+    workspace = workspace_in(data)
+    ref = workspace.get("ref")
+    return ref if isinstance(ref, str) else None
+
+
+def workspace_in(data: Mapping[str, object]) -> Mapping[str, object]:
+    """The workspace in the input or output of a row; empty where there is none."""
+    workspace = data.get("workspace")
+    return cast("Mapping[str, object]", workspace) if isinstance(workspace, Mapping) else {}
+
+
+def how_far(attempt: AttemptEvidence) -> Reached:
+    """Judge by the furthest step that is proven; the first that holds counts.
+
+    seen                                                        came to
+    the row reports the publication of another attempt          adopted
+    a publication of its own on the target                      published
+    a tag on a publication of its own that is not there now     replaced
+    the row completed and reports its input                     kept
+    the row completed                                           completed
+    its reason says that the outcome is unknown                 outcome unknown
+    the attempts of its task agreed on its staged commit        decided
+    a staged commit                                             staged
+    a staging branch without a commit                           staging
+    a checkpoint, or a reason that the task function gave       ran
+    the row is in its queue after a hand back                   handed back
+    the row is in its queue                                     queued
+    anything else                                               polled
+
+    What an attempt removed when it ended is no proof any more. So `polled` of an attempt that
+    failed means: it left nothing, and its reason says how it ended.
+    """
+    if attempt.output_by is not None and attempt.output_by != attempt.task_id:
+        return Reached.ADOPTED
+    proofs = (
+        (bool(attempt.publications), Reached.PUBLISHED),
+        (attempt.replaced is not None, Reached.REPLACED),
+        (attempt.output_ref is not None and attempt.output_ref == attempt.input_ref, Reached.KEPT),
+        (attempt.status is AttemptStatus.COMPLETED, Reached.COMPLETED),
+        (attempt.reason.startswith(OUTCOME_UNKNOWN) or attempt.code == "PRG-U001", Reached.UNKNOWN),
+        (attempt.decided, Reached.DECIDED),
+        (attempt.staged is not None, Reached.STAGED),
+        (bool(attempt.branches), Reached.STAGING),
+        (bool(attempt.checkpoints) or attempt.function_failed, Reached.RAN),
+    )
+    proven = next((reached for holds, reached in proofs if holds), None)
+    if proven is not None:
+        return proven
+    if attempt.is_queued_anew:
+        return Reached.QUEUED
+    return Reached.HANDED_BACK if attempt.status is AttemptStatus.SCHEDULED else Reached.POLLED
+
+
+@dataclass(slots=True)
+class TaskHistory:
+    """One task of one workflow with its attempts, in their order."""
+
+    key: str
+    attempts: list[AttemptEvidence] = field(default_factory=list[AttemptEvidence])
+    decisions: list[LeftTag] = field(default_factory=list[LeftTag])
+    was_reset: bool = False
+
+    @property
+    def workflow_id(self) -> str:
+        """The workflow in the key."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """The reference name, with the iteration where there is one."""
+        reference, _, iteration = self.key.partition("/")[2].rpartition("/")
+        return reference if iteration in {"", "0"} else f"{reference}#{iteration}"
+
+    @property
+    def reference(self) -> str:
+        """The reference name alone."""
+        return self.key.partition("/")[2].rpartition("/")[0]
+
+    @property
+    def publications(self) -> list[CommitRecord]:
+        """Every publication of the task, of whichever attempt."""
+        return [record for attempt in self.attempts for record in attempt.publications]
+
+    @property
+    def recorded(self) -> CommitRecord | None:
+        """The publication that Conductor counts, if its row and the target agree."""
+        reported = {attempt.output_ref for attempt in self.attempts}
+        return next((each for each in self.publications if each.commit in reported), None)
+
+
+def decision_state(task: TaskHistory) -> DecisionState:
+    """What became of the decision.
+
+    decision tag   reset mark   a publication names its decision   state
+    there          whatever     whatever                           there
+    gone           there        whatever                           reset
+    gone           none         yes                                removed (by garbage collection)
+    gone           none         no                                 none
+
+    Without a publication nobody can tell a decision that is gone from one that never was.
+    """
+    if task.decisions:
+        return DecisionState.THERE
+    if task.was_reset:
+        return DecisionState.RESET
+    if any(LOGICAL_EXECUTION_KEY in record.metadata for record in task.publications):
+        return DecisionState.REMOVED
+    return DecisionState.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class BranchHistory:
+    """A target branch from its head down to where the question ends, newest first."""
+
+    repository: RepositoryId
+    branch: BranchName
+    commits: tuple[CommitRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowFacts:
+    """What Conductor says of a workflow; no status where it says nothing."""
+
+    workflow_id: str
+    status: WorkflowStatus | None = None
+    reason: str | None = None
+    children: tuple[str, ...] = ()
+    """Ids of sub-workflows, whose attempts are theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptHistory:
+    """Everything that was asked for; `missing` says in sentences what could not be read."""
+
+    workflows: tuple[WorkflowFacts, ...]
+    tasks: tuple[TaskHistory, ...]
+    branches: tuple[BranchHistory, ...]
+    missing: tuple[str, ...]
+    left_over: tuple[LeftTag | LeftBranch, ...] = ()
+    """Decisions and branches of these workflows that no attempt could be found for."""
+
+    @property
+    def input_refs(self) -> frozenset[str]:
+        """The inputs of all rows."""
+        refs = {attempt.input_ref for task in self.tasks for attempt in task.attempts}
+        return frozenset(ref for ref in refs if ref is not None)
+
+    def roles(self, branch: BranchHistory) -> Iterator[tuple[CommitRecord, CommitRole]]:
+        """Every commit with what it is to these tasks."""
+        keys, inputs = frozenset(task.key for task in self.tasks), self.input_refs
+        for record in branch.commits:
+            yield record, commit_role(record, keys, inputs)
+
+
+def commit_role(record: CommitRecord, keys: frozenset[str], inputs: frozenset[str]) -> CommitRole:
+    """What a commit on a target is to the tasks with these keys.
+
+    metadata of                  it is          what else
+    one of the tasks             publication
+    another workflow, or a run   other workflow
+    `perago fence`               fence
+    nobody                       foreign        input, if a row began on it
+
+    Its phase says nothing: a relocation makes the staged commit itself the head.
+    """
+    key = record.metadata.get(LOGICAL_TASK_KEY, "")
+    if key == FENCE_OWNER:
+        return CommitRole.FENCE
+    if key in keys:
+        return CommitRole.PUBLICATION
+    if any(name.startswith("perago.") for name in record.metadata):
+        return CommitRole.OTHER
+    return CommitRole.INPUT if record.commit in inputs else CommitRole.FOREIGN
+
+
+def newest(attempts: Sequence[AttemptEvidence]) -> AttemptEvidence:
+    """The attempt whose end is that of its task."""
+    return max(
+        attempts,
+        key=lambda each: (each.row.snapshot.seq if each.row else 0, each.retry_count),
+    )

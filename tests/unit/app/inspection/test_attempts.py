@@ -1,0 +1,246 @@
+"""What `perago attempts` finds out, and with how many requests."""
+
+from datetime import timedelta
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.gc.gc_scene import DAY, collect
+
+from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.app.inspection.attempts import InspectionTools, Question, gather
+from perago.domain.attempt_history import (
+    AttemptHistory,
+    CommitRole,
+    DecisionState,
+    NowhereToLookError,
+    decision_state,
+    how_far,
+)
+from perago.domain.logical_execution import RepositoryId
+from perago.domain.policy import PolicySetting
+from perago.domain.retention import RetentionTimes
+from perago.testing.fault_injector import FaultInjector, faulty_installation
+from perago.testing.faults import Fault, always, crash, unavailable
+
+REPOSITORY = RepositoryId("repo")
+ATTEMPTS, REQUESTS_MAX, SECONDS_MAX = 300, 30, 2.0
+
+
+def write(directory: Path, run: int) -> None:
+    """A task function that also works on its own output."""
+    (directory / "out.txt").write_text(str(run))
+
+
+async def started(tmp_path: Path, policy: PolicySetting = PolicySetting.SETTLED) -> FaultWorld:
+    """One workflow with one task, whose first attempt waits."""
+    return await FaultWorld(tmp_path, policy, body=write).started()
+
+
+async def asked(
+    world: FaultWorld,
+    question: Question | None = None,
+    *faults: Fault,
+    with_conductor: bool = True,
+    injector: FaultInjector | None = None,
+) -> AttemptHistory:
+    """The history of the scene's workflow, or what else is asked."""
+    gate = injector or FaultInjector(list(faults))
+    lakefs = faulty_installation(lakefs_installation(world.lakefs, WorkerHandle()), gate)
+    conductor = conductor_installation(world.conductor, WorkerHandle())
+    tools = InspectionTools(
+        lakefs.branches,
+        lakefs.commits,
+        lakefs.tags,
+        lakefs.repositories,
+        world.clock,
+        faulty_installation(conductor, gate).workflows if with_conductor else None,
+    )
+    return await gather(tools, question or Question(world.workflow))
+
+
+async def attempt(world: FaultWorld, *faults: Fault) -> None:
+    """One attempt; its lease ends if it died."""
+    await world.attempt(world.worker(faults))
+    if faults:
+        await world.lose_lease()
+
+
+def steps(history: AttemptHistory) -> list[str]:
+    """How far each attempt came, task by task."""
+    return [how_far(each) for task in history.tasks for each in task.attempts]
+
+
+@pytest.mark.parametrize(
+    ("faults", "came_to"),
+    [
+        ((), ["published"]),
+        ((crash(before="branch"),), ["polled", "published"]),
+        ((crash(before="stage"),), ["staging", "published"]),
+        ((crash(before="decide"),), ["staged", "published"]),
+        ((crash(after="decide"),), ["decided", "published"]),
+        ((crash(after="merge"),), ["published", "adopted"]),
+        ((crash(after="decide"), crash(after="merge")), ["decided", "published", "adopted"]),
+    ],
+)
+async def test_each_attempt_shows_how_far_it_came(
+    tmp_path: Path, faults: tuple[Fault, ...], came_to: list[str]
+) -> None:
+    world = await started(tmp_path)
+    for fault in faults:
+        await attempt(world, fault)
+    await attempt(world)
+    found = await asked(world)
+    assert steps(found) == came_to
+    assert [each.row is not None for each in found.tasks[0].attempts] == [True] * len(came_to)
+    assert found.missing == ()
+
+
+@pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
+async def test_the_other_policies_show_what_a_retry_published_again(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    world = await started(tmp_path, policy)
+    await attempt(world, crash(after="merge"))
+    await attempt(world)
+    found = await asked(world)
+    before = "published" if policy is PolicySetting.LINEAGE else "replaced"
+    assert steps(found) == [before, "published"]
+    assert decision_state(found.tasks[0]) is DecisionState.NONE
+
+
+async def test_an_attempt_that_changed_nothing_kept_its_input(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, changes=False)
+    await world.start()
+    await attempt(world)
+    assert steps(await asked(world)) == ["kept"]
+
+
+async def test_a_foreign_commit_stands_between_and_the_refusal_has_its_code(
+    tmp_path: Path,
+) -> None:
+    world = await started(tmp_path)
+    await attempt(world, crash(after="decide"))
+    foreign = world.human()
+    await attempt(world)
+    found = await asked(world)
+    (task,) = found.tasks
+    assert steps(found) == ["decided", "polled"]
+    assert task.attempts[1].code == "PRG-F002"
+    roles = {record.commit: role for record, role in found.roles(found.branches[0])}
+    assert roles == {foreign: CommitRole.FOREIGN, world.input: CommitRole.INPUT}
+    assert [each.branch.partition("-task-id")[0] for each in task.attempts[0].branches] == [
+        f"perago-staging-{world.workflow}-{TASK}-seq-1-iteration-0"
+    ]
+
+
+async def test_a_running_workflow_shows_who_waits(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    assert steps(await asked(world)) == ["queued"]
+
+
+async def test_without_conductor_lakefs_tells_what_it_knows_and_what_is_missing_is_said(
+    tmp_path: Path,
+) -> None:
+    world = await started(tmp_path)
+    await attempt(world, crash(before="branch"))
+    await attempt(world, crash(after="decide"))
+    await attempt(world)
+    question = Question(world.workflow, REPOSITORY)
+    for found in (
+        await asked(world, question, with_conductor=False),
+        await asked(world, question, always(unavailable("workflows.read"))),
+    ):
+        assert steps(found) == ["decided", "published"]
+        assert [each.retry_count for each in found.tasks[0].attempts] == [1, 2]
+        assert all(each.began for each in found.tasks[0].attempts)
+        assert "status, worker and reason of attempts are missing" in found.missing[0]
+    with pytest.raises(NowhereToLookError, match="nothing says to which repository"):
+        await asked(world, with_conductor=False)
+
+
+async def test_a_lakefs_that_is_away_leaves_the_rows(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    await attempt(world)
+    found = await asked(world, None, always(unavailable("commits.first_parents")))
+    assert steps(found) == ["completed"]
+    assert found.missing[0].startswith("lakeFS was not read to the end for repo")
+
+
+async def test_a_decision_that_gc_has_taken_is_said_to_be_gone(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    await attempt(world, crash(after="decide"))
+    await attempt(world)
+    world.clock.advance(8 * DAY)
+    await collect(world, times=RetentionTimes())
+    found = await asked(world)
+    assert steps(found) == ["decided", "published"]
+    assert decision_state(found.tasks[0]) is DecisionState.REMOVED
+    assert "Garbage collection removes decisions 7 days after" in found.missing[0]
+
+
+async def test_a_task_that_was_reset_says_so(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    await attempt(world, crash(after="decide"))
+    await world.operator.workflows.terminate(world.workflow, "the operator looks at it")
+    await world.reset_task()
+    found = await asked(world)
+    assert decision_state(found.tasks[0]) is DecisionState.RESET
+
+
+async def test_a_branch_shows_the_workflows_of_the_last_hours(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    await attempt(world)
+    first = world.workflow
+    world.clock.advance(2 * DAY)
+    world.input = world.repository.head().commit
+    await world.start()
+    await attempt(world, crash(after="decide"))
+    question = Question(None, REPOSITORY, None, timedelta(hours=24))
+    found = await asked(world, question)
+    assert [each.workflow_id for each in found.workflows] == [world.workflow]
+    assert steps(found) == ["decided", "queued"]
+    both = await asked(world, Question(None, REPOSITORY, None, timedelta(days=3)))
+    assert {each.workflow_id for each in both.workflows} == {first, world.workflow}
+
+
+async def _three_hundred_attempts(tmp_path: Path) -> FaultWorld:
+    """A hundred tasks after each other: one died decided, one died published, one adopted."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=write)
+    await world.start()
+    await world.operator.workflows.terminate(world.workflow, "another one is worked on")
+    rows: list[dict[str, object]] = []
+    workspace = "${workflow.input.workspace}"
+    for number in range(ATTEMPTS // 3):
+        given: dict[str, object] = {"workspace": workspace, "params": {}}
+        row = {"name": TASK, "taskReferenceName": f"edit{number}", "type": "SIMPLE"}
+        rows.append({**row, "inputParameters": given})
+        workspace = f"${{edit{number}.output.workspace}}"
+    definition = {"name": "long", "version": 1, "schemaVersion": 2, "tasks": rows}
+    await world.operator.workflows.put_definition(definition)
+    start = world.operator.workflows.start("long", {"workspace": world.workspace()})
+    world.workflow = await start
+    for _ in rows:
+        await attempt(world, crash(after="decide"))
+        await attempt(world, crash(after="merge"))
+        await attempt(world)
+    return world
+
+
+@pytest.mark.scale
+@pytest.mark.parametrize("with_conductor", [True, False])
+async def test_three_hundred_attempts_cost_at_most_thirty_requests(
+    tmp_path: Path, *, with_conductor: bool
+) -> None:
+    world = await _three_hundred_attempts(tmp_path)
+    injector = FaultInjector([])
+    question = Question(world.workflow, REPOSITORY)
+    begin = perf_counter()
+    found = await asked(world, question, injector=injector, with_conductor=with_conductor)
+    seconds = perf_counter() - begin
+    expected = ["decided", "published", *(["adopted"] if with_conductor else [])]
+    assert steps(found) == expected * (ATTEMPTS // 3)
+    assert injector.calls.total() <= REQUESTS_MAX, injector.calls
+    assert seconds < SECONDS_MAX
