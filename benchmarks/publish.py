@@ -67,7 +67,7 @@ class Timed(Progress):
     @property
     def seconds(self) -> float:
         """From the end of the body to the publication."""
-        return self.moments[Phase.PUBLISHED] - self.moments[Phase.BODY_ENDED]
+        return self.moments[Phase.PUBLISHED] - self.moments[Phase.FUNCTION_ENDED]
 
 
 @dataclass

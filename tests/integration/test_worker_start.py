@@ -51,7 +51,7 @@ async def test_one_workflow_is_published_and_one_id_is_found_everywhere(scene: W
     assert (printed["execution_id"], printed["stream"]) == (execution, "stdout")
     phases = [line["phase"] for line in worker.lines() if "phase" in line]
     assert phases[0] == "started"
-    assert {"materialised", "body-ended", "staged", "published"} <= set(phases)
+    assert {"materialised", "function-ended", "staged", "published"} <= set(phases)
     _check_lines(worker)
 
 

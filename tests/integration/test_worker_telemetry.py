@@ -71,7 +71,7 @@ async def test_one_id_is_in_task_log_json_log_span_and_commit(
     assert (span.trace_id.hex(), span.parent_span_id.hex()) == (TRACE, PARENT)
     assert head.metadata["perago.traceparent"] == f"00-{TRACE}-{PARENT}-01"
     steps = {each.name for each in collector.spans if each.parent_span_id == span.span_id}
-    assert {"materialised", "body-ended", "staged", "published", "completed"} <= steps
+    assert {"materialised", "function-ended", "staged", "published", "completed"} <= steps
     assert facts["messaging.message.id"] == row.snapshot.task_id
     assert collector.resources[0]["service.name"] == "team-worker"
     assert collector.resources[0]["deployment.environment.name"] == "test"

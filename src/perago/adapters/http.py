@@ -391,7 +391,7 @@ class LoopThread:
             tasks = asyncio.all_tasks() - {asyncio.current_task()}
             for task in tasks:
                 task.cancel()
-            if tasks:
+            if tasks:  # asyncio refuses to wait for none
                 await asyncio.wait(tasks, timeout=ABANDONED_SECONDS_MAX)
             async with asyncio.timeout(CLOSE_SECONDS):
                 await last

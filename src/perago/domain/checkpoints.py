@@ -32,6 +32,8 @@ CHECKPOINT = "checkpoint"  # the phase in the metadata of its commits
 NUMBER = "perago.checkpoint_number"
 NOTE = "perago.checkpoint_note"
 TAKEN_AT = "perago.checkpoint_taken_at"
+# Written for a person only: a row that is handed out again keeps its ids, and its poll count says
+# which of its executions took the checkpoint.
 POLL_COUNT = "perago.poll_count"
 
 # A checkpoint costs a copy, and an upload beside the task function. Once a minute neither is felt,

@@ -357,7 +357,7 @@ class Phase(StrEnum):
     WENT_ON = "went-on"
     PRE_CHECKED = "pre-checked"
     CHECKPOINTED = "checkpointed"
-    BODY_ENDED = "body-ended"
+    FUNCTION_ENDED = "function-ended"
     RECOVERED = "recovered"
     POST_CHECKED = "post-checked"
     COMPARED = "compared"

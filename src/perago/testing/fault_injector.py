@@ -290,8 +290,6 @@ class FaultInjector(CallGate):
 
     def _due(self, call: Call) -> Sequence[Fault]:
         """The faults whose moment this call is; only those of each time are not used up."""
-        if not self._pending:
-            return ()
         due: list[Fault] = []
         for fault in list(self._pending):
             moment = fault.moment

@@ -136,7 +136,7 @@ async def call_body(
         # The next attempt goes on from the newest copy, so it travels before the retry begins. An
         # order to stop (a drain, a lost attempt) leaves no time for it.
         await ports.stop_order.before_end_of(checkpoints.upload())
-    ports.progress.phase(Phase.BODY_ENDED, {"outcome": type(outcome).__name__})
+    ports.progress.phase(Phase.FUNCTION_ENDED, {"outcome": type(outcome).__name__})
     match outcome:
         case BodyReturned(result):
             attempt.leftovers.moment = Moment.AFTER_FUNCTION

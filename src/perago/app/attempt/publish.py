@@ -156,7 +156,7 @@ async def _turn(
     pending: Pending | None,
     walk: FirstParentWalk | None,
 ) -> Publication | LookAgain | Pending:
-    """One round; under prefix isolation one publisher of this process at a time.
+    """One round. Under prefix isolation a loser starts anew, so publishers here take turns.
 
     While a merge is pending a failed look is a look that saw nothing. If lakeFS was away before
     anything was sent, the next round looks at the head anew, because others publish meanwhile.

@@ -85,7 +85,7 @@ def _facts(attempt: Attempt, end: Mapping[str, object]) -> dict[str, str | int]:
         "perago.recorded": str(end["recorded"]),
     }
     if "error" in end:
-        facts["error.type"] = str(end["code"]) or type(end["error"]).__name__
+        facts["error.type"] = str(end["code"])
     return facts
 
 

@@ -120,7 +120,7 @@ async def play(scene: Scene, policy: str, *, on_spark: bool = False) -> Played:
             status=str(await run.status()),
             report=files.get("sales/report.json", b"").decode(),
             broken=tuple(broken),
-            bodies=sum("body-ended" in attempt.phases() for attempt in env.attempts),
+            bodies=sum("function-ended" in attempt.phases() for attempt in env.attempts),
             seconds=env.seconds,
         )
 

@@ -388,7 +388,7 @@ def _report(
 
 def _was_opened(watched: _Watched) -> bool:
     """Whether the directory held the whole input: a body on Spark gets it right before it runs."""
-    return not watched.phases.isdisjoint({Phase.MATERIALISED, Phase.BODY_ENDED})
+    return not watched.phases.isdisjoint({Phase.MATERIALISED, Phase.FUNCTION_ENDED})
 
 
 def _verdicts(

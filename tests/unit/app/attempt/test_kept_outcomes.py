@@ -100,7 +100,7 @@ async def test_the_next_attempt_on_the_root_runs_nothing_and_downloads_nothing(h
     assert host.world.workers[-1].calls["objects.list_page"] == listed_at_staging
     phases = [phase for phase, _ in worker.progress.events]
     assert Phase.RECOVERED in phases
-    assert Phase.BODY_ENDED not in phases
+    assert Phase.FUNCTION_ENDED not in phases
     assert list(host.root.glob("task_id=*")) == []
     assert list(host.root.glob(".perago-attempts/*")) == []
 

@@ -123,11 +123,11 @@ async def test_a_lost_lease_takes_no_time_from_the_step_around_it() -> None:
     clock.advance(3)
     events.phase(Phase.LOST, {"field": "status"})
     clock.advance(4)
-    events.phase(Phase.BODY_ENDED, {})
+    events.phase(Phase.FUNCTION_ENDED, {})
     events.phase(Phase.ENDED, {"status": "not sent", "recorded": "superseded"})
     assert [(phase, seconds) for _, phase, seconds in heard.events] == [
         (Phase.STARTED, 2),
         (Phase.LOST, 3),
-        (Phase.BODY_ENDED, 7),
+        (Phase.FUNCTION_ENDED, 7),
         (Phase.ENDED, 9),
     ]
