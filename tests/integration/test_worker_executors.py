@@ -29,6 +29,7 @@ from perago.app.worker.executor_process import (
 )
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
 from perago.app.worker.processes import all_processes, environment_of
+from perago.domain.hand_back import Cause
 from perago.ports.task_body import BodyCall, BodyReturned, BodyStopped
 
 
@@ -94,6 +95,45 @@ async def test_a_crashed_executor_is_a_stopped_body_and_the_next_body_runs(
 ) -> None:
     async with process_body() as body:
         assert await body.run(call_of(what)) == BodyStopped(reason)
+        assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
+
+
+async def test_an_executor_that_dies_before_it_begins_is_no_failure_of_the_task() -> None:
+    async with process_body() as body:
+        (slot,) = body.facts()
+        assert slot.pid is not None
+        os.kill(slot.pid, signal.SIGSTOP)  # the call is sent, and nobody reads it
+        running = asyncio.create_task(body.run(call_of("count", 1)))
+        await asyncio.sleep(0.1)
+        os.kill(slot.pid, signal.SIGKILL)
+        text = "executor process was killed by SIGKILL; it had not begun body.suite"
+        assert await asyncio.wait_for(running, 20) == BodyStopped(text, Cause.EXECUTOR_LOST)
+        assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
+
+
+async def until_ready(body: ProcessBody, executors: int) -> None:
+    """Until so many of them live."""
+    async with asyncio.timeout(40):
+        while body.ready != executors:  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def test_a_machine_that_starts_no_executor_is_no_failure_of_the_task(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with process_body() as body:
+        (slot,) = body.facts()
+        assert slot.pid is not None
+        monkeypatch.setattr(sys, "executable", "/no/such/interpreter")
+        os.kill(slot.pid, signal.SIGKILL)
+        await until_ready(body, 0)
+        stopped = await asyncio.wait_for(body.run(call_of("count", 1)), 30)
+        assert isinstance(stopped, BodyStopped)
+        assert stopped.cause is Cause.EXECUTOR_LOST
+        assert "no executor starts: " in stopped.reason
+        assert "/no/such/interpreter" in stopped.reason
+        monkeypatch.undo()
+        await until_ready(body, 1)
         assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
 
 

@@ -27,6 +27,7 @@ class Cause(StrEnum):
     SERVICE_AWAY = "service away"
     DISK_FULL = "disk full"
     WORKER_DIED = "worker died"
+    EXECUTOR_LOST = "executor lost before it began"
 
 
 class Moment(StrEnum):
@@ -71,12 +72,14 @@ ENDINGS: Mapping[Cause, Mapping[Moment, Ending]] = MappingProxyType(
         # The next worker on the host sends it. The task function may have been the cause, for
         # example by using all memory; then the row comes back five times and no more.
         Cause.WORKER_DIED: dict.fromkeys(Moment, _BACK),
+        # Nothing of the task had run in it. After the task function it was to run the checks.
+        Cause.EXECUTOR_LOST: dict.fromkeys(Moment, _BACK),
     }
 )
 
 # What passes without the task, and leaves its outcome as good as it was. Neither a full disk, which
 # the directory may fill, nor a refusal: the function has to run again, or never.
-LEAVES_THE_OUTCOME = frozenset({Cause.STALE, Cause.DRAIN, Cause.SERVICE_AWAY})
+LEAVES_THE_OUTCOME = frozenset({Cause.STALE, Cause.DRAIN, Cause.SERVICE_AWAY, Cause.EXECUTOR_LOST})
 
 # The documents say FAILED where a service does not answer or the disk refuses (compatibility of
 # 0.6.1). Of a drain they say nothing: 0.6.1 left such a row to its response time-out. So is the row
@@ -128,7 +131,8 @@ def ending_for(
     return Ending.GIVE_UP if hand_backs >= HAND_BACKS_MAX else ending
 
 
-# An outage or a full disk is still there in the next second: the row waits longer each time, so
+# An outage, a full disk or a machine that starts no process is still there in the next second: the
+# row waits longer each time, so
 # that five hand-backs cover 5 minutes beside what each attempt has waited itself. A drain and a
 # death say nothing about the next worker, so the row goes on at once.
 FIRST_PAUSE_SECONDS = 10

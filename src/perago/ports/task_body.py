@@ -110,7 +110,8 @@ class BodyStopped:
     """The body was ended from outside: a limit, a drain, a lost attempt, a crashed process.
 
     `cause` says whether that is the task's own failure. A crash counts as one, because as a rule it
-    was the task function that took all memory or ended the process.
+    was the task function that took all memory or ended the process; that of an executor which had
+    not begun the call does not.
     """
 
     reason: str

@@ -20,7 +20,7 @@ from perago.app.authoring.envelope import check_stored_result
 from perago.app.authoring.guardrails import check_guardrails
 from perago.domain.checkpoints import CHECKPOINT_FOLDER, checkpoint_branch, checkpoint_branches_of
 from perago.domain.errors import BodyFailedError, PeragoError
-from perago.domain.hand_back import Moment
+from perago.domain.hand_back import Cause, Moment
 from perago.domain.kept_outcome import KeptOutcome, RanFor, read_kept_outcome
 from perago.domain.logical_execution import (
     CommitId,
@@ -131,7 +131,8 @@ async def call_body(
             call, checkpoints=Checkpoints(_terms(attempt, checkpoints), checkpoints.upload)
         )
     outcome = await ports.body.run(call)
-    attempt.leftovers.moment = Moment.IN_FUNCTION
+    if not (isinstance(outcome, BodyStopped) and outcome.cause is Cause.EXECUTOR_LOST):
+        attempt.leftovers.moment = Moment.IN_FUNCTION
     if checkpoints is not None and _may_be_repeated(outcome):
         # The next attempt goes on from the newest copy, so it travels before the retry begins. An
         # order to stop (a drain, a lost attempt) leaves no time for it.

@@ -228,6 +228,7 @@ class ExecutorProcess:
             if not isinstance(frame, frames.RunBody):
                 raise frames.FrameError(f"an executor cannot handle a message of kind {frame.kind}")
             call = _call_of(frame, self._channel)
+            self._channel.send(frames.Began(frame.execution_id))
             try:
                 outcome = self._run(call, frame.worker_id)
             except BodyCancelled:  # it came as the body was about to end

@@ -71,6 +71,14 @@ class ImportFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class Began:
+    """Executor to parent: this body begins; a death before it is not the body's."""
+
+    execution_id: str
+    kind: Literal["began"] = "began"
+
+
+@dataclass(frozen=True, slots=True)
 class Returned:
     """Executor to parent: the body returned."""
 
@@ -140,6 +148,7 @@ Frame: TypeAlias = (
     RunBody
     | Ready
     | ImportFailed
+    | Began
     | Returned
     | Raised
     | Cancelled

@@ -23,6 +23,7 @@ from perago.app.worker.executor import (
 )
 from perago.app.worker.slot_budget import first_of
 from perago.app.worker_description import restart_backoff_seconds
+from perago.domain.hand_back import Cause
 from perago.ports.system import Clock
 from perago.ports.task_body import (
     BodyCall,
@@ -46,6 +47,7 @@ class RunningBody:
 
     def __init__(self, call: BodyCall) -> None:
         self.call = call
+        self.has_begun = False
         self.ended: asyncio.Future[BodyOutcome | None] = asyncio.get_running_loop().create_future()
 
     def give_up(self, _: object = None) -> None:
@@ -53,9 +55,12 @@ class RunningBody:
         if not self.ended.done():
             self.ended.set_result(None)
 
-    def take_end(self, frame: EndFrame) -> bool:
-        """Take the end of this body; the late end of an earlier body is dropped."""
+    def take(self, frame: frames.Began | EndFrame) -> bool:
+        """Take its begin or its end; whether it ended. A late end of an earlier body is dropped."""
         if frame.execution_id != self.call.execution_id or self.ended.done():
+            return False
+        self.has_begun = True
+        if isinstance(frame, frames.Began):
             return False
         self.ended.set_result(outcome_of(frame))
         return True
@@ -154,6 +159,8 @@ class ProcessBody(TaskBody):
         self._restarts: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
+        self._failed_starts = 0  # in a row, of all slots
+        self._why = ""
 
     @property
     def ready(self) -> int:
@@ -193,8 +200,8 @@ class ProcessBody(TaskBody):
         """Run one call in the next executor that is free."""
         with self.orders.for_execution(call.execution_id) as order:
             slot = await self._idle_slot(order)
-            if slot is None:
-                return order.result()
+            if isinstance(slot, BodyStopped):
+                return slot
             slot.body = RunningBody(call)  # no await since it was found idle: it still is
             executor = slot.executor
             assert executor is not None, "an idle slot has one"
@@ -230,16 +237,21 @@ class ProcessBody(TaskBody):
                 executor.kill()
             await asyncio.wait(exits)
 
-    async def _idle_slot(self, order: Order) -> ExecutorSlot | None:
-        """A slot where a body may begin, or None when the order to stop comes first."""
+    async def _idle_slot(self, order: Order) -> ExecutorSlot | BodyStopped:
+        """A slot where a body may begin, or why there is none: an order to stop, or no executor.
+
+        A machine that starts no executor may need hours: other workers can have the row meanwhile.
+        """
         while not order.done():
+            if self._failed_starts >= FIRST_STARTS_MAX and not self.ready:
+                return BodyStopped(f"no executor starts: {self._why}", Cause.EXECUTOR_LOST)
             if (idle := next((slot for slot in self._slots if slot.is_idle), None)) is not None:
                 return idle
             self._freed.clear()
             freed = asyncio.ensure_future(self._freed.wait())
             await first_of(freed, order)
             freed.cancel()
-        return None
+        return order.result()
 
     async def _run_in(self, executor: Executor, slot: ExecutorSlot, order: Order) -> BodyOutcome:
         body = slot.body
@@ -263,7 +275,11 @@ class ProcessBody(TaskBody):
             return outcome
         if executor.exited.done():
             slot.crashes += 1
-            return BodyStopped(f"{executor.death()}; it ran {call.task_name}")
+            if body.has_begun:
+                return BodyStopped(f"{executor.death()}; it ran {call.task_name}")
+            # The machine killed it, or a person did: nothing of the task had run.
+            text = f"{executor.death()}; it had not begun {call.task_name}"
+            return BodyStopped(text, Cause.EXECUTOR_LOST)
         await self._end(executor)
         return BodyStopped(f"the task function ran longer than {call.seconds_max:g} seconds")
 
@@ -298,7 +314,7 @@ class ProcessBody(TaskBody):
             line=lambda stream, line: self._observer.output(slot.call, stream, line),
         )
         executor = await start_executor(self._settings.program, listener)
-        slot.executor = executor
+        slot.executor, self._failed_starts = executor, 0
         executor.exited.add_done_callback(lambda _: self._exited(slot, executor))
         self._observer.executor(slot.number, "executor started", {"pid": executor.pid})
         self._slots_changed()
@@ -334,8 +350,10 @@ class ProcessBody(TaskBody):
                 await self._start(slot)
             except (ExecutorStartError, OSError) as error:
                 slot.crashes += 1
-                said = {"error": str(error)}
+                self._failed_starts, self._why = self._failed_starts + 1, str(error)
+                said = {"error": self._why}
                 self._observer.executor(slot.number, "executor does not start", said)
+                self._slots_changed()
                 continue
             return
 
@@ -359,8 +377,8 @@ class ProcessBody(TaskBody):
             case frames.CheckpointTaken(execution_id) if call is not None:
                 if call.checkpoints is not None and execution_id == call.execution_id:
                     call.checkpoints.taken()
-            case frames.Returned() | frames.Raised() | frames.Cancelled():
-                if slot.body is not None and slot.body.take_end(frame):
+            case frames.Began() | frames.Returned() | frames.Raised() | frames.Cancelled():
+                if slot.body is not None and slot.body.take(frame):
                     slot.crashes = 0
             case _:
                 pass

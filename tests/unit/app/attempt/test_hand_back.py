@@ -1,19 +1,26 @@
 """Attempts that end for something that is not the task's own failure give their row back."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.app.attempt.complete import Recorded
+from perago.app.authoring.task_definition import TimeoutPolicy
+from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
-from perago.domain.hand_back import HAND_BACKS_MAX, HANDED_BACK
+from perago.domain.hand_back import HAND_BACKS_MAX, HANDED_BACK, Cause
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import HandBack
 from perago.ports.errors import LocalDiskError, UnavailableError
+from perago.ports.task_body import BodyStopped
 from perago.testing.faults import (
+    Answer,
     Fault,
     LoseAnswer,
+    Moment,
+    Side,
     always,
     crash,
     lose_answer,
@@ -93,6 +100,59 @@ async def test_a_full_disk_before_the_task_function_hands_the_row_back(tmp_path:
     world.clock.advance(100)
     report = await world.report(always(refuse("objects.download", forbidden)))
     assert report.status == "FAILED"
+
+
+def lost_executor(nth: int = 1) -> Answer:
+    text = "executor process was killed by SIGKILL; it had not begun edit"
+    moment = Moment("body.run", Side.BEFORE, nth=nth)
+    return Answer(moment, BodyStopped(text, Cause.EXECUTOR_LOST))
+
+
+@pytest.mark.parametrize("policy", PolicySetting, ids=str)
+async def test_an_executor_that_was_lost_before_the_function_spends_no_retry(
+    tmp_path: Path, policy: PolicySetting
+) -> None:
+    world = await started(tmp_path, policy)
+    report = await world.report(lost_executor())
+    assert (report.status, world.runs) == ("HANDED_BACK", 0)
+    assert world.repository.branch_names() == {"main"}
+    world.clock.advance(10)
+    await world.finish()
+    (row,) = (await world.read()).attempts
+    assert (row.snapshot.retry_count, row.snapshot.poll_count, world.runs) == (0, 2, 1)
+
+
+async def test_executors_that_are_lost_again_and_again_end_the_row(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    ends: list[str] = []
+    for _ in range(HAND_BACKS_MAX + 1):
+        ends.append((await world.report(lost_executor())).status)
+        world.clock.advance(1000)
+    assert ends == ["HANDED_BACK"] * HAND_BACKS_MAX + ["FAILED"]
+
+
+async def test_an_execution_time_out_does_not_count_before_the_function(tmp_path: Path) -> None:
+    world = await started(tmp_path)
+    controls = world.task.controls.model_copy(update={"timeout": TimeoutPolicy(seconds=3600)})
+    world.task = replace(world.task, controls=controls)
+    assert (await world.report(lost_executor())).status == "HANDED_BACK"
+
+
+async def test_a_lost_executor_of_the_checks_leaves_the_outcome(tmp_path: Path) -> None:
+    """The function has ended, so the next attempt on the host goes on with its directory."""
+
+    def nothing(staged: object) -> None:
+        del staged
+
+    spec = WorkspaceSpec(prefix="data", checks=[nothing])
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec)
+    world.shared_root = tmp_path / "host"
+    await world.start()
+    assert (await world.report(lost_executor(nth=2))).status == "HANDED_BACK"
+    world.clock.advance(10)
+    await world.finish()
+    (row,) = (await world.read()).attempts
+    assert (row.snapshot.poll_count, world.runs, len(world.publications())) == (2, 1, 1)
 
 
 async def test_a_service_that_goes_away_after_the_task_function_fails_the_attempt(

@@ -17,6 +17,7 @@ FRAMES: list[frames.Frame] = [
     ),
     frames.Ready(("a", "b")),
     frames.ImportFailed("no module"),
+    frames.Began("e1"),
     frames.Returned("e1", {"ü": 1.5}),
     frames.Raised("e1", "why", terminal=True, traceback="where"),
     frames.Cancelled("e1"),
