@@ -35,6 +35,10 @@ class CuttingProxy:
         """Lose every answer from now on."""
         self._cuts = True
 
+    def heal(self) -> None:
+        """Lose nothing more."""
+        self._cuts = False
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection until either end closes it, or its answer is cut."""
         task = asyncio.current_task()
