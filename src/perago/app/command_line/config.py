@@ -1,4 +1,4 @@
-"""`perago config`, `perago explain` and `perago version`: what this installation is and knows.
+"""`perago config` and `perago version`: what this installation is and knows.
 
 `config` shows every setting, masked where it is secret, and where its value came from. It asks
 lakeFS one thing: which route bytes take, where a setting leaves that open. `explain` prints the
@@ -7,7 +7,6 @@ long form of an error code.
 
 import platform
 from collections.abc import Iterable
-from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Annotated
@@ -22,13 +21,11 @@ from perago.app.command_line.reporting import (
     reports_errors_by_class,
     say,
     say_json,
-    say_lines,
 )
 from perago.app.pipeline_parts import route_in_force
 from perago.app.settings.layers import ShownSetting
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings, settings_as_found
-from perago.domain.error_codes import UnknownCodeError, error_codes, find_code
 from perago.domain.errors import RuntimeConfigError
 
 app = command_group("Show settings and where they come from.")
@@ -86,41 +83,6 @@ def _print(rows: Iterable[ShownSetting], *, with_origin: bool) -> None:
 def _line(row: ShownSetting, *, with_origin: bool) -> str:
     line = f"{row.variable.name}={row.text}"
     return f"{line}  ({row.origin})" if with_origin else line
-
-
-@reports_errors
-def explain(
-    code: Annotated[
-        str | None, typer.Argument(metavar="CODE", help="For example PRG-U001.")
-    ] = None,
-    *,
-    as_json: JsonOption = False,
-) -> None:
-    """Explain an error code. Without CODE, list all of them."""
-    if code is None:
-        _list(as_json=as_json)
-        return
-    row = find_code(code.upper())
-    if row is None:
-        raise UnknownCodeError(code)
-    if as_json:
-        say_json("explain/1", asdict(row))
-        return
-    say_lines(
-        f"{row.code}: {row.cause}\n"
-        f"Family {row.family}, severity {row.severity}, retried: {row.retried}.\n\n"
-        f"{row.text}\n\nRemedy: {row.remedy}\nMore: {row.page}"
-    )
-
-
-def _list(*, as_json: bool) -> None:
-    rows = error_codes().values()
-    if as_json:
-        codes = [{"code": row.code, "cause": row.cause} for row in rows]
-        say_json("explain-list/1", {"codes": codes})
-        return
-    for row in rows:
-        say(f"{row.code}  {row.cause}")
 
 
 # What reports of problems depend on; the last two are extras and may be absent.

@@ -54,7 +54,7 @@ COMMANDS = (
         "servers", "servers:servers_group", "Run lakeFS and Conductor here, to try things out."
     ),
     CommandRow("config", "config:app", "Show settings and where they come from."),
-    CommandRow("explain", "config:explain", "Explain an error code."),
+    CommandRow("explain", "explain:explain", "Explain an error code, or what a workflow needs."),
     CommandRow("version", "config:version", "Print the version."),
 )
 

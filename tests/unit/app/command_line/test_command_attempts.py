@@ -109,6 +109,20 @@ def test_without_a_repository_the_error_says_how_to_name_one(run: Run, published
     ran = run("attempts", WORKFLOW)
     assert ran.code == 2
     assert ran.err.startswith(f"error: nothing says to which repository workflow {WORKFLOW}")
-    assert "perago attempts WORKFLOW_ID --repo REPO" in ran.err
+    assert "perago attempts WORKFLOW --repo REPO" in ran.err
     assert run("attempts").code == 2
     assert run("attempts", "--repo", "nowhere").code == 6
+
+
+def test_explain_says_in_three_sentences_what_happened_to_a_workflow(
+    run: Run, published: CommitId
+) -> None:
+    ran = run("explain", WORKFLOW, "--repo", "repo")
+    assert (ran.code, len(ran.out.splitlines())) == (0, 4)
+    assert ran.out.startswith(f"Workflow {WORKFLOW} is not known to Conductor; lakeFS knows 2")
+    assert f"has published {published[:12]}" in ran.out
+    assert ran.out.splitlines()[-1] == f"  perago attempts {WORKFLOW} --repo repo --tree"
+    document = run("explain", WORKFLOW, "--repo", "repo", "--json").document
+    assert document["schema"] == "perago.explain-workflow/1"
+    assert document["situation"] == "unknown"
+    assert run("explain", WORKFLOW).code == 2

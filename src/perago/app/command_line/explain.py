@@ -1,0 +1,99 @@
+"""`perago explain`: the long form of an error code, or what a workflow needs."""
+
+import asyncio
+import re
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from perago.app.command_line.reporting import (
+    JsonOption,
+    note,
+    reports_errors,
+    reports_errors_by_class,
+    say,
+    say_json,
+    say_lines,
+)
+from perago.app.inspection.attempts import Question
+from perago.app.settings.settings import load_settings
+from perago.domain.error_codes import UnknownCodeError, error_codes, find_code
+from perago.domain.logical_execution import RepositoryId
+from perago.domain.workflow_explanation import explain_workflow
+
+# Codes in the ways that people write them; ids of workflows are longer.
+_CODE = re.compile(r"(PRG)?-?[A-Z]*-?\d{0,4}", re.IGNORECASE)
+
+
+@reports_errors
+def explain(
+    subject: Annotated[
+        str | None,
+        typer.Argument(metavar="[CODE|WORKFLOW_ID]", help="For example PRG-U001."),
+    ] = None,
+    *,
+    repository: Annotated[
+        str | None,
+        typer.Option(
+            "--repo", metavar="REPO", help="Repository, if Conductor does not know the workflow."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Explain an error code, or say what happened to a workflow and what to do next.
+
+    Without an argument, list all codes.
+    """
+    if subject is None:
+        _list(as_json=as_json)
+    elif _CODE.fullmatch(subject):
+        _explain_code(subject, as_json=as_json)
+    else:
+        _explain_workflow(subject, repository, as_json=as_json)
+
+
+def _explain_code(code: str, *, as_json: bool) -> None:
+    row = find_code(code.upper())
+    if row is None:
+        raise UnknownCodeError(code)
+    if as_json:
+        say_json("explain/1", asdict(row))
+        return
+    say_lines(
+        f"{row.code}: {row.cause}\n"
+        f"Family {row.family}, severity {row.severity}, retried: {row.retried}.\n\n"
+        f"{row.text}\n\nRemedy: {row.remedy}\nMore: {row.page}"
+    )
+
+
+@reports_errors_by_class
+def _explain_workflow(workflow: str, repository: str | None, *, as_json: bool) -> None:
+    from perago.app.command_line.attempts import read_history  # noqa: PLC0415 - used here alone
+
+    settings = load_settings()
+    where = None if repository is None else RepositoryId(repository)
+    question = Question(workflow, where, decisions_kept=settings.gc_tag_ttl)
+    history = asyncio.run(read_history(settings, question))
+    explanation = explain_workflow(history, history.workflows[0])
+    if as_json:
+        say_json(
+            "explain-workflow/1",
+            {"workflow": workflow, **asdict(explanation), "missing": list(history.missing)},
+        )
+        return
+    for sentence in (explanation.happened, explanation.left, explanation.to_do):
+        say(sentence)
+    say(f"  {explanation.command}")
+    for text in history.missing:
+        note(f"missing: {text}")
+
+
+def _list(*, as_json: bool) -> None:
+    rows = error_codes().values()
+    if as_json:
+        codes = [{"code": row.code, "cause": row.cause} for row in rows]
+        say_json("explain-list/1", {"codes": codes})
+        return
+    for row in rows:
+        say(f"{row.code}  {row.cause}")

@@ -1,0 +1,271 @@
+"""What happened to a workflow and what to do, in three sentences.
+
+`situation_of` is the table: it looks at the workflow and at the newest attempt of the task on which
+it stands. `explain_workflow` puts that into words, with the next command. Asks no server.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from perago.domain.attempt import NO_DATA, AttemptStatus, WorkflowStatus
+from perago.domain.attempt_history import (
+    AttemptEvidence,
+    AttemptHistory,
+    CommitRole,
+    DecisionState,
+    Reached,
+    TaskHistory,
+    WorkflowFacts,
+    decision_state,
+    how_far,
+    newest,
+    workspace_in,
+)
+from perago.domain.error_codes import find_code
+
+# A capital word that is no part of a variable's name: what a person replaces in a remedy.
+_PLACEHOLDER = re.compile(r"(?<![A-Z_$a-z0-9])[A-Z]{2,}(?![A-Z_=a-z])")
+_COMMAND = re.compile(r"`([^`]+)`")
+REASON_CHARACTERS_MAX = 200  # the whole reason is in `perago attempts`
+
+
+class Situation(StrEnum):
+    """What an operator has to know first."""
+
+    UNKNOWN = "unknown"
+    NOTHING_BEGAN = "nothing began"
+    COMPLETED = "completed"
+    QUEUED = "queued"
+    RUNS = "runs"
+    PAUSED = "paused"
+    PUBLISHED = "published"
+    DECIDED = "decided"
+    REFUSED = "refused"
+    FUNCTION_FAILED = "function failed"
+    LOST = "lost"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Three sentences; the last one names the command."""
+
+    situation: Situation
+    happened: str
+    left: str
+    to_do: str
+    command: str
+
+
+def situation_of(workflow: WorkflowFacts, task: TaskHistory | None) -> Situation:
+    """Choose by the workflow, then by the newest attempt of its unfinished task.
+
+    workflow                 newest attempt                            situation
+    not known to Conductor                                             unknown
+    completed                                                          completed
+    paused                                                             paused
+    any other                there is none                             nothing began
+    running                  in its queue                              queued
+    running                  with a worker, or failed and retried      runs
+    ended otherwise          its task has published, uncounted         published
+    ended otherwise          its task has a decision                   decided
+    ended otherwise          its reason is of the task function        function failed
+    ended otherwise          its reason has a code                     refused
+    ended otherwise          timed out                                 lost
+    ended otherwise          anything else                             stopped
+
+    A publication or a decision comes before the reason: the next attempt goes on from it whatever
+    ended this one. A refusal for good is the exception, because no next attempt helps.
+    """
+    by_workflow = {
+        None: Situation.UNKNOWN,
+        WorkflowStatus.COMPLETED: Situation.COMPLETED,
+        WorkflowStatus.PAUSED: Situation.PAUSED,
+    }
+    if workflow.status in by_workflow or task is None:
+        return by_workflow.get(workflow.status, Situation.NOTHING_BEGAN)
+    last = newest(task.attempts)
+    if workflow.status is WorkflowStatus.RUNNING:
+        is_queued = last.status is AttemptStatus.SCHEDULED
+        return Situation.QUEUED if is_queued else Situation.RUNS
+    for_good = last.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR or task.recorded is not None
+    endings = (
+        (bool(task.publications) and not for_good, Situation.PUBLISHED),
+        (bool(task.decisions) and not for_good, Situation.DECIDED),
+        (last.function_failed, Situation.FUNCTION_FAILED),
+        (last.code is not None, Situation.REFUSED),
+        (last.status is AttemptStatus.TIMED_OUT, Situation.LOST),
+    )
+    return next((each for holds, each in endings if holds), Situation.STOPPED)
+
+
+def task_in_question(history: AttemptHistory, workflow_id: str) -> TaskHistory | None:
+    """The task on which a workflow stands: the newest that is not done, else the newest."""
+    tasks = [task for task in history.tasks if task.workflow_id == workflow_id]
+    if not tasks:
+        return None
+
+    def rank(task: TaskHistory) -> tuple[bool, int]:
+        last = newest(task.attempts)
+        seq = last.row.snapshot.seq if last.row else 0
+        return (last.status is not AttemptStatus.COMPLETED, seq)
+
+    return max(tasks, key=rank)
+
+
+def explain_workflow(history: AttemptHistory, workflow: WorkflowFacts) -> Explanation:
+    """Say what happened, what is left of it in lakeFS, and what to do next."""
+    task = task_in_question(history, workflow.workflow_id)
+    situation = situation_of(workflow, task)
+    last = newest(task.attempts) if task is not None else None
+    names = _names(history, workflow, task, last)
+    to_do, command = _next(situation, names, last)
+    return Explanation(
+        situation,
+        _happened(situation, workflow, history, task),
+        _left(history, workflow, task),
+        to_do,
+        command,
+    )
+
+
+def _happened(
+    situation: Situation,
+    workflow: WorkflowFacts,
+    history: AttemptHistory,
+    task: TaskHistory | None,
+) -> str:
+    name = f"Workflow {workflow.workflow_id}"
+    tasks = [each for each in history.tasks if each.workflow_id == workflow.workflow_id]
+    attempts = sum(len(each.attempts) for each in tasks)
+    if situation is Situation.UNKNOWN:
+        return f"{name} is not known to Conductor; lakeFS knows {attempts} of its attempts."
+    if situation is Situation.COMPLETED:
+        return f"{name} completed: tasks {len(tasks)}, attempts {attempts}."
+    if task is None:
+        why = f": {workflow.reason}" if workflow.reason else ""
+        return f"{name} is {workflow.status}, and no task of it has an attempt{why}."
+    last = newest(task.attempts)
+    return f"{name} is {workflow.status}: {_of_attempt(task, last)}."
+
+
+def _of_attempt(task: TaskHistory, last: AttemptEvidence) -> str:
+    who = f"attempt {last.retry_count} of task {task.name}"
+    worker = last.row.snapshot.worker_id if last.row else None
+    match how_far(last):
+        case Reached.QUEUED:
+            return f"{who} waits in its queue and no worker has polled it"
+        case Reached.HANDED_BACK:
+            return f"{who} was handed back and waits in its queue ({_reason(last)})"
+        case reached if last.status is AttemptStatus.IN_PROGRESS:
+            return f"{who} is with worker {worker} and came to `{reached}`"
+        case reached:
+            on = f" on worker {worker}" if worker else ""
+            why = f": {_reason(last)}" if last.reason else ""
+            return f"{who} ended as {last.status}{on}, came to `{reached}`{why}"
+
+
+def _reason(last: AttemptEvidence) -> str:
+    """The reason, shortened; its code comes from `AttemptEvidence.code`."""
+    text = last.reason.rstrip(".")
+    return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[:REASON_CHARACTERS_MAX]}..."
+
+
+def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | None) -> str:
+    tasks = [each for each in history.tasks if each.workflow_id == workflow.workflow_id]
+    done = sum(1 for each in tasks if each.publications)
+    foreign = sum(
+        1
+        for branch in history.branches
+        for _, role in history.roles(branch)
+        if role is CommitRole.FOREIGN
+    )
+    also = f"; {foreign} commits of others stand there too" if foreign else ""
+    count = f"{done} of {len(tasks)} tasks have a publication on a target branch{also}"
+    if task is None:
+        return f"{count}."
+    state = decision_state(task)
+    if task.publications:
+        commit = task.publications[0].commit[:12]
+        counted = "Conductor counts it" if task.recorded else "Conductor does not count it"
+        return f"Task {task.name} has published {commit} and {counted}; {count}."
+    if state is DecisionState.THERE:
+        commit = task.decisions[0].commit[:12]
+        return f"Task {task.name} has decided on {commit} and published nothing; {count}."
+    return f"Task {task.name} has published nothing; {count}."
+
+
+_TO_DO = {
+    Situation.UNKNOWN: "Look at what lakeFS has",
+    Situation.NOTHING_BEGAN: "Look at the workflow in Conductor",
+    Situation.COMPLETED: "Nothing has to be done; the branch shows what was published",
+    Situation.QUEUED: "Start a worker that serves the module of this task",
+    Situation.RUNS: "Wait, and look again",
+    Situation.PAUSED: "Resume the workflow",
+    Situation.PUBLISHED: "Retry the workflow; the next attempt finds the publication",
+    Situation.DECIDED: "Retry the workflow; the next attempt publishes the decision and does not "
+    "run the task function again",
+    Situation.FUNCTION_FAILED: "Correct what the reason says, then retry the workflow",
+    Situation.LOST: "Look why its worker did not answer in time, then retry the workflow",
+    Situation.STOPPED: "Find out who stopped it, then retry the workflow",
+}
+_CONDUCTOR = "$CONDUCTOR_SERVER_URL/workflow"
+
+
+def _next(
+    situation: Situation, names: Mapping[str, str], last: AttemptEvidence | None
+) -> tuple[str, str]:
+    """What to do, and the command that does it or shows the next fact."""
+    identity = names["WORKFLOW"]
+    look = f"perago attempts {identity}"
+    commands = {
+        Situation.UNKNOWN: _filled(f"{look} --repo REPO --tree", names),
+        Situation.NOTHING_BEGAN: f'curl "{_CONDUCTOR}/{identity}"',
+        Situation.COMPLETED: _filled("lakectl log lakefs://REPO/BRANCH", names),
+        Situation.QUEUED: "perago start MODULE",
+        Situation.RUNS: look,
+        Situation.PAUSED: f'curl -X PUT "{_CONDUCTOR}/{identity}/resume"',
+    }
+    retry = f'curl -X POST "{_CONDUCTOR}/{identity}/retry"'
+    row = find_code(last.code) if last is not None and last.code else None
+    if situation is Situation.REFUSED and row is not None:
+        remedy = _filled(row.remedy, names)
+        found = _COMMAND.search(remedy)
+        return remedy, found.group(1) if found else f"perago explain {row.code}"
+    return f"{_TO_DO[situation]}.", commands.get(situation, retry)
+
+
+def _names(
+    history: AttemptHistory,
+    workflow: WorkflowFacts,
+    task: TaskHistory | None,
+    last: AttemptEvidence | None,
+) -> dict[str, str]:
+    """What stands in place of the capital words of a remedy; only what is known."""
+    read = ({"repository": each.repository, "branch": each.branch} for each in history.branches)
+    row = last.row if last is not None else None
+    given = workspace_in(row.input_data if row is not None else NO_DATA)
+    workspace: Mapping[str, object] = given or next(read, NO_DATA)
+    names = {
+        "WORKFLOW": workflow.workflow_id,
+        "REFERENCE": task.reference if task else None,
+        "REPO": workspace.get("repository"),
+        "BRANCH": workspace.get("branch"),
+        "REF": workspace.get("ref"),
+        "CODE": last.code if last else None,
+        "STAGED": _staged(task),
+        "PUBLISHED": task.publications[0].commit if task and task.publications else None,
+    }
+    return {name: shlex.quote(value) for name, value in names.items() if isinstance(value, str)}
+
+
+def _staged(task: TaskHistory | None) -> str | None:
+    staged = [each.staged for each in task.attempts if each.staged] if task else []
+    return staged[-1] if staged else None
+
+
+def _filled(text: str, names: Mapping[str, str]) -> str:
+    return _PLACEHOLDER.sub(lambda found: names.get(found.group(), found.group()), text)

@@ -1,0 +1,123 @@
+"""What happened to a workflow and what to do: the table, and the sentences made of it."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.domain.test_attempt_history import DECISION, KEY, LOST, MINE, attempt, row
+
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt_history import (
+    AttemptEvidence,
+    AttemptHistory,
+    TaskHistory,
+    WorkflowFacts,
+)
+from perago.domain.workflow_explanation import (
+    Explanation,
+    Situation,
+    explain_workflow,
+    situation_of,
+    task_in_question,
+)
+
+FAILED = WorkflowStatus.FAILED
+MOVED = "x [PublishFenceError PRG-F002]"
+TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+
+
+def facts(status: WorkflowStatus | None = FAILED) -> WorkflowFacts:
+    """A workflow as Conductor shows it."""
+    return WorkflowFacts("w", status)
+
+
+def task(*attempts: AttemptEvidence, decided: bool = False) -> TaskHistory:
+    """A task with these attempts."""
+    return TaskHistory(KEY, list(attempts), [DECISION] if decided else [])
+
+
+def explained(
+    of: TaskHistory | None,
+    status: WorkflowStatus | None = FAILED,
+    *,
+    reason: str | None = None,
+) -> Explanation:
+    """The three sentences."""
+    workflow = replace(facts(status), reason=reason)
+    tasks = () if of is None else (of,)
+    return explain_workflow(AttemptHistory((workflow,), tasks, (), ()), workflow)
+
+
+@pytest.mark.parametrize(
+    ("status", "of", "situation"),
+    [
+        (None, task(attempt(LOST)), Situation.UNKNOWN),
+        (WorkflowStatus.COMPLETED, task(attempt(LOST)), Situation.COMPLETED),
+        (WorkflowStatus.PAUSED, task(attempt(LOST)), Situation.PAUSED),
+        (WorkflowStatus.RUNNING, None, Situation.NOTHING_BEGAN),
+        (WorkflowStatus.RUNNING, task(attempt(row(AttemptStatus.SCHEDULED))), Situation.QUEUED),
+        (WorkflowStatus.RUNNING, task(attempt(row(AttemptStatus.IN_PROGRESS))), Situation.RUNS),
+        (WorkflowStatus.RUNNING, task(attempt(LOST)), Situation.RUNS),
+        (FAILED, task(attempt(LOST, publications=[MINE]), decided=True), Situation.PUBLISHED),
+        (FAILED, task(attempt(LOST), decided=True), Situation.DECIDED),
+        (FAILED, task(attempt(row(TERMINAL, MOVED)), decided=True), Situation.REFUSED),
+        (
+            FAILED,
+            task(attempt(row(AttemptStatus.FAILED, "ValueError: x"))),
+            Situation.FUNCTION_FAILED,
+        ),
+        (FAILED, task(attempt(row(AttemptStatus.FAILED, MOVED))), Situation.REFUSED),
+        (FAILED, task(attempt(LOST)), Situation.LOST),
+        (
+            WorkflowStatus.TERMINATED,
+            task(attempt(row(AttemptStatus.CANCELED))),
+            Situation.STOPPED,
+        ),
+    ],
+)
+def test_a_situation_is_found_by_the_workflow_and_its_newest_attempt(
+    status: WorkflowStatus | None, of: TaskHistory | None, situation: Situation
+) -> None:
+    assert situation_of(facts(status), of) is situation
+    found = explained(of, status)
+    assert found.situation is situation
+    for sentence in (found.happened, found.left, found.to_do):
+        assert sentence.endswith(".")
+        assert "\n" not in sentence
+    assert found.command
+
+
+def test_a_refusal_has_the_remedy_of_its_code_with_the_names_of_the_workflow() -> None:
+    found = explained(task(attempt(row(AttemptStatus.FAILED, MOVED))))
+    assert "attempt 0 of task clean ended as FAILED, came to `polled`: x [" in found.happened
+    assert found.left == (
+        "Task clean has published nothing; 0 of 1 tasks have a publication on a target branch."
+    )
+    assert "lakefs://repo/main" in found.command
+    assert found.command in found.to_do
+
+
+def test_a_publication_that_conductor_does_not_count_is_named() -> None:
+    found = explained(task(attempt(LOST, publications=[MINE])))
+    assert "has published mine and Conductor does not count it" in found.left
+    assert found.command == 'curl -X POST "$CONDUCTOR_SERVER_URL/workflow/w/retry"'
+
+
+def test_a_long_reason_is_shortened() -> None:
+    found = explained(task(attempt(row(AttemptStatus.FAILED, "x" * 5000))))
+    assert len(found.happened) < 400
+    assert found.happened.endswith("xxx....")
+
+
+def test_a_workflow_without_a_row_says_why_conductor_ended_it() -> None:
+    found = explained(None, FAILED, reason="no such definition")
+    assert found.happened == (
+        "Workflow w is FAILED, and no task of it has an attempt: no such definition."
+    )
+
+
+def test_the_task_in_question_is_the_newest_that_is_not_done() -> None:
+    done = TaskHistory("w/first/0", [attempt(row(AttemptStatus.COMPLETED))])
+    open_task = TaskHistory("w/second/0", [attempt(LOST)])
+    history = AttemptHistory((facts(),), (done, open_task), (), ())
+    assert task_in_question(history, "w") is open_task
+    assert task_in_question(history, "another") is None
