@@ -68,6 +68,11 @@ def checkpoint_branches_of(key: LogicalExecutionKey) -> str:
     return f"{CHECKPOINT_BRANCH_PREFIX}{key}-"
 
 
+def checkpoint_branches_of_chain(key: LogicalExecutionKey) -> str:
+    """Prefix of the checkpoint branches of the same chain of attempts, on whatever input."""
+    return f"{CHECKPOINT_BRANCH_PREFIX}{key.rpartition('-')[0]}-"
+
+
 def key_of_checkpoint(branch: BranchName) -> LogicalExecutionKey | None:
     """The logical execution of a checkpoint branch; None for a name that is not one."""
     key, _, execution_id = branch.removeprefix(CHECKPOINT_BRANCH_PREFIX).rpartition("-")

@@ -86,7 +86,7 @@ class AttemptCheckpoints:
         page = await self.ports.lakefs.branches.list_page(
             repository, self.siblings, show_hidden=True
         )
-        self.earlier = list(page.names)
+        self.earlier, self.attempt.leftovers.unlisted = list(page.names), None
         self.attempt.leftovers.checkpoints.extend((repository, name) for name in page.names)
         try:
             for commit in reversed(page.heads):

@@ -8,6 +8,7 @@ from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptSnapshot, Stale, compare_wide, merge_timeout_seconds
+from perago.domain.checkpoints import checkpoint_branches_of_chain
 from perago.domain.errors import FenceNotTrustedError, StaleAttemptError
 from perago.domain.fence import FenceState, SeenFence
 from perago.domain.logical_execution import (
@@ -103,7 +104,15 @@ async def choose_target(
         text = 'the publish budget is short for isolation="prefix": losing a race takes longer'
         facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
         ports.progress.phase(Phase.WARNED, facts)
+    if earlier.key and level.shape.decides_by_tag and not _is_first(attempt.row):
+        names = checkpoint_branches_of_chain(earlier.key)
+        attempt.leftovers.unlisted = (workspace.repository, names)
     return Target(workspace, spec.prefix, isolation, level, earlier.key), earlier
+
+
+def _is_first(row: AttemptSnapshot) -> bool:
+    """Whether nobody can have worked on this task before."""
+    return row.retry_count == 0 and row.poll_count <= 1
 
 
 async def prove(ports: AttemptPorts, workspace: WorkspaceReference, file: SeenFence) -> FenceState:
@@ -143,8 +152,7 @@ async def _look_for_decisions(
     """
     row, tags = attempt.row, ports.lakefs.tags
     repository = given.workspace.repository
-    first = row.retry_count == 0 and row.poll_count <= 1
-    if first and not may_decide_by_tag(attempt.publication):
+    if _is_first(row) and not may_decide_by_tag(attempt.publication):
         return Earlier()
     chain = await find_chain(ports, row, repository, record)
     key = execution_key(row, chain, given)

@@ -32,12 +32,14 @@ from perago.ports.workspace import Phase
 STAGING_FAILED = "failed to clean staging workspace"
 STAGING_LOST = "the branch of a decision is gone and could not be put back"
 LOCAL_FAILED = "failed to clean attempt-local workspace"
+CHECKPOINTS_STAY = "earlier checkpoints are left to garbage collection"
 
 
 async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
     """Remove branches, then the directory; each on its own, a failure is only told."""
     of_disk = (leftovers.directory, leftovers.materialised)
-    if leftovers.staging is None and of_disk == (None, None) and not leftovers.scratch:
+    remote = leftovers.staging or leftovers.scratch or leftovers.decided
+    if not remote and of_disk == (None, None):
         return
     if leftovers.staging is not None and leftovers.staging_may_go:
         await delete_staging(ports, *leftovers.staging)
@@ -45,8 +47,8 @@ async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
         await _keep_staging(ports, *leftovers.staging, leftovers.proposed)
     for repository, branch in () if leftovers.outcome_unknown else leftovers.scratch:
         await delete_staging(ports, repository, branch)
-    for repository, branch in leftovers.checkpoints if leftovers.decided else ():
-        await delete_staging(ports, repository, branch)
+    if leftovers.decided:
+        await _delete_checkpoints(ports, leftovers)
     if leftovers.materialised is not None:
         await _only_tell(
             ports, ports.lakefs.pipeline.forget(leftovers.materialised), LOCAL_FAILED, {}
@@ -78,6 +80,25 @@ async def delete_staging(ports: AttemptPorts, repository: RepositoryId, branch: 
         ports.progress.phase(Phase.WARNED, {**kept, **facts})
         return
     await _only_tell(ports, ports.lakefs.branches.delete(repository, branch), STAGING_FAILED, facts)
+
+
+async def _delete_checkpoints(ports: AttemptPorts, leftovers: Leftovers) -> None:
+    """Delete those of this attempt, and of earlier ones.
+
+    An attempt that ran no function has not listed them yet.
+    """
+    for repository, branch in leftovers.checkpoints:
+        await delete_staging(ports, repository, branch)
+    if leftovers.unlisted is None:
+        return
+    repository, names = leftovers.unlisted
+
+    async def delete_all() -> None:
+        page = await ports.lakefs.branches.list_page(repository, names, show_hidden=True)
+        for branch in page.names:
+            await delete_staging(ports, repository, branch)
+
+    await _only_tell(ports, delete_all(), CHECKPOINTS_STAY, {"branches": names})
 
 
 async def _keep_staging(

@@ -157,6 +157,7 @@ class Leftovers:
     staging: tuple[RepositoryId, BranchName] | None = None
     scratch: BranchList = field(default_factory=BranchList)
     checkpoints: BranchList = field(default_factory=BranchList)  # they go with the decision
+    unlisted: tuple[RepositoryId, str] | None = None  # how the names of earlier ones begin
     commits: set[CommitId] = field(default_factory=set[CommitId])
     """Commits on private branches whose ids came in answers. The answer of any other was lost."""
     staging_may_go: bool = True

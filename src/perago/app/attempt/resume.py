@@ -150,4 +150,5 @@ async def _adopt(
     staged = found.metadata.get(STAGING_COMMIT, decided)
     record = await ports.lakefs.commits.read(target.workspace.repository, staged)
     decision = await decision_of(ports, attempt, target, record, input_ref=published.workspace.ref)
+    attempt.leftovers.decided = True
     return Finished(found.commit, decision.result)

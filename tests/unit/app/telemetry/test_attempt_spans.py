@@ -53,7 +53,9 @@ async def test_a_published_attempt_is_a_span_of_its_steps_in_its_callers_trace(
     names = [step.name for step in span.steps]
     assert names[0] == "policy"
     assert names[-2:] == ["completed", "cleaned"]
-    assert {"materialised", "function-ended", "staged", "decided", "fenced", "published"} <= set(names)
+    assert {"materialised", "function-ended", "staged", "decided", "fenced", "published"} <= set(
+        names
+    )
     assert all(span.began <= step.began <= step.ended <= span.ended for step in span.steps)
     assert span.facts["perago.status"] == "COMPLETED"
     assert span.facts["messaging.destination.name"] == TASK
