@@ -111,6 +111,33 @@ class RunWorld(FaultWorld):
         assert isinstance(result, dict)
         return RunReference.model_validate(result["run"])
 
+    async def finish_again(self, **changes: object) -> AttemptReport:
+        """Finish the run in a workflow of its own, with these params instead of the workflow's."""
+        rows = [row for row in (await self.read()).attempts if row.snapshot.task_type == TASK]
+        run = (await self.begun()).model_dump()
+        given = {"run": run, "workspace": rows[-1].output_data["workspace"]}
+        given |= {"on_moved": self.on_moved, "history": self.history, **changes}
+        await self.operator.workflows.terminate(self.workflow, "its finish is another one's")
+        row = _row(FINISH, "finish", params="${workflow.input.params}")
+        await self.operator.workflows.put_definition(
+            {"name": "finishing", "version": 1, "schemaVersion": 2, "tasks": [row]}
+        )
+        self.workflow = await self.operator.workflows.start("finishing", {"params": given})
+        return await self.report()
+
+    @property
+    def run_head(self) -> CommitId:
+        """The newest commit of the tasks on the newest run branch."""
+        (branch,) = (
+            name for name in self.repository.branch_names() if name.startswith("perago-run-")
+        )
+        return self.repository.head(branch).commit
+
+    def commits_behind(self, commit: CommitId) -> list[CommitRecord]:
+        """A commit and its first parents, also where no branch shows it."""
+        self.repository.branch("look", commit)
+        return self.repository.history("look")
+
     def runs_on_target(self) -> list[CommitRecord]:
         """Commits on the target that publish a run, newest first."""
         return [record for record in self.repository.history() if RUN in record.metadata]
@@ -149,7 +176,9 @@ class RunWorld(FaultWorld):
             path: before[path] for path in before.keys() - mine
         }
         if branch_gone:
-            left = {name for name in self.repository.branch_names() if name.startswith("perago-")}
+            left = {
+                name for name in self.repository.branch_names() if name.startswith("perago-run-")
+            }
             assert left == set()
         return workflow
 

@@ -1,0 +1,155 @@
+"""What begin promises, sentence by sentence, on in-memory servers."""
+
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import reason_of
+from tests.unit.app.runs.run_world import RunWorld
+
+from perago.adapters.memory.installations import lakefs_installation
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.fence import FENCE_FILE
+from perago.domain.paths import FENCE_PATH
+from perago.testing.faults import Fault, crash, lose_answer
+
+
+async def begin(world: RunWorld, *faults: Fault) -> str:
+    """Run one attempt of begin that is refused for good; its reason."""
+    report = await world.report(*faults)
+    (row,) = (await world.read()).attempts
+    assert row.snapshot.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    return reason_of(report)
+
+
+async def test_a_run_begins_at_the_head_of_its_target(tmp_path: Path) -> None:
+    world = await RunWorld(tmp_path).started()
+    await world.report()
+    (row, _) = (await world.read()).attempts
+    run = await world.begun()
+    assert row.output_data["result"] == {
+        "workspace": {
+            "repository": "repo",
+            "branch": run.run_branch,
+            "ref_type": "commit",
+            "ref": world.input,
+        },
+        "run": {
+            "repository": "repo",
+            "branch": "main",
+            "run_branch": f"perago-run-{run.key}",
+            "base": world.input,
+            "key": run.key,
+        },
+    }
+    assert world.repository.head(run.run_branch).commit == world.input
+    assert world.repository.tags() == {f"perago-base-{run.key}": world.input}
+
+
+async def test_a_run_begins_at_the_ref_that_it_is_given(tmp_path: Path) -> None:
+    world = RunWorld(tmp_path)
+    world.ref = world.input
+    world.human()
+    await world.start()
+    await world.report()
+    assert (await world.begun()).base == world.input
+
+
+@pytest.mark.parametrize("ref", ["main", "a" * 64])
+async def test_a_ref_that_is_no_commit_is_refused_and_nothing_is_made(
+    tmp_path: Path, ref: str
+) -> None:
+    world = await RunWorld(tmp_path, ref=ref).started()
+    assert (await world.report()).error is not None
+    assert world.repository.tags() == {}
+    assert world.repository.branch_names() == {"main"}
+
+
+async def test_a_base_without_the_fence_is_refused_with_the_command_that_installs_it(
+    tmp_path: Path,
+) -> None:
+    world = await RunWorld(tmp_path, fenced=False).started()
+    reason = await begin(world)
+    assert "PRG-F020" in reason
+    assert "`perago fence install repo main`" in reason
+    assert world.repository.tags() == {}
+    assert world.repository.branch_names() == {"main"}
+
+
+async def test_the_fence_of_the_base_counts_and_not_that_of_the_head(tmp_path: Path) -> None:
+    world = RunWorld(tmp_path, fenced=False)
+    world.ref = world.input
+    world.repository.commit({FENCE_PATH: FENCE_FILE})
+    await world.start()
+    assert "PRG-F020" in await begin(world)
+
+
+async def test_a_server_that_does_not_run_the_fence_is_refused(tmp_path: Path) -> None:
+    world = await RunWorld(tmp_path).started()
+    world.lakefs.actions_enabled = False
+    assert "PRG-F022" in reason_of(await world.report())
+    assert world.repository.tags() == {}
+
+
+@pytest.mark.parametrize(
+    "fault", [crash(after="tags.create"), crash(after="branches.create", nth=3)]
+)
+async def test_a_retry_keeps_the_base_although_the_target_moved(
+    tmp_path: Path, fault: Fault
+) -> None:
+    world = await RunWorld(tmp_path).started()
+    assert await world.attempt(world.worker([fault])) is None
+    world.human()
+    await world.lose_lease()
+    assert (await world.report()).error is None
+    run = await world.begun()
+    assert run.base == world.input
+    bases = {name for name in world.repository.tags() if name.startswith("perago-base-")}
+    assert bases == {f"perago-base-{run.key}"}
+
+
+async def test_a_lost_answer_begins_the_same_run(tmp_path: Path) -> None:
+    world = await RunWorld(tmp_path).started()
+    report = await world.report(lose_answer("tags.create"), lose_answer("branches.create", nth=3))
+    assert report.error is None
+    runs = {name for name in world.repository.branch_names() if name.startswith("perago-run-")}
+    assert runs == {(await world.begun()).run_branch}
+
+
+async def test_a_rerun_of_begin_is_another_run(tmp_path: Path) -> None:
+    world = await RunWorld(tmp_path).started()
+    await world.until(None)
+    first = await world.begun()
+    world.clock.advance(1)
+    (begun, *_) = (await world.read()).attempts
+    await world.operator.workflows.rerun(world.workflow, begun.snapshot.task_id)
+    await world.until(None)
+    second = await world.begun()
+    assert second.key != first.key
+    assert (await world.read()).status is WorkflowStatus.COMPLETED
+    assert len(world.runs_on_target()) == 2
+
+
+async def test_a_branch_of_that_name_that_does_not_stand_on_the_base_is_refused(
+    tmp_path: Path,
+) -> None:
+    world = await RunWorld(tmp_path).started()
+    assert await world.attempt(world.worker([crash(after="tags.create")])) is None
+    (tag,) = (name for name in world.repository.tags() if name.startswith("perago-base-"))
+    root = world.repository.history()[-1].commit
+    world.repository.branch(tag.replace("perago-base-", "perago-run-"), root)
+    await world.lose_lease()
+    report = await world.report()
+    assert "PRG-N006" in reason_of(report)
+    assert world.input in reason_of(report)
+    assert root in reason_of(report)
+
+
+async def test_a_run_branch_is_hidden(tmp_path: Path) -> None:
+    world = await RunWorld(tmp_path).started()
+    await world.report()
+    branches = lakefs_installation(world.lakefs, WorkerHandle()).branches
+    plain = await branches.list_page(world.repository.id, "perago-run-")
+    assert plain.names == ()
+    shown = await branches.list_page(world.repository.id, "perago-run-", show_hidden=True)
+    assert shown.names == ((await world.begun()).run_branch,)

@@ -1,0 +1,393 @@
+"""What finish promises, sentence by sentence, on in-memory servers."""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import FaultWorld, reason_of
+from tests.unit.app.runs.run_world import FINISH, RunWorld
+
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.commit_metadata import EXPECTED_HEAD, PHASE
+from perago.domain.fence import FENCE_FILE
+from perago.domain.finish import History, OnMoved
+from perago.domain.outcome import MergeConflict, Merged, NoChanges
+from perago.domain.paths import FENCE_PATH
+from perago.domain.policy import PolicySetting
+from perago.domain.run import base_tag
+from perago.ports.conductor import TerminalUpdate
+from perago.testing.faults import answer, crash, lose_answer, meanwhile
+
+TARGET = {"repository": "repo", "branch": "main", "ref_type": "commit"}
+SCRATCH_MERGE = "branches.merge"
+
+
+async def waiting(
+    root: Path,
+    on_moved: OnMoved = OnMoved.REFUSE,
+    history: History = History.MERGE,
+) -> RunWorld:
+    """A world in which finish waits."""
+    world = await RunWorld(root, on_moved=on_moved, history=history).started()
+    await world.until(FINISH)
+    return world
+
+
+def refused(report: AttemptReport, code: str) -> str:
+    """The reason of a refusal that no retry follows."""
+    assert isinstance(report.update, TerminalUpdate)
+    assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    assert code in reason_of(report)
+    return reason_of(report)
+
+
+@pytest.mark.parametrize("history", History)
+@pytest.mark.parametrize("on_moved", OnMoved)
+async def test_the_target_shows_a_run_as_one_commit(
+    tmp_path: Path, history: History, on_moved: OnMoved
+) -> None:
+    world = await waiting(tmp_path, on_moved, history)
+    await world.assert_untouched()
+    await world.until(None)
+    await world.assert_published()
+    (record,) = world.runs_on_target()
+    assert record.parents[0] == world.input
+    assert [each.commit for each in world.above_input()] == [record.commit]
+
+
+async def test_the_commits_of_the_tasks_stay_behind_the_second_parent(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    run_branch = (await world.begun()).run_branch
+    tasks = [record.commit for record in world.repository.history(run_branch)[:2]]
+    await world.until(None)
+    (record,) = world.runs_on_target()
+    assert record.parents == (world.input, tasks[0])
+
+
+async def test_the_tag_of_the_base_stays_when_the_branch_goes(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    await world.until(None)
+    await world.assert_published(branch_gone=True)
+    key = (await world.begun()).as_value().key
+    assert world.repository.tags()[base_tag(key)] == world.input
+
+
+async def test_a_run_that_others_wrote_to_is_refused_with_both_commits(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    run_branch = (await world.begun()).run_branch
+    head = world.repository.head(run_branch).commit
+    foreign = world.repository.commit({"data/foreign": b"x"}, branch=run_branch)
+    reason = refused(await world.report(), "PRG-N001")
+    assert head in reason
+    assert foreign in reason
+    await world.assert_untouched()
+    assert run_branch in world.repository.branch_names()
+
+
+async def test_the_workspace_of_begin_is_refused_where_tasks_have_published(
+    tmp_path: Path,
+) -> None:
+    world = await waiting(tmp_path)
+    run = await world.begun()
+    workspace = {**TARGET, "branch": run.run_branch, "ref": run.base}
+    refused(await world.finish_again(workspace=workspace), "PRG-N001")
+    await world.assert_untouched()
+
+
+async def test_a_workspace_that_is_not_on_the_run_branch_is_refused(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    workspace = {**TARGET, "ref": world.input}
+    refused(await world.finish_again(workspace=workspace), "PRG-N002")
+
+
+async def test_a_run_with_another_base_is_refused(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    run = {**(await world.begun()).model_dump(), "base": world.human()}
+    refused(await world.finish_again(run=run), "PRG-N002")
+    await world.assert_untouched()
+
+
+async def test_a_run_whose_branch_was_reset_is_refused(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    run_branch = (await world.begun()).run_branch
+    root = world.repository.history()[-1].commit
+    world.repository.reset_hard(root, run_branch)
+    workspace = {**TARGET, "branch": run_branch, "ref": root}
+    refused(await world.finish_again(workspace=workspace), "PRG-N002")
+
+
+@pytest.mark.parametrize("gone", ["branch", "tag"])
+async def test_a_run_that_was_given_up_is_refused(tmp_path: Path, gone: str) -> None:
+    world = await waiting(tmp_path)
+    run = await world.begun()
+    if gone == "branch":
+        world.repository.delete_branch(run.run_branch)
+    else:
+        world.repository.delete_tag(f"perago-base-{run.key}")
+    refused(await world.report(), "PRG-N003")
+    await world.assert_untouched()
+
+
+@pytest.mark.parametrize("moved", [False, True], ids=["at the base", "moved"])
+async def test_a_run_without_a_publication_writes_nothing(
+    tmp_path: Path,
+    moved: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    world = RunWorld(tmp_path, body=lambda _workspace, _run: None)
+    await world.start()
+    await world.until(FINISH)
+    if moved:
+        world.human()
+    head = world.repository.head().commit
+    assert (await world.report()).error is None
+    (*_, row) = (await world.read()).attempts
+    assert row.output_data["result"] == {"workspace": {**TARGET, "ref": world.input}}
+    assert world.repository.head().commit == head
+    assert world.repository.branch_names() >= {"main"}
+    assert not any(name.startswith("perago-run-") for name in world.repository.branch_names())
+
+
+async def test_a_run_that_took_back_what_it_did_is_one_commit_with_the_same_tree(
+    tmp_path: Path,
+) -> None:
+    def body(workspace: Path, run: int) -> None:
+        extra = workspace / "extra"
+        extra.write_text("made") if run == 1 else extra.unlink()
+
+    world = RunWorld(tmp_path, body=body)
+    await world.start()
+    await world.until(None)
+    (record,) = world.runs_on_target()
+    assert world.repository.files(record.commit) == world.repository.files(world.input)
+
+
+async def test_the_decision_is_kept_whatever_is_written_to_the_run_branch_later(
+    tmp_path: Path,
+) -> None:
+    world = await waiting(tmp_path)
+    run_branch = (await world.begun()).run_branch
+    assert await world.attempt(world.worker([crash(before="merge")])) is None
+    assert any(name.startswith("perago-settled-") for name in world.repository.tags())
+    world.repository.commit({"data/foreign": b"x"}, branch=run_branch)
+    await world.lose_lease()
+    assert (await world.report()).error is None
+    await world.assert_published()
+    assert "data/foreign" not in world.repository.files()
+
+
+async def test_a_target_that_moved_is_refused_with_what_moved_and_what_to_do(
+    tmp_path: Path,
+) -> None:
+    world = await waiting(tmp_path)
+    head = world.human()
+    reason = refused(await world.report(), "PRG-N004")
+    assert world.input in reason
+    assert head in reason
+    assert "lakectl branch show lakefs://repo/main" in reason
+    await world.assert_untouched()
+    assert world.repository.head().commit == head
+    assert (await world.read()).status is WorkflowStatus.FAILED
+
+
+async def test_a_target_without_the_base_is_refused(tmp_path: Path) -> None:
+    world = await waiting(tmp_path, OnMoved.REBASE)
+    world.repository.reset_hard(world.repository.history()[-1].commit)
+    refused(await world.report(), "PRG-F005")
+
+
+@pytest.mark.parametrize("history", History)
+async def test_a_run_is_rebased_when_no_path_was_changed_on_both_sides(
+    tmp_path: Path, history: History
+) -> None:
+    world = await waiting(tmp_path, OnMoved.REBASE, history)
+    files = {"data/theirs": b"t", "data/old.txt": None, "elsewhere/other.txt": b"changed"}
+    head = world.repository.commit(files)
+    run_branch = (await world.begun()).run_branch
+    run_head = world.repository.head(run_branch).commit
+    await world.until(None)
+    await world.assert_published()
+    (record,) = world.runs_on_target()
+    assert record.parents[0] == head
+    shown = world.repository.files()
+    assert shown["data/theirs"] == b"t"
+    assert shown["elsewhere/other.txt"] == b"changed"
+    assert "data/old.txt" not in shown
+    if history is History.MERGE:
+        (_, made) = record.parents
+        (behind,) = (each for each in world.commits_behind(made) if each.commit == made)
+        assert behind.parents == (head, run_head)
+        assert PHASE not in behind.metadata
+    assert not any(name.startswith("perago-staging-") for name in world.repository.branch_names())
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        pytest.param("data/kept.txt", b"theirs", id="changed twice"),
+        pytest.param("data/kept.txt", b"kept in step 2", id="changed twice to the same"),
+        pytest.param("data/kept.txt", None, id="changed and removed"),
+        pytest.param("data/step-2", b"made", id="added twice"),
+        pytest.param(FENCE_PATH, FENCE_FILE + b"# more", id="reserved"),
+    ],
+)
+async def test_a_run_is_refused_when_a_path_was_changed_on_both_sides(
+    tmp_path: Path, path: str, content: bytes | None
+) -> None:
+    world = await waiting(tmp_path, OnMoved.REBASE)
+    head = world.repository.commit({path: content})
+    assert path in refused(await world.report(), "PRG-N005")
+    assert world.repository.head().commit == head
+    assert world.runs_on_target() == []
+
+
+async def test_a_rebase_begins_anew_when_the_target_moves_again(tmp_path: Path) -> None:
+    world = await waiting(tmp_path, OnMoved.REBASE)
+    world.human()
+    again = partial(world.human, "elsewhere/second.txt")
+    await world.report(meanwhile(again, after=SCRATCH_MERGE, nth=3))
+    await world.assert_published()
+    assert {"elsewhere/human.txt", "elsewhere/second.txt"} <= world.repository.files().keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        pytest.param("data/step-1", None, id="of the run is lost"),
+        pytest.param("data/step-1", b"other", id="of the run is another"),
+        pytest.param("elsewhere/human.txt", None, id="of others is lost"),
+        pytest.param("elsewhere/human.txt", b"other", id="of others is another"),
+        pytest.param("data/old.txt", None, id="of both is lost"),
+        pytest.param("data/old.txt", b"other", id="of both is another"),
+        pytest.param("data/more", b"more", id="of nobody appears"),
+    ],
+)
+async def test_a_merge_that_is_not_exactly_the_run_is_never_published(
+    tmp_path: Path, path: str, content: bytes | None
+) -> None:
+    """LakeFS 1.86 loses objects in a three-way merge without a conflict (ADR 4)."""
+    world = await waiting(tmp_path, OnMoved.REBASE)
+    head = world.human()
+    run_branch = (await world.begun()).run_branch
+    shown = world.repository.files(run_branch)
+    mine = {name: shown[name] for name in ("data/kept.txt", "data/step-1", "data/step-2")}
+    world.repository.branch("wrong", head)
+    wrong = world.repository.commit({**mine, path: content}, branch="wrong")
+    report = await world.report(answer(SCRATCH_MERGE, Merged(wrong), nth=3))
+    assert path in refused(report, "PRG-N007")
+    assert world.repository.head().commit == head
+
+
+async def test_a_conflict_on_the_scratch_branch_is_a_refusal(tmp_path: Path) -> None:
+    world = await waiting(tmp_path, OnMoved.REBASE)
+    head = world.human()
+    report = await world.report(answer(SCRATCH_MERGE, MergeConflict("conflict"), nth=3))
+    refused(report, "PRG-N007")
+    assert world.repository.head().commit == head
+
+
+async def test_a_merge_without_changes_is_looked_at_once_and_then_refused(
+    tmp_path: Path,
+) -> None:
+    world = await waiting(tmp_path)
+    report = await world.report(answer("merge", NoChanges("no changes")))
+    refused(report, "PRG-F012")
+    await world.assert_untouched()
+
+
+async def test_a_finish_that_is_run_again_finds_the_publication(tmp_path: Path) -> None:
+    """A rerun is another execution, and must not publish the run a second time."""
+    world = await waiting(tmp_path)
+    await world.until(None)
+    (published,) = world.runs_on_target()
+    workflow = world.workflow
+    (*_, row) = (await world.read()).attempts
+    world.clock.advance(1)
+    await world.operator.workflows.rerun(workflow, row.snapshot.task_id)
+    assert (await world.report()).error is None
+    await world.assert_published()
+    assert world.runs_on_target() == [published]
+
+
+async def test_the_second_of_two_runs_on_one_target_is_refused(
+    tmp_path: Path,
+) -> None:
+    world = await waiting(tmp_path)
+    first = world.workflow
+    await world.start()
+    second = world.workflow
+    await world.until(FINISH)
+    world.workflow = first
+    await world.until(None)
+    await world.assert_published(branch_gone=False)
+    world.workflow = second
+    refused(await world.report(), "PRG-N004")
+    assert len(world.runs_on_target()) == 1
+
+
+async def test_a_run_without_the_fence_in_its_head_is_refused(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    run_branch = (await world.begun()).run_branch
+    head = world.repository.commit({FENCE_PATH: None}, branch=run_branch)
+    workspace = {**TARGET, "branch": run_branch, "ref": head}
+    refused(await world.finish_again(workspace=workspace), "PRG-F020")
+    await world.assert_untouched()
+
+
+async def test_a_publication_on_another_parent_is_reported(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    report = await world.report(answer("merge", Merged(world.input)))
+    assert "`perago fence verify repo main`" in refused(report, "PRG-F023")
+
+
+async def test_a_dirty_target_is_named(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    world.repository.write("data/uncommitted", b"x")
+    report = await world.report()
+    assert "PRG-F013" in reason_of(report)
+    assert "data/uncommitted" in reason_of(report)
+    world.repository.discard_uncommitted()
+    assert (await world.report()).error is None
+    await world.assert_published()
+
+
+async def test_a_forged_decision_is_refused(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    assert await world.attempt(world.worker([crash(before="merge")])) is None
+    (tag,) = (
+        name
+        for name, commit in world.repository.tags().items()
+        if name.startswith("perago-settled-") and commit == world.run_head
+    )
+    world.repository.delete_tag(tag)
+    world.repository.tag(tag, world.input)
+    await world.lose_lease()
+    refused(await world.report(), "PRG-F006")
+
+
+@pytest.mark.parametrize(
+    ("history", "code"), [(History.MERGE, "PRG-F002"), (History.SQUASH, "PRG-F003")]
+)
+async def test_head_parent_never_replaces_the_publication_of_a_run(
+    tmp_path: Path, history: History, code: str
+) -> None:
+    """Its input is the base, and the run is the one commit on top of it."""
+    world = await waiting(tmp_path / "run", history=history)
+    await world.until(None)
+    (published,) = world.runs_on_target()
+    plain = FaultWorld(tmp_path / "plain", PolicySetting.HEAD_PARENT)
+    plain.lakefs, plain.repository, plain.input = world.lakefs, world.repository, world.input
+    await plain.start()
+    assert code in reason_of(await plain.report())
+    assert world.repository.head() == published
+
+
+async def test_the_scratch_branch_is_found_by_the_next_round_where_the_answer_was_lost(
+    tmp_path: Path,
+) -> None:
+    world = await waiting(tmp_path, OnMoved.REBASE)
+    world.human()
+    report = await world.report(lose_answer(SCRATCH_MERGE, nth=3))
+    assert report.error is None
+    await world.assert_published()
+    assert EXPECTED_HEAD in world.runs_on_target()[0].metadata
