@@ -18,7 +18,7 @@ from perago.app.command_line.program import program
 
 IN_BACKTICKS = re.compile(r"`([^`]+)`")
 # A capital word that is no part of a variable's name, such as REPO in lakefs://REPO/REF.
-CAPITALS = re.compile(r"(?<![A-Z_$a-z0-9])[A-Z]{2,}(?![A-Z_=a-z])")
+CAPITALS = re.compile(r"(?<![A-Z_$a-z0-9])[A-Z][A-Z_]+(?![A-Z_=a-z])")
 
 PLACEHOLDERS = MappingProxyType(
     {
@@ -26,6 +26,7 @@ PLACEHOLDERS = MappingProxyType(
         "CODE": "a code that stands in the reason",
         "COMMAND": "the command that printed the error",
         "COMMIT": "the commit in the reason",
+        "KEY": "the key of the run in the reason",
         "MESSAGE": "a message of one's own",
         "MODULE": "the module that the command or the worker was given",
         "PATH": "the path in the error",
@@ -33,13 +34,16 @@ PLACEHOLDERS = MappingProxyType(
         "REF": "the input commit of the row",
         "REFERENCE": "the reference name of the row",
         "REPO": "the repository in the error, or in the input of the row",
+        "RUN_BRANCH": "the run branch in the reason",
         "STAGED": "the staged commit in the reason",
         "URL": "the address in the error",
         "WORKFLOW": "the workflow of the row",
     }
 )
 HTTP_METHODS = frozenset({"DELETE"})
-PROGRAMS = frozenset({"chmod", "curl", "df", "export", "lakectl", "ls", "mkdir", "perago", "unset"})
+PROGRAMS = frozenset(
+    {"chmod", "curl", "df", "export", "lakectl", "ls", "mkdir", "perago", "pip", "unset"}
+)
 """What a machine has that runs Perago, or that administers its lakeFS; two are the shell's own."""
 
 
@@ -50,7 +54,8 @@ def commands_of(remedy: str) -> list[str]:
 
 def placeholders_of(command: str) -> set[str]:
     """The words of a command that a person replaces."""
-    return set(CAPITALS.findall(command)) - HTTP_METHODS
+    found = set(CAPITALS.findall(command)) - HTTP_METHODS
+    return {word for word in found if not word.startswith("PERAGO_")}  # settings, as of `unset`
 
 
 def parse(words: Sequence[str]) -> None:
