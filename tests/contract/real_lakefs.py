@@ -22,9 +22,9 @@ from perago.adapters.lakefs.installation import (
     LakeFSCommits,
     LakeFSRepositories,
     LakeFSTags,
-    covers,
 )
 from perago.adapters.lakefs.objects import LakeFSObjects
+from perago.adapters.lakefs.protection import covers
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.domain.logical_execution import NO_METADATA, BranchName, CommitId, RepositoryId
 from perago.domain.outcome import RelocationRefused

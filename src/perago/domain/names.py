@@ -17,6 +17,8 @@ from perago.domain.paths import is_reserved_object, listing_prefix
 # Prefixes are how garbage collection finds what is Perago's, also of older releases: none may
 # change.
 CANARY_BRANCH_PREFIX = "perago-canary-"
+_PROTECTED_CANARY_PREFIX = f"{CANARY_BRANCH_PREFIX}protected-"
+PROTECTED_CANARIES = f"{_PROTECTED_CANARY_PREFIX}*"  # as a protection rule
 RELOCATED_TAG_PREFIX = "perago-relocated-"
 
 SCRATCH_BRANCH_PREFIX = "perago-scratch-"
@@ -73,6 +75,12 @@ def canary_branches(execution_id: ExecutionId) -> tuple[BranchName, BranchName]:
     """Target and source of one check of the fence."""
     name = f"{CANARY_BRANCH_PREFIX}{execution_id}"
     return BranchName(f"{name}-target"), BranchName(f"{name}-source")
+
+
+def protected_canary_branches(execution_id: ExecutionId) -> tuple[BranchName, BranchName]:
+    """Target and source of one try on a protected branch; a rule covers the target alone."""
+    source = f"{CANARY_BRANCH_PREFIX}{execution_id}-source"
+    return BranchName(f"{_PROTECTED_CANARY_PREFIX}{execution_id}"), BranchName(source)
 
 
 def fence_branch(execution_id: ExecutionId) -> BranchName:

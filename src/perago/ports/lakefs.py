@@ -107,6 +107,10 @@ class Branches(Protocol):
        order, with the metadata and message that were sent.
     B34 hook_sees_the_head_without_squash: an expected head is compared with the first of two
        parents, refused and passed as in a squash merge.
+    B35 protect_adds_one_rule: the branches that a pattern covers are protected, the other rules
+       stay; twice is once.
+    B36 unprotect_takes_one_rule: the rule of exactly this pattern goes, the others stay; one that
+       is absent is no error.
     """
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:
@@ -160,6 +164,19 @@ class Branches(Protocol):
 
     async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
         """Whether a protection rule covers the branch."""
+        ...
+
+    async def protect(
+        self, repository: RepositoryId, pattern: str, *, like: BranchName | None = None
+    ) -> None:
+        """Add a protection rule for names, in the manner of the one that covers `like`.
+
+        The server may enforce it only after some seconds.
+        """
+        ...
+
+    async def unprotect(self, repository: RepositoryId, pattern: str) -> None:
+        """Remove the protection rule of a pattern."""
         ...
 
 

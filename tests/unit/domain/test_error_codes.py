@@ -89,7 +89,7 @@ def test_what_a_remedy_has_in_backticks_can_be_pasted_into_a_shell(row: ErrorCod
 
 @pytest.mark.parametrize(
     "command",
-    ["perago chekc M", "perago gc --repo R", "perago fence instal R B", "perago fence install R"],
+    ["perago chekc M", "perago gc --repo R", "perago fence instal R B", "perago fence verify R"],
     ids=["command", "option", "command of a group", "missing"],
 )
 def test_a_command_that_perago_does_not_have_is_found(command: str) -> None:

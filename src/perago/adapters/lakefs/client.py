@@ -67,6 +67,7 @@ class ApiRequest:
     path: tuple[str, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     content: object = None
+    headers: http.Headers = field(default_factory=dict[str, str])
     seconds: float | None = None
     signed_url: str = ""  # instead of a path: an address of the block store
 
@@ -275,7 +276,7 @@ class LakeFSClient:
 
     async def send(self, request: ApiRequest, read: Callable[[bytes], Result]) -> Result:
         """Send one short request once; gives what `read` makes of the answer's body."""
-        headers, body = self._credentials, None
+        headers, body = {**self._credentials, **request.headers}, None
         if request.content is not None:
             headers = {**headers, "Content-Type": "application/json"}
             body = json.dumps(request.content).encode()

@@ -5,10 +5,8 @@ decides and what a walk is for, the domain knows.
 """
 
 import json
-import re
 from collections.abc import Mapping
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from typing import final
 
 from perago.adapters.lakefs.answers import change, commit_record, page_of, repository_facts
@@ -16,6 +14,7 @@ from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, a
 from perago.adapters.lakefs.configuration import LakeFSConfiguration
 from perago.adapters.lakefs.errors import Failure, Operation, merge_answer, relocation_answer
 from perago.adapters.lakefs.objects import LakeFSObjects
+from perago.adapters.lakefs.protection import add_rule, is_covered, remove_rule
 from perago.domain.logical_execution import (
     BranchName,
     CommitId,
@@ -27,10 +26,6 @@ from perago.domain.logical_execution import (
 from perago.domain.outcome import MergeAnswer, Merged, NoAnswer, Relocated, RelocationAnswer
 from perago.ports import errors, lakefs
 from perago.ports.installations import LakeFSInstallation
-
-# Branches have letters, digits, `-` and `_`: an escaped brace or comma would match none of them.
-_BRACES = re.compile(r"\{([^{}]*)\}")
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
 def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
@@ -164,12 +159,15 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
         return Relocated()
 
     async def is_protected(self, repository: RepositoryId, branch: BranchName) -> bool:
-        rules = await self._client.ask(
-            Operation("read branch protection of", repository),
-            ApiRequest("GET", ("repositories", repository, "settings", "branch_protection")),
-            lambda body: [str(rule["pattern"]) for rule in json.loads(body)],
-        )
-        return any(covers(pattern, branch) for pattern in rules)
+        return await is_covered(self._client, repository, branch)
+
+    async def protect(
+        self, repository: RepositoryId, pattern: str, *, like: BranchName | None = None
+    ) -> None:
+        await add_rule(self._client, repository, pattern, like)
+
+    async def unprotect(self, repository: RepositoryId, pattern: str) -> None:
+        await remove_rule(self._client, repository, pattern)
 
 
 @final
@@ -317,15 +315,3 @@ class LakeFSRepositories(_OverLakeFS, lakefs.Repositories):
         return lakefs.RepositoryPage(
             *await self._client.ask(Operation("list repositories", ""), request, read)
         )
-
-
-def covers(pattern: str, branch: str) -> bool:
-    """Whether a protection pattern with `*`, `?`, `[a-z]`, `[!a]` and `{a,b}` matches a whole name.
-
-    The server's globs, read as it reads them.
-    """
-    braces = _BRACES.search(pattern)
-    if braces is None:
-        return fnmatchcase(branch, _ESCAPED.sub(r"[\1]", pattern))
-    before, behind = pattern[: braces.start()], pattern[braces.end() :]
-    return any(covers(f"{before}{choice}{behind}", branch) for choice in braces[1].split(","))

@@ -47,6 +47,7 @@ from perago.domain.logical_execution import (
     RepositoryId,
     TagName,
 )
+from perago.domain.names import is_private_branch
 from perago.domain.outcome import Merged
 from perago.ports.errors import DirtyBranchError, RequestRefusedError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
@@ -95,8 +96,9 @@ class RepositoryBuilder:
         return dict(self._state.tags)
 
     def branch(self, name: str, source: str = MAIN) -> BranchName:
-        """Create a branch."""
-        create_branch(self.lakefs, self.id, BranchName(name), self._commit(source).id)
+        """Create a branch; of a private name, hidden as a worker's."""
+        start, hidden = self._commit(source).id, is_private_branch(name)
+        create_branch(self.lakefs, self.id, BranchName(name), start, hidden=hidden)
         return BranchName(name)
 
     def delete_branch(self, name: str) -> None:

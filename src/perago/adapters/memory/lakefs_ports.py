@@ -133,6 +133,24 @@ class MemoryBranches(Branches):
             lambda: self._lakefs.repository(repository).is_protected(branch),
         )
 
+    async def protect(
+        self,
+        repository: RepositoryId,
+        pattern: str,
+        *,
+        like: BranchName | None = None,  # noqa: ARG002  all rules are of one manner
+    ) -> None:
+        await self._handle.perform(
+            "branches.protect",
+            lambda: self._lakefs.repository(repository).protected_patterns.add(pattern),
+        )
+
+    async def unprotect(self, repository: RepositoryId, pattern: str) -> None:
+        await self._handle.perform(
+            "branches.unprotect",
+            lambda: self._lakefs.repository(repository).protected_patterns.discard(pattern),
+        )
+
 
 @final
 class MemoryCommits(Commits):

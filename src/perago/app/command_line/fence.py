@@ -1,15 +1,18 @@
-"""`perago fence install | verify | remove REPO BRANCH`: the server-side comparison of heads.
+"""`perago fence install | verify | remove REPO BRANCH`: the hook that guards a branch.
 
 Prints what was found and done, and what running workflows must do; the work is `app.fence`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from perago.app.command_line.reporting import (
+    CommandUsageError,
     JsonOption,
     command_group,
     note,
@@ -20,18 +23,21 @@ from perago.app.command_line.reporting import (
 )
 from perago.app.fence.install import (
     FenceChange,
+    FenceFailure,
     FenceReport,
-    FenceTools,
-    FenceVerdict,
     install_fence,
+    install_in_many,
     remove_fence,
-    verify_fence,
 )
-from perago.app.fence.trust import Canary
+from perago.app.fence.verify import UNPROTECTED, FenceVerdict, verify_fence
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
 from perago.domain.fence import FenceState
 from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.ports.asking import pages
+
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 app = command_group("Install, verify or remove the publication fence of a branch.")
 
@@ -39,21 +45,101 @@ Repository = Annotated[str, typer.Argument(metavar="REPO", help="Name of the rep
 Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the target branch.")]
 Answer = TypeVar("Answer")
 NOT_TRUSTED = 4  # as PublishFenceError in `reporting`: scripts need one test for both
+INCOMPLETE = 1
+OLDER_COMMITS = (
+    "workflows that started from older commits publish without the fence; "
+    "let them finish, or start them again from the new head"
+)
 
 
 @app.command("install")
 @reports_errors_by_class
-def install(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
+def install(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[REPO] BRANCH",
+            help="Name of the repository, unless --match is given, and of the target branch.",
+        ),
+    ],
+    *,
+    match: Annotated[
+        str | None,
+        typer.Option(
+            "--match",
+            metavar="PATTERN",
+            help="Install in every repository whose name matches, e.g. 'song-*'.",
+        ),
+    ] = None,
+    protect: Annotated[
+        bool,
+        typer.Option(
+            "--protect", help="Protect the branch first: merges pass, writes and resets do not."
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Commit the newest fence and merge it into the branch."""
+    if len(names) != (2 if match is None else 1):
+        expected = "REPO BRANCH" if match is None else "one BRANCH beside --match"
+        raise CommandUsageError(f"expected {expected}, found {' '.join(names)}")
+    branch = BranchName(names[-1])
+    if match is not None:
+        _install_in_many(match, branch, protect=protect, as_json=as_json)
+        return
+    repository = RepositoryId(names[0])
     report = _ask(
-        lambda tools, _: install_fence(tools, RepositoryId(repository), BranchName(branch))
+        lambda container: install_fence(
+            container.fence_tools(), repository, branch, protect=protect
+        )
     )
     _print_report(report, as_json=as_json)
+    if not report.protected:
+        warn(f"{branch} is not protected: {UNPROTECTED}, or install with --protect")
     if report.change is not FenceChange.UNCHANGED:
-        note(
-            "workflows that started from older commits publish without the fence; "
-            "let them finish, or start them again from the new head"
-        )
+        note(OLDER_COMMITS)
+
+
+def _install_in_many(match: str, branch: BranchName, *, protect: bool, as_json: bool) -> None:
+    """One line for each repository as it ends, and how many in the end."""
+    tell = note if as_json else say
+
+    def show(end: FenceReport | FenceFailure) -> None:
+        if isinstance(end, FenceReport):
+            tell(f"{end.change}: {end.repository} {end.branch} at {end.commit}")
+        else:
+            warn(f"{end.repository}: {end.error}")
+
+    async def install(container: "Container") -> list[FenceReport | FenceFailure]:
+        listing = container.lakefs().repositories.list_page
+        every = [name async for page in pages(listing) for name in page.names]
+        found = [name for name in every if fnmatchcase(name, match)]
+        if not found:
+            raise CommandUsageError(f"none of {len(every)} repositories matches {match!r}")
+        note(f"{len(found)} of {len(every)} repositories match {match!r}")
+        tools, concurrency = container.fence_tools(), container.concurrency()
+        return await install_in_many(tools, concurrency, found, branch, show, protect=protect)
+
+    ends = _ask(install)
+    reports = [end for end in ends if isinstance(end, FenceReport)]
+    failures = [end for end in ends if isinstance(end, FenceFailure)]
+    if as_json:
+        rows = [*map(_document, reports), *map(_failure_document, failures)]
+        say_json("fences/1", {"match": match, "branch": branch, "repositories": rows})
+    _sum_up(branch, reports, len(failures))
+    if failures:
+        raise typer.Exit(INCOMPLETE)
+
+
+def _sum_up(branch: BranchName, reports: Sequence[FenceReport], failed: int) -> None:
+    counts = Counter(report.change for report in reports)
+    counted = [f"{counts[change]} {change}" for change in FenceChange if counts[change]]
+    note(", ".join([*counted, f"{failed} failed"]))
+    resettable = sum(not report.protected for report in reports)
+    if resettable:
+        warn(f"{branch} is not protected in {resettable} of them: {UNPROTECTED}")
+    if len(reports) > counts[FenceChange.UNCHANGED]:
+        note(OLDER_COMMITS)
 
 
 @app.command("remove")
@@ -61,7 +147,9 @@ def install(repository: Repository, branch: Branch, *, as_json: JsonOption = Fal
 def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
     """Remove the fence from the branch."""
     report = _ask(
-        lambda tools, _: remove_fence(tools, RepositoryId(repository), BranchName(branch))
+        lambda container: remove_fence(
+            container.fence_tools(), RepositoryId(repository), BranchName(branch)
+        )
     )
     _print_report(report, as_json=as_json)
 
@@ -71,37 +159,51 @@ def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = Fals
 def verify(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
     """Check that the fence is unmodified and that the server enforces it.
 
-    Perago tries a merge on a scratch branch that the server must refuse.
+    Perago tries a merge on a scratch branch that the server must refuse, and one into a protected
+    scratch branch that must pass. For the second one it adds a protection rule for a moment.
     """
     verdict = _ask(
-        lambda tools, canary: verify_fence(
-            tools, canary, RepositoryId(repository), BranchName(branch)
+        lambda container: verify_fence(
+            container.fence_tools(),
+            container.canary(),
+            container.clock(),
+            RepositoryId(repository),
+            BranchName(branch),
         )
     )
     _print_verdict(verdict, as_json=as_json)
-    if verdict.state is not FenceState.TRUSTED:
+    if not verdict.works:
         raise typer.Exit(NOT_TRUSTED)
 
 
-def _ask(question: Callable[[FenceTools, Canary], Awaitable[Answer]]) -> Answer:
+def _ask(question: Callable[["Container"], Awaitable[Answer]]) -> Answer:
     from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
 
     container = Container(connections=connections_of(load_settings()))
 
     async def ask() -> Answer:
         try:
-            return await question(container.fence_tools(), container.canary())
+            return await question(container)
         finally:
             await container.lakefs().close()
 
     return asyncio.run(ask())
 
 
+def _document(report: FenceReport) -> dict[str, object]:
+    named = {"repository": report.repository, "branch": report.branch}
+    facts = {"change": report.change, "commit": report.commit, "before": report.before}
+    return {**named, **facts, "protected": report.protected}
+
+
+def _failure_document(failure: FenceFailure) -> dict[str, object]:
+    error = {"code": failure.error.code, "message": str(failure.error)}
+    return {"repository": failure.repository, "branch": failure.branch, "error": error}
+
+
 def _print_report(report: FenceReport, *, as_json: bool) -> None:
     if as_json:
-        document = {"repository": report.repository, "branch": report.branch}
-        facts = {"change": report.change, "commit": report.commit, "before": report.before}
-        say_json("fence/1", {**document, **facts})
+        say_json("fence/1", _document(report))
         return
     say(f"{report.change}: {report.repository} {report.branch} at {report.commit}")
 
@@ -109,9 +211,10 @@ def _print_report(report: FenceReport, *, as_json: bool) -> None:
 def _print_verdict(verdict: FenceVerdict, *, as_json: bool) -> None:
     if as_json:
         document = {"repository": verdict.repository, "branch": verdict.branch}
-        facts = {"head": verdict.head, "state": verdict.state, "version": verdict.version}
-        facts["protected"] = verdict.protected
-        say_json("fence-verdict/1", {**document, **facts, "warnings": list(verdict.warnings)})
+        fence = {"head": verdict.head, "state": verdict.state, "version": verdict.version}
+        rules = {"protected": verdict.protected, "protected_merge": verdict.protected_merge}
+        warnings = list(verdict.warnings)
+        say_json("fence-verdict/1", {**document, **fence, **rules, "warnings": warnings})
         return
     say(f"{verdict.state}: {verdict.repository} {verdict.branch} at {verdict.head}")
     if verdict.state is not FenceState.TRUSTED:

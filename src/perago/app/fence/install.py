@@ -1,31 +1,41 @@
-"""`perago fence install`, `remove` and `verify`: the fence file of one branch.
+"""`perago fence install` and `remove`: the fence file of a branch, in one repository or in many.
 
 The file is committed on a side branch and merged, because lakeFS lets merges pass where the target
-is protected, and direct writes not. `verify_fence` reads the file and lets the canary try it on the
-server. Each returns a report; the command line prints it.
+is protected, and direct writes not. Each returns a report; the command line prints it.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from perago.app.fence.trust import Canary
-from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY
-from perago.domain.errors import PublicationRefusedError
-from perago.domain.fence import FENCE_FILE, FENCE_VERSION, FenceState, recognise_fence
+from perago.domain.commit_metadata import EXPECTED_HEAD, FENCE_OWNER, LOGICAL_TASK_KEY
+from perago.domain.errors import PeragoError, PublicationRefusedError
+from perago.domain.fence import FENCE_FILE, FenceState, recognise_fence
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.domain.names import fence_branch
-from perago.domain.outcome import Merged
+from perago.domain.outcome import (
+    HeadMoved,
+    MergeAnswer,
+    MergeConflict,
+    Merged,
+    NoAnswer,
+    TooManyTries,
+)
 from perago.domain.paths import FENCE_PATH
 from perago.ports.errors import ObjectMissingError, ServiceError
 from perago.ports.lakefs import Branches, CommitRequest, Commits, MergeRequest
 from perago.ports.objects import Objects, ObjectUpload
-from perago.ports.system import Identities
+from perago.ports.system import Concurrency, Identities
 
 CONTENT_TYPE = "application/x-yaml"
+# Publications move the branch meanwhile, some a second. Each try takes a fraction of one.
+TRIES_MAX = 10
+# Repositories at once: a thousand of them take minutes and not an hour, and the server has other
+# work to do.
+AT_ONCE = 8
 
 
 class FenceChange(StrEnum):
@@ -46,6 +56,16 @@ class FenceReport:
     change: FenceChange
     commit: CommitId
     before: FenceState
+    protected: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FenceFailure:
+    """A repository in which nothing was installed, and why."""
+
+    repository: RepositoryId
+    branch: BranchName
+    error: PeragoError | ServiceError
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,40 +87,121 @@ async def read_fence(tools: FenceTools, repository: RepositoryId, ref: str) -> b
 
 
 async def install_fence(
-    tools: FenceTools, repository: RepositoryId, branch: BranchName
+    tools: FenceTools, repository: RepositoryId, branch: BranchName, *, protect: bool = False
 ) -> FenceReport:
-    """Bring the newest fence onto a branch; whatever stood there before is replaced."""
-    head = await tools.branches.head(repository, branch)
-    before = await read_fence(tools, repository, head.commit)
-    state = recognise_fence(before).state
-    if before == FENCE_FILE:
-        return FenceReport(repository, branch, FenceChange.UNCHANGED, head.commit, state)
-    async with _side_branch(tools, repository, head.commit) as side:
-        with TemporaryDirectory() as folder:
-            source = Path(folder) / "fence.yaml"
-            source.write_bytes(FENCE_FILE)
-            upload = ObjectUpload(FENCE_PATH, source, content_type=CONTENT_TYPE)
-            await tools.objects.upload(repository, side, upload)
-        text = "perago: install the publication fence"
-        commit = await _publish(tools, repository, side, branch, text)
-    change = FenceChange.INSTALLED if before is None else FenceChange.REPLACED
-    return FenceReport(repository, branch, change, commit, state)
+    """Bring the newest fence onto a branch; whatever stood there before is replaced.
+
+    Protection comes first: from the first publication under `settled` on, a hard reset by a person
+    would let retries publish again what it removed.
+    """
+    if protect:
+        await tools.branches.protect(repository, branch)
+    return await _change(tools, repository, branch, FENCE_FILE)
 
 
 async def remove_fence(
     tools: FenceTools, repository: RepositoryId, branch: BranchName
 ) -> FenceReport:
     """Take the fence file off a branch."""
-    head = await tools.branches.head(repository, branch)
-    before = await read_fence(tools, repository, head.commit)
-    state = recognise_fence(before).state
-    if before is None:
-        return FenceReport(repository, branch, FenceChange.UNCHANGED, head.commit, state)
-    async with _side_branch(tools, repository, head.commit) as side:
+    return await _change(tools, repository, branch, None)
+
+
+async def install_in_many(
+    tools: FenceTools,
+    concurrency: Concurrency,
+    repositories: Sequence[RepositoryId],
+    branch: BranchName,
+    done: Callable[[FenceReport | FenceFailure], None],
+    *,
+    protect: bool = False,
+) -> list[FenceReport | FenceFailure]:
+    """Install in each; one that fails keeps none of the others from it.
+
+    `done` is told of each as it ends. Whatever ends the command, a second one finishes the work:
+    what has the newest fence is left alone.
+    """
+
+    async def install(repository: RepositoryId) -> FenceReport | FenceFailure:
+        end: FenceReport | FenceFailure
+        try:
+            end = await install_fence(tools, repository, branch, protect=protect)
+        except (PeragoError, ServiceError) as error:
+            end = FenceFailure(repository, branch, error)
+        done(end)
+        return end
+
+    return await concurrency.each(repositories, install, at_most=AT_ONCE)
+
+
+async def _change(
+    tools: FenceTools, repository: RepositoryId, branch: BranchName, wanted: bytes | None
+) -> FenceReport:
+    """Make the file of a branch what it has to be, on whatever head that stands by then.
+
+    A merge whose answer is lost is looked for on the new head, and sent again where it is not: it
+    names the head that it expects, so at most one of them lands.
+    """
+    protected = await tools.branches.is_protected(repository, branch)
+    first: bytes | None = None
+    answer: MergeAnswer | None = None
+    for _ in range(TRIES_MAX):
+        head = (await tools.branches.head(repository, branch)).commit
+        found = await read_fence(tools, repository, head)
+        first = found if answer is None else first
+        if found != wanted:
+            answer = await _publish(tools, repository, branch, head, wanted)
+            if isinstance(answer, HeadMoved | MergeConflict | TooManyTries | NoAnswer):
+                continue
+            if not isinstance(answer, Merged):
+                break
+            head = answer.commit
+        change = _kind_of(first, wanted)
+        before = recognise_fence(first).state
+        return FenceReport(repository, branch, change, head, before, protected)
+    reason = f"lakeFS did not merge the fence into {branch} of {repository}: {answer}"
+    raise PublicationRefusedError(reason)
+
+
+def _kind_of(before: bytes | None, after: bytes | None) -> FenceChange:
+    if before == after:
+        return FenceChange.UNCHANGED
+    if after is None:
+        return FenceChange.REMOVED
+    return FenceChange.INSTALLED if before is None else FenceChange.REPLACED
+
+
+async def _publish(
+    tools: FenceTools,
+    repository: RepositoryId,
+    branch: BranchName,
+    head: CommitId,
+    wanted: bytes | None,
+) -> MergeAnswer:
+    """Commit on a side branch and merge it: merges pass branch protection, writes do not.
+
+    The fence in the source already compares the head for this very merge: a three-way merge onto
+    another head may lose objects of others (ADR 4).
+    """
+    verb = "remove" if wanted is None else "install"
+    text, owner = f"perago: {verb} the publication fence", {LOGICAL_TASK_KEY: FENCE_OWNER}
+    async with _side_branch(tools, repository, head) as side:
+        await _write(tools, repository, side, wanted)
+        commit = await tools.commits.commit(CommitRequest(repository, side, text, owner))
+        metadata = {**owner, EXPECTED_HEAD: head}
+        return await tools.branches.merge(MergeRequest(repository, commit, branch, text, metadata))
+
+
+async def _write(
+    tools: FenceTools, repository: RepositoryId, side: BranchName, wanted: bytes | None
+) -> None:
+    if wanted is None:
         await tools.objects.delete_many(repository, side, [FENCE_PATH])
-        text = "perago: remove the publication fence"
-        commit = await _publish(tools, repository, side, branch, text)
-    return FenceReport(repository, branch, FenceChange.REMOVED, commit, state)
+        return
+    with TemporaryDirectory() as folder:
+        source = Path(folder) / "fence.yaml"
+        source.write_bytes(wanted)
+        upload = ObjectUpload(FENCE_PATH, source, content_type=CONTENT_TYPE)
+        await tools.objects.upload(repository, side, upload)
 
 
 @asynccontextmanager
@@ -114,59 +215,3 @@ async def _side_branch(
     finally:
         with suppress(ServiceError):  # garbage collection sweeps canaries older than an hour
             await tools.branches.delete(repository, side)
-
-
-async def _publish(
-    tools: FenceTools, repository: RepositoryId, side: BranchName, branch: BranchName, text: str
-) -> CommitId:
-    """Commit the side branch and merge it: merges pass branch protection, writes do not."""
-    owner = {LOGICAL_TASK_KEY: FENCE_OWNER}
-    commit = await tools.commits.commit(CommitRequest(repository, side, text, owner))
-    answer = await tools.branches.merge(MergeRequest(repository, commit, branch, text, owner))
-    if isinstance(answer, Merged):
-        return answer.commit
-    reason = f"lakeFS did not merge the fence into {branch}: {answer}"
-    raise PublicationRefusedError(reason)
-
-
-@dataclass(frozen=True, slots=True)
-class FenceVerdict:
-    """What a verification found; TRUSTED means that the server refused a wrong head just now."""
-
-    repository: RepositoryId
-    branch: BranchName
-    head: CommitId
-    state: FenceState
-    version: int
-    protected: bool
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What weakens a working fence."""
-        warnings: list[str] = []
-        if 0 < self.version < FENCE_VERSION:
-            warnings.append(
-                f"version {self.version} of the fence is old, the newest is {FENCE_VERSION}: it"
-                " lets people merge Perago's private branches; replace it with"
-                f" `perago fence install {self.repository} {self.branch}`"
-            )
-        if not self.protected:
-            warnings.append(
-                f"{self.branch} is not protected: after a hard reset by a person, retries publish"
-                " again what the reset removed; protect the branch (publications pass, resets do"
-                " not) and roll back with `lakectl branch revert`"
-            )
-        return tuple(warnings)
-
-
-async def verify_fence(
-    tools: FenceTools, canary: Canary, repository: RepositoryId, branch: BranchName
-) -> FenceVerdict:
-    """Read the file at the head, then try it: the server must refuse a wrong head."""
-    head = await tools.branches.head(repository, branch)
-    seen = recognise_fence(await read_fence(tools, repository, head.commit))
-    state = seen.state
-    if state is FenceState.TRUSTED and not await canary.refuses_wrong_head(repository, head.commit):
-        state = FenceState.DEAD
-    protected = await tools.branches.is_protected(repository, branch)
-    return FenceVerdict(repository, branch, head.commit, state, seen.version, protected)

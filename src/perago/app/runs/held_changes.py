@@ -76,7 +76,9 @@ async def _branch(
         return None
 
     async def ask(after: str) -> BranchPage:
-        return await lakefs.branches.list_page(repository, STAGING_BRANCH_PREFIX, after)
+        return await lakefs.branches.list_page(
+            repository, STAGING_BRANCH_PREFIX, after, show_hidden=True
+        )
 
     async for page in pages(ask):
         for branch in page.names:

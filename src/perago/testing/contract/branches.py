@@ -179,3 +179,26 @@ async def test_B32_hidden_branch_is_listed_on_request(scene: Scene) -> None:
     await branches.delete(repository, hidden)
     with pytest.raises(BranchMissingError):
         await scene.head(hidden)
+
+
+async def _protected(scene: Scene, *names: str) -> list[str]:
+    asked = scene.under_test.branches.is_protected
+    return [name for name in names if await asked(scene.repository, BranchName(name))]
+
+
+async def test_B35_protect_adds_one_rule(scene: Scene) -> None:
+    branches, repository = scene.under_test.branches, scene.repository
+    for pattern in ("release-*", "mine", "mine"):
+        await branches.protect(repository, pattern)
+    await branches.protect(repository, "as-mine", like=BranchName("mine"))
+    names = ("release-1", "mine", "minefield", "as-mine", "main")
+    assert await _protected(scene, *names) == ["release-1", "mine", "as-mine"]
+
+
+async def test_B36_unprotect_takes_one_rule(scene: Scene) -> None:
+    branches, repository = scene.under_test.branches, scene.repository
+    for pattern in ("release-*", "release-1", "mine"):
+        await branches.protect(repository, pattern)
+    for pattern in ("mine", "mine", "release-1", "unknown"):
+        await branches.unprotect(repository, pattern)
+    assert await _protected(scene, "release-1", "mine") == ["release-1"]

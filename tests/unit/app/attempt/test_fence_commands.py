@@ -3,18 +3,46 @@
 from pathlib import Path
 
 import pytest
+from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.app.fence.install import FenceChange, FenceReport, install_fence, remove_fence
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.logical_execution import BranchName
+from perago.app.fence.trust import Canary
+from perago.app.fence.verify import FenceVerdict, ProtectedMerge, verify_fence
+from perago.domain.commit_metadata import FENCE_OWNER, LOGICAL_TASK_KEY
+from perago.domain.fence import FENCE_FILE
+from perago.domain.logical_execution import BranchName, CommitId, CommitRecord
+from perago.domain.outcome import MergeRefused, NoAnswer, Relocated
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
-from perago.ports.errors import RequestRefusedError
-from perago.testing.faults import Fault, lose_answer, meanwhile, refuse
+from perago.ports.errors import AccessDeniedError, RequestRefusedError
+from perago.testing.fault_injector import ProcessDied
+from perago.testing.faults import (
+    ANY_CALL,
+    Fault,
+    always,
+    answer,
+    crash,
+    lose_answer,
+    lose_request,
+    meanwhile,
+    refuse,
+)
 
 MAIN = BranchName("main")
 DELETE = "branches.delete"
+MERGE = "branches.merge"
+CALLS = 8  # of an installation in which nothing goes wrong
+
+
+def _is_of_fence(commit: CommitRecord) -> bool:
+    return commit.metadata.get(LOGICAL_TASK_KEY) == FENCE_OWNER
+
+
+async def _verify(world: FaultWorld, worker: AttemptWorker) -> FenceVerdict:
+    tools = worker.fence
+    canary = Canary(branches=tools.branches, commits=tools.commits, identities=tools.identities)
+    return await verify_fence(tools, canary, world.clock, world.repository.id, MAIN)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +68,88 @@ async def test_removing_says_so_though_its_side_branch_stays(tmp_path: Path) -> 
     removed = await remove_fence(worker.fence, world.repository.id, MAIN)
     assert removed.change is FenceChange.REMOVED
     assert FENCE_PATH not in world.repository.files()
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("nth", range(1, CALLS + 1))
+async def test_a_second_command_finishes_what_a_first_one_began(
+    tmp_path: Path, nth: int, side: str
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
+    files = world.repository.files()
+    dies = crash(before=ANY_CALL, nth=nth) if side == "before" else crash(after=ANY_CALL, nth=nth)
+    with pytest.raises(ProcessDied):
+        await install_fence(world.worker([dies]).fence, world.repository.id, MAIN)
+
+    await install_fence(world.worker().fence, world.repository.id, MAIN)
+
+    assert world.repository.files() == {**files, FENCE_PATH: FENCE_FILE}
+    installed = [commit for commit in world.repository.history() if _is_of_fence(commit)]
+    assert len(installed) == 1, "the second command does not merge what is there"
+    left = world.repository.branch_names() - {"main"}
+    assert all(name.startswith("perago-canary-fence-") for name in left)
+
+
+async def test_every_call_of_the_command_is_tried(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
+    await install_fence(world.worker().fence, world.repository.id, MAIN)
+    assert sum(world.workers[0].calls.values()) == CALLS
+
+
+@pytest.mark.parametrize("lost", [lose_answer(MERGE), lose_request(MERGE)], ids=str)
+@pytest.mark.parametrize("fenced", [False, True], ids=["install", "remove"])
+async def test_a_lost_answer_is_looked_for(tmp_path: Path, lost: Fault, *, fenced: bool) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=fenced)
+    command = remove_fence if fenced else install_fence
+    report = await command(world.worker([lost]).fence, world.repository.id, MAIN)
+    assert report.change is (FenceChange.REMOVED if fenced else FenceChange.INSTALLED)
+    assert report.commit == world.repository.head().commit
+    assert len([each for each in world.repository.history() if _is_of_fence(each)]) == 1
+
+
+async def test_a_fence_is_never_merged_onto_a_head_that_was_not_looked_at(tmp_path: Path) -> None:
+    """LakeFS's merge onto another head may lose objects, and reports no conflict."""
+    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
+    moved: list[CommitId] = []
+    move = meanwhile(lambda: moved.append(world.repository.commit({"b": b"b"})), before=MERGE)
+    report = await install_fence(world.worker([move]).fence, world.repository.id, MAIN)
+    assert report.change is FenceChange.INSTALLED
+    assert world.repository.head().parents == tuple(moved)
+
+
+async def test_a_branch_is_protected_before_its_fence_is_there(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
+    denied = refuse("branches.protect", AccessDeniedError("not allowed"))
+    with pytest.raises(AccessDeniedError):
+        await install_fence(world.worker([denied]).fence, world.repository.id, MAIN, protect=True)
+    assert FENCE_PATH not in world.repository.files()
+    report = await install_fence(world.worker().fence, world.repository.id, MAIN, protect=True)
+    assert report.protected
+    assert FENCE_PATH in world.repository.files()
+
+
+@pytest.mark.parametrize(
+    ("fault", "protected_merge"),
+    [
+        (answer(MERGE, MergeRefused("403: protected"), nth=3), ProtectedMerge.REFUSED),
+        (answer(MERGE, NoAnswer("cut off"), nth=3), ProtectedMerge.NOT_TRIED),
+        (refuse("branches.protect", AccessDeniedError("no")), ProtectedMerge.NOT_TRIED),
+        (always(answer("branches.relocate", Relocated())), ProtectedMerge.NOT_TRIED),
+    ],
+    ids=["lakeFS refuses it", "no answer", "no right to the rules", "never enforced"],
+)
+async def test_a_merge_into_a_protected_branch_is_tried(
+    tmp_path: Path, fault: Fault, protected_merge: ProtectedMerge
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    world.repository.protect()
+    worker = world.worker([fault])
+    verdict = await world.drive(_verify(world, worker))
+    assert verdict.protected_merge is protected_merge
+    assert verdict.works is (protected_merge is not ProtectedMerge.REFUSED)
+    assert any("allow merges" in each for each in verdict.warnings) is not verdict.works
+    assert world.repository.branch_names() == {"main"}
+    assert world.lakefs.repository(world.repository.id).protected_patterns == {"main"}
 
 
 @pytest.mark.parametrize("fenced", [False, True], ids=["install", "remove"])
