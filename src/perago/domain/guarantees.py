@@ -86,6 +86,11 @@ execution, and the path, size and stamps of every file. If the worker then dies 
 (SIGKILL, no memory, a power cut), the next attempt of the same logical execution on that host goes on
 at the guardrails and the comparison. It downloads nothing, and the function does not run again.
 
+The same holds where the worker lives: if a drain, a lakeFS or Conductor that stayed away, or the loss of
+the row ends an attempt between the end of its function and the decision, the worker leaves the directory
+and its outcome for the next attempt. After a full disk, a guardrail, a check or a failure of the task
+itself it removes the directory, and the function runs again.
+
 - Same host, same `PERAGO_WORKSPACE_ROOT`: an attempt on another host runs the function. So does a pod
   that starts again, unless its root is on a volume that it finds again.
 - The directory has to be what the function left: the same files with the same size, times and inode.
