@@ -10,6 +10,10 @@ from typing import cast
 from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
+from perago.app.runs.begin import BEGIN_TASK
+from perago.app.runs.built_in import BUILT_IN
+from perago.app.runs.finish import FINISH_TASK
+from perago.domain.attempt import AttemptRecord
 
 
 def as_object(value: object) -> Mapping[str, object]:
@@ -44,23 +48,73 @@ def taskdef_of(task: TaskDefinition) -> Mapping[str, object]:
     return known[1]
 
 
-def sequence(name: str, *tasks: TaskDefinition | TaskFunction) -> dict[str, object]:
+def sequence(
+    name: str, *tasks: TaskDefinition | TaskFunction, transaction: bool = False
+) -> dict[str, object]:
     """A workflow that runs tasks one after the other, each on the output of the one before.
 
     Its input is `workspace` and, for a task `x.y` that needs parameters, `params` under its
-    reference name `x_y`.
+    reference name `x_y`. A transaction begins a run at that workspace and finishes it.
     """
     specs: list[dict[str, object]] = []
     workspace = WORKSPACE_OF_INPUT
+    if transaction:
+        given: dict[str, object] = {
+            part: f"${{workflow.input.workspace.{part}}}"
+            for part in ("repository", "branch", "ref")
+        }
+        specs.append(_simple(BEGIN_TASK, {"params": given}))
+        workspace = f"${{{reference_of(BEGIN_TASK.name)}.output.result.workspace}}"
     for task in map(definition_of, tasks):
         reference = reference_of(task.name)
-        given: dict[str, object] = {"params": f"${{workflow.input.params.{reference}}}"}
+        given = {"params": f"${{workflow.input.params.{reference}}}"}
         if task.has_workspace:
             given["workspace"] = workspace
             workspace = f"${{{reference}.output.workspace}}"
-        spec = {"name": task.name, "taskReferenceName": reference, "type": "SIMPLE"}
-        specs.append({**spec, "inputParameters": given})
+        specs.append(_simple(task, given))
+    if transaction:
+        run = f"${{{reference_of(BEGIN_TASK.name)}.output.result.run}}"
+        specs.append(_simple(FINISH_TASK, {"params": {"run": run, "workspace": workspace}}))
     return {"name": name, "version": 1, "schemaVersion": 2, "tasks": specs}
+
+
+def _simple(task: TaskDefinition, given: Mapping[str, object]) -> dict[str, object]:
+    spec = {"name": task.name, "taskReferenceName": reference_of(task.name), "type": "SIMPLE"}
+    return {**spec, "inputParameters": given}
+
+
+def built_in_tasks_of(definition: object) -> list[TaskDefinition]:
+    """The built-in tasks that a workflow definition runs, sub-workflows inside it included."""
+    found: set[str] = set()
+    _find_task_types(definition, found)
+    return [task for task in BUILT_IN if task.name in found]
+
+
+def _find_task_types(value: object, found: set[str]) -> None:
+    mapping = as_object(value)
+    if "taskReferenceName" in mapping:
+        found.add(str(mapping.get("name")))
+    for each in (*mapping.values(), *as_list(value)):
+        _find_task_types(each, found)
+
+
+def target_of(row: AttemptRecord) -> Mapping[str, object]:
+    """Repository and branch that an attempt may publish to; for begin and finish the run's."""
+    params = as_object(row.input_data.get("params"))
+    match row.snapshot.task_type:
+        case BEGIN_TASK.name:
+            return params
+        case FINISH_TASK.name:
+            return as_object(params.get("run"))
+        case _:
+            return as_object(row.input_data.get("workspace"))
+
+
+def published_workspace(row: AttemptRecord) -> Mapping[str, object]:
+    """The workspace that an attempt put out; of the built-in tasks only finish publishes."""
+    if row.snapshot.task_type == FINISH_TASK.name:
+        return as_object(as_object(row.output_data.get("result")).get("workspace"))
+    return as_object(row.output_data.get("workspace"))
 
 
 def reference_of(task_name: str) -> str:

@@ -35,7 +35,7 @@ from perago.ports.system import Clock, Concurrency, Identities
 from perago.ports.task_body import Lease
 from perago.ports.workspace import Phase
 from perago.testing.attempt_story import AttemptStory, StoryListener, begin_story
-from perago.testing.definitions import as_object
+from perago.testing.definitions import target_of
 from perago.testing.fault_injector import (
     FaultInjector,
     ProcessDied,
@@ -249,10 +249,10 @@ class EmbeddedWorkers(Surrounding):
 
     async def commit_by_somebody_else(self, record: AttemptRecord, fault: ForeignCommit) -> str:
         """Commit on the target branch of an attempt."""
-        workspace = as_object(record.input_data.get("workspace"))
-        assert workspace, "only workspace tasks have a target branch"
-        repository = self._repositories[RepositoryId(str(workspace["repository"]))]
-        branch = str(workspace["branch"])
+        target = target_of(record)
+        assert target, "only workspace tasks, begin and finish have a target branch"
+        repository = self._repositories[RepositoryId(str(target["repository"]))]
+        branch = str(target["branch"])
         commit = await repository.commit(fault.files, branch, message="a foreign commit")
         return f"another writer commits {commit[:8]} to {branch}"
 

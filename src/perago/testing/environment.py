@@ -24,6 +24,7 @@ from perago.ports.conductor import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
 from perago.testing.definitions import (
     TaskFunction,
+    built_in_tasks_of,
     definition_of,
     reference_of,
     renamed,
@@ -138,7 +139,11 @@ class PeragoEnvironment:
             self._embedded.tasks[task.name] = task
 
     async def define(self, definition: Mapping[str, object]) -> str:
-        """Put a workflow definition on Conductor; the name it has there."""
+        """Put a workflow definition on Conductor; the name it has there.
+
+        Its built-in tasks are registered, and the workers of this environment serve them.
+        """
+        await self.register(*built_in_tasks_of(definition))
         own = renamed(definition, self.servers.unique)
         own.setdefault("ownerEmail", "perago@example.com")  # tests need not name an owner
         await self.servers.conductor.workflows.put_definition(own)

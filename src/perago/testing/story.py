@@ -15,7 +15,7 @@ from perago.domain.text import plain
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.installations import ConductorInstallation
 from perago.testing.attempt_story import AttemptStory, Event, EventKind
-from perago.testing.definitions import as_object
+from perago.testing.definitions import published_workspace
 from perago.testing.servers import Repository, Servers
 
 
@@ -51,18 +51,18 @@ class WorkflowRun:
 
     async def result(self, reference: str) -> Mapping[str, object]:
         """What the accepted attempt of a task returned."""
-        return cast("Mapping[str, object]", (await self._accepted(reference))["result"])
+        accepted = await self._accepted(reference)
+        return cast("Mapping[str, object]", accepted.output_data["result"])
 
     async def published(self, reference: str) -> str:
         """The commit that the accepted attempt of a task reported."""
-        workspace = cast("Mapping[str, object]", (await self._accepted(reference))["workspace"])
-        return str(workspace["ref"])
+        return str(published_workspace(await self._accepted(reference))["ref"])
 
-    async def _accepted(self, reference: str) -> Mapping[str, object]:
+    async def _accepted(self, reference: str) -> AttemptRecord:
         rows = await self.attempts(reference)
         accepted = [row for row in rows if row.snapshot.status == "COMPLETED"]
         assert accepted, f"no attempt of {reference} completed: {[_ended(row) for row in rows]}"
-        return accepted[-1].output_data
+        return accepted[-1]
 
 
 def _ended(row: AttemptRecord) -> str:
@@ -115,7 +115,7 @@ class Story:
         """The commits that Conductor accepted, each with the reference name of its task."""
         found: dict[str, str] = {}
         for row in self.rows:
-            workspace = as_object(row.output_data.get("workspace"))
+            workspace = published_workspace(row)
             if row.snapshot.status == "COMPLETED" and workspace:
                 found[str(workspace["ref"])] = row.snapshot.reference_name
         return found
