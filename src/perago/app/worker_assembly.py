@@ -13,6 +13,7 @@ from typing import final
 
 from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.code_version import code_version_of
 from perago.app.container import Container
 from perago.app.gc.local_pass import DeadRows, GcTools, retention_times, sweep_directories
 from perago.app.gc.lost_rows import LostRows, WorkerNames
@@ -278,7 +279,7 @@ def assemble(
     lakefs = {} if has_lakefs else {"lakefs": None}
     ports: AttemptPorts = container.ports(body=runs, **lakefs)
     tasks = {task.name: task for task in served_tasks(order.tasks)}
-    gates, settings = _gates(order, ports), _attempt_settings(order.settings, worker_id, masking)
+    gates, settings = _gates(order, ports), _attempt_settings(order, worker_id, masking)
     upkeep = Upkeep(
         order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
     )
@@ -411,7 +412,8 @@ def _around(bodies: Bodies, program: ExecutorProgram, container: Container) -> T
     return UploadingBody(runs, bodies.orders)
 
 
-def _attempt_settings(settings: Settings, worker_id: str, secrets: Secrets) -> AttemptSettings:
+def _attempt_settings(order: StartOrder, worker_id: str, secrets: Secrets) -> AttemptSettings:
+    settings = order.settings
     return AttemptSettings(
         worker_id=worker_id,
         publication=PolicySetting(settings.publication_policy),
@@ -424,6 +426,8 @@ def _attempt_settings(settings: Settings, worker_id: str, secrets: Secrets) -> A
         checkpoint_seconds=settings.checkpoint_interval.total_seconds(),
         checkpoint_bytes_max=settings.checkpoint_size,
         secrets=secrets,
+        # Masked: a key that was put into the variable by mistake must not stay in commits for ever.
+        code_version=secrets.masked(settings.code_version or code_version_of(order.tasks) or ""),
     )
 
 

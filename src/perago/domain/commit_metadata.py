@@ -21,6 +21,7 @@ from perago.domain.logical_execution import (
 # older releases: a name that was shipped never changes.
 PHASE = "perago.phase"
 LOGICAL_TASK_KEY = "perago.logical_task_key"
+TASK_TYPE = "perago.task_type"
 TASK_ID = "perago.task_id"
 RETRY_COUNT = "perago.retry_count"
 INPUT_REF = "perago.input_ref"
@@ -39,6 +40,7 @@ RESULT_PARTS = "perago.result_parts"
 RESULT_PART = "perago.result_part"
 NOOP = "perago.noop"
 TRACEPARENT = "perago.traceparent"
+CODE_VERSION = "perago.code_version"
 RUN = "perago.run"
 RUN_TASKS = "perago.run_tasks"
 WORKFLOW_ID = "perago.workflow_id"
@@ -67,11 +69,13 @@ class PublicationIdentity:
     level: str
     execution_key: str | None = None
     traceparent: str | None = None
+    code_version: str = ""
 
     def shared_metadata(self) -> dict[str, str]:
         """The keys that stand on both commits."""
         metadata = {
             LOGICAL_TASK_KEY: self.attempt.logical_task_key,
+            TASK_TYPE: self.attempt.task_type,
             TASK_ID: self.attempt.task_id,
             RETRY_COUNT: str(self.attempt.retry_count),
             INPUT_REF: self.workspace.ref,
@@ -86,6 +90,8 @@ class PublicationIdentity:
             metadata[LOGICAL_EXECUTION_KEY] = self.execution_key
         if self.traceparent:
             metadata[TRACEPARENT] = self.traceparent
+        if self.code_version:
+            metadata[CODE_VERSION] = self.code_version
         return metadata
 
 

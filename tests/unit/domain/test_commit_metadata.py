@@ -34,9 +34,11 @@ PLAIN = PublicationIdentity(
 )
 SETTLED = replace(PLAIN, policy="settled", level="settled", execution_key="chain-place")
 TRACED = replace(PLAIN, traceparent="00-aa-bb-01")
+VERSIONED = replace(PLAIN, code_version="app@sha256:0a")
 
 ON_BOTH = {
     "perago.logical_task_key": "wf/mix/2",
+    "perago.task_type": "mix_stems",
     "perago.task_id": "t1",
     "perago.retry_count": "1",
     "perago.input_ref": "A",
@@ -80,12 +82,16 @@ OF_MERGE = {
         (confirm(PLAIN), {**ON_BOTH, **OF_MERGE}),
         (confirm(SETTLED), {**ON_BOTH, **OF_SETTLED, **OF_MERGE}),
         (confirm(TRACED), {**ON_BOTH, **OF_MERGE, "perago.traceparent": "00-aa-bb-01"}),
+        (try_metadata(VERSIONED, {}),
+         {**ON_BOTH, "perago.phase": "try", "perago.code_version": "app@sha256:0a"}),
+        (confirm(VERSIONED), {**ON_BOTH, **OF_MERGE, "perago.code_version": "app@sha256:0a"}),
         (confirm(PLAIN, ""), {**ON_BOTH, **OF_MERGE, "perago.supersedes": ""}),
         (confirm(PLAIN, "H"), {**ON_BOTH, **OF_MERGE, "perago.supersedes": "H"}),
         (try_metadata(replace(PLAIN, traceparent=""), {}), {**ON_BOTH, "perago.phase": "try"}),
     ],
     ids=["try", "try, settled", "try, traced", "confirm", "confirm, settled", "confirm, traced",
-         "confirm, lineage, first", "confirm, lineage, over another", "no trace"],
+         "try, versioned", "confirm, versioned", "confirm, lineage, first",
+         "confirm, lineage, over another", "no trace"],
 )  # fmt: skip
 def test_the_keys_of_a_commit(metadata: dict[str, str], expected: dict[str, str]) -> None:
     assert metadata == expected

@@ -143,6 +143,7 @@ class AttemptSettings:
     checkpoint_seconds: float = INTERVAL_SECONDS
     checkpoint_bytes_max: int = BYTES_MAX
     secrets: Secrets = NO_SECRETS
+    code_version: str = ""  # of the task modules, as commits say it
     keeps_outcomes: bool = True  # False where no later attempt can have the same root
     reads_before_end: bool = True
     """False for the callbacks of 0.6.1: they send no end, and are asked only when 0.6.1 asked."""
@@ -241,4 +242,5 @@ class Target:
             level=self.level.value,
             execution_key=self.key if self.level.shape.decides_by_tag else None,
             traceparent=attempt.traceparent,
+            code_version=attempt.settings.code_version,
         )

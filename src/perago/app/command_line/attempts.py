@@ -25,7 +25,12 @@ from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain import attempt_history as known
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY, RETRY_COUNT, STAGING_COMMIT
+from perago.domain.commit_metadata import (
+    CODE_VERSION,
+    LOGICAL_TASK_KEY,
+    RETRY_COUNT,
+    STAGING_COMMIT,
+)
 from perago.domain.logical_execution import (
     DECISION_TAG_PREFIX,
     BranchName,
@@ -329,6 +334,9 @@ def _attempt_document(attempt: known.AttemptEvidence) -> dict[str, object]:
         "input": attempt.input_ref,
         "staged": attempt.staged,
         "decided": attempt.decided,
+        "code_version": next(
+            (each.metadata.get(CODE_VERSION) for each in attempt.publications), None
+        ),
         "publications": [record.commit for record in attempt.publications],
         "output": attempt.output_ref,
         "left": [_leftover_document(left) for left in attempt.leftovers],

@@ -258,6 +258,7 @@ class _Finishing:
             level=Level.SETTLED.value,
             execution_key=self.key,
             traceparent=attempt.traceparent,
+            code_version=attempt.settings.code_version,
         )
         head = self.head.commit
         metadata = rules.run_metadata(

@@ -32,6 +32,7 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(KB|MB|GB)", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(r"(\d+)([smhd])", re.ASCII | re.IGNORECASE)
 _DAYS = re.compile(r"([1-9]\d*)d", re.ASCII | re.IGNORECASE)
 _INTEGER = re.compile(r"\d+", re.ASCII)
+_VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,255}")
 _INSTANCE = re.compile(r"[A-Za-z0-9._-]+")
 # `host:port`; an address of IPv6 has colons of its own and stands in brackets.
 _ADDRESS = re.compile(r"[^\s:]*:\d{1,5}|\[[0-9A-Fa-f:]+\]:\d{1,5}")
@@ -133,6 +134,17 @@ def parse_worker_id_prefix(value: str, name: str) -> str:
         _refuse(f"{name} must not be empty", "PRG-C007")
     if not (stripped.isascii() and stripped.isalnum()):
         _refuse(f"{name} must contain only ASCII letters and digits", "PRG-C007")
+    return stripped
+
+
+def parse_code_version(value: str, name: str) -> str:
+    """The version of the task modules; commits keep it for ever, so it is one short word."""
+    stripped = value.strip()
+    if _VERSION.fullmatch(stripped) is None:
+        _refuse(
+            f"{name} must be a git commit, an image digest or a version: ASCII letters, digits and "
+            "._:/@+- only, at most 256"
+        )
     return stripped
 
 

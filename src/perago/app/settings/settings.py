@@ -195,6 +195,16 @@ class Settings(InheritedSettings):
             "How long decisions are kept after their workflow has ended",
         ),
     ] = timedelta(days=7)
+    code_version: Annotated[
+        str | None,
+        Variable(
+            "PERAGO_CODE_VERSION",
+            parsing.parse_code_version,
+            "Version of the task modules, which every commit keeps as `perago.code_version`, for"
+            " example an image digest. Unset: the git commit of the first task module, if it is in"
+            " a git working tree",
+        ),
+    ] = None
     spark_master: Annotated[
         str | None,
         Variable("PERAGO_SPARK_MASTER", Text, "Spark master of Spark tasks"),

@@ -10,6 +10,7 @@ from perago.adapters.system.host import SystemIdentities
 from perago.app.command_line.attempts import HEADINGS
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
 from perago.domain.commit_metadata import (
+    CODE_VERSION,
     EXECUTION_ID,
     LOGICAL_EXECUTION_KEY,
     LOGICAL_TASK_KEY,
@@ -48,7 +49,13 @@ def published(project: Path, monkeypatch: pytest.MonkeyPatch) -> CommitId:
     )
     builder.tag(f"perago-settled-{KEY}", staged)
     builder.commit({"human": b"1"}, message="by hand")
-    commit = {PHASE: "confirm", TASK_ID: TASKS[1], RETRY_COUNT: "1", EXECUTION_ID: executions[1]}
+    commit = {
+        CODE_VERSION: "0a1b",
+        PHASE: "confirm",
+        TASK_ID: TASKS[1],
+        RETRY_COUNT: "1",
+        EXECUTION_ID: executions[1],
+    }
     return builder.commit(
         {"data/a": b"2"},
         metadata={**said, **commit, STAGING_BRANCH: staging, STAGING_COMMIT: staged},
@@ -90,6 +97,7 @@ def test_the_document_has_a_versioned_schema(run: Run, published: CommitId) -> N
     first, second = task["attempts"]
     assert (first["came_to"], first["decided"], first["worker"]) == ("decided", True, None)
     assert (second["came_to"], second["publications"]) == ("published", [published])
+    assert second["code_version"] == "0a1b"
     roles = [commit["role"] for commit in document["branches"][0]["commits"]]
     assert roles[:2] == ["publication", "foreign"]
     assert len(document["missing"]) == 1

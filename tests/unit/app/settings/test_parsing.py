@@ -16,6 +16,10 @@ DURATION = "NAME must be a positive duration such as '30s', '5m', '1h', or '24h'
 INTEGER = "NAME must be a positive integer"
 MILLISECONDS = "NAME must be a positive integer number of milliseconds"
 ABOVE_ZERO = "NAME must be greater than zero"
+VERSION = (
+    "NAME must be a git commit, an image digest or a version: ASCII letters, digits and ._:/@+- "
+    "only, at most 256"
+)
 PREFIX = "NAME must contain only ASCII letters and digits"
 
 
@@ -39,6 +43,7 @@ PREFIX = "NAME must contain only ASCII letters and digits"
         (parsing.parse_boolean, "off", False),
         (parsing.parse_worker_id_prefix, " a1 ", "a1"),
         (parsing.parse_instance_id, " host-1.a_b ", "host-1.a_b"),
+        (parsing.parse_code_version, " repo/app@sha256:0a1b ", "repo/app@sha256:0a1b"),
         (parsing.parse_compression, "gzip", "gzip"),
         (parsing.parse_compression, "none", None),
         (parsing.parse_execution_mode, " Thread ", "thread"),
@@ -86,6 +91,11 @@ def test_a_text_has_one_meaning(parse: parsing.Parse[Any], text: str, value: obj
             parsing.parse_instance_id,
             ["a b"],
             "NAME must contain only ASCII letters, digits, dots, underscores, or hyphens",
+        ),
+        (
+            parsing.parse_code_version,
+            ["a b", "-x", "x" * 257],
+            VERSION,
         ),
         (parsing.parse_compression, ["zip"], "NAME must be 'gzip'"),
         (
