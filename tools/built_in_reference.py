@@ -36,7 +36,10 @@ TEXTS = {
         ' stay reachable behind it; `"squash"` makes one with one parent. In both forms the history'
         " of first parents has one commit for each run.\n\n"
         "A retry publishes the same commit, or finds that it is published. Finish removes the run"
-        " branch after Conductor has recorded its end."
+        " branch after Conductor has recorded its end.\n\n"
+        "Until then the run is held: `perago runs REPO` lists such runs with their targets and the"
+        " states of their workflows, `perago diff RUN` shows what one would change, object by"
+        " object, and `perago abandon RUN` removes one whose workflow has ended."
     ),
     JOIN_TASK.name: (
         f"Of up to {WORKSPACES_MAX} workspaces on one branch the task picks the one whose history"

@@ -1,4 +1,4 @@
-"""`perago diff NAME`: what a staged commit would change on its target, object by object.
+"""`perago diff NAME`: what a run or a staged commit would change on its target, object by object.
 
 Prints the objects that differ, in order of path. The comparison is that of lakeFS, so nothing is
 downloaded.
@@ -33,7 +33,9 @@ _SIGNS = {ChangeKind.ADDED: "+", ChangeKind.CHANGED: "~", ChangeKind.REMOVED: "-
 def diff(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="An execution id, or the name of a private branch."),
+        typer.Argument(
+            metavar="NAME", help="A run, an execution id, or the name of a private branch."
+        ),
     ],
     *,
     repository: Annotated[
@@ -45,7 +47,7 @@ def diff(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what a staged commit would change on its target, by object, with sizes.
+    """Show what a run or a staged commit would change on its target, by object, with sizes.
 
     The size of a removed object is not known.
     """
@@ -74,7 +76,7 @@ async def _read(name: str, repository: str | None) -> tuple[HeldChanges, list[Ch
         held = await find_held(lakefs, name, searched)
         if held is None:
             where = repository or f"{len(searched)} repositories"
-            text = f"expected an execution or a private branch, found {name!r}"
+            text = f"expected a run, an execution or a private branch, found {name!r}"
             raise CommandUsageError(f"{text}, which is not or no longer in {where}")
         return held, [change async for change in changes_of(lakefs, held)]
     finally:

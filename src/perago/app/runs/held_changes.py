@@ -1,12 +1,14 @@
-"""what a staged commit would change on its target: the work of `perago diff`.
+"""What a run or a staged commit would change on its target: the work of `perago diff`.
 
-The changes of one attempt stand on its staging branch until they are published. They are compared
-with the commit that the attempt started from. Nothing is written.
+The changes of a run stand on its run branch until it is finished, those of one attempt on its
+staging branch until they are published. They are compared with the commit that the run or the
+attempt started from. Nothing is written.
 """
 
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+from perago.app.runs.held_runs import find_run
 from perago.domain.commit_metadata import INPUT_REF
 from perago.domain.logical_execution import (
     STAGING_BRANCH_PREFIX,
@@ -15,6 +17,7 @@ from perago.domain.logical_execution import (
     RepositoryId,
 )
 from perago.domain.names import is_execution_id, is_private_branch
+from perago.domain.run import base_tag, run_branch
 from perago.ports.asking import pages
 from perago.ports.errors import MissingError
 from perago.ports.installations import LakeFSInstallation
@@ -34,7 +37,19 @@ class HeldChanges:
 async def find_held(
     lakefs: LakeFSInstallation, name: str, repositories: Sequence[RepositoryId]
 ) -> HeldChanges | None:
-    """Find the private branch that `name` means: by its name, or by the execution that made it."""
+    """Find the private branch that `name` means.
+
+    It is the name of a branch, the key of a run, the workflow of the only run it has, or the id of
+    an execution.
+    """
+    run = await find_run(lakefs, name, repositories)
+    if run is not None:
+        repository, key, head_of_run = run
+        base_of_run = await lakefs.tags.read(repository, base_tag(key))
+        # Somebody is removing this run when its tag is gone.
+        if base_of_run is None:
+            return None
+        return HeldChanges(repository, run_branch(key), base_of_run, head_of_run)
     for repository in repositories:
         branch = await _branch(lakefs, repository, name)
         if branch is None:

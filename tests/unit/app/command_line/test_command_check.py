@@ -68,7 +68,7 @@ def test_an_error_is_one_line_with_code_and_remedy(run: Run) -> None:
     assert error == (
         "error: module target must be a Python import path, not a file path or object path"
     )
-    assert remedy.startswith("  PRG-T013: `perago check app.workers.features` is how")
+    assert remedy.startswith("  PRG-T013: `perago check MODULE` takes the name")
     assert remedy.endswith("(perago explain PRG-T013)")
 
 

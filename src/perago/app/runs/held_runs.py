@@ -1,0 +1,156 @@
+"""Runs that have begun and are not published: which there are, and removing one.
+
+lakeFS has the run branch and the tag on its base, Conductor has the workflow. Each tells as much
+as it knows: a run whose workflow Conductor has forgotten is still a run.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from perago.app.runs.begin import BEGIN_TASK
+from perago.domain.attempt import WorkflowStatus
+from perago.domain.errors import PeragoError
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, workflow_segment
+from perago.domain.names import RUN_BRANCH_PREFIX
+from perago.domain.run import RunKey, base_tag, key_of_run, run_branch, workflow_of_run
+from perago.domain.settled import FIRST_PARENT_COMMITS_MAX
+from perago.ports.asking import pages
+from perago.ports.conductor import WorkflowRecord, Workflows
+from perago.ports.errors import MissingError
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import BranchPage
+
+
+class RunIsOpenError(PeragoError, RuntimeError):
+    """The workflow of the run may still go on."""
+
+    code = "PRG-N008"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """A run that is not published; what nobody could tell is None.
+
+    `publications` counts the commits of its tasks. `target` is the branch that finish would move.
+    """
+
+    repository: RepositoryId
+    key: RunKey
+    workflow_id: str
+    head: CommitId
+    base: CommitId | None = None
+    publications: int | None = None
+    status: WorkflowStatus | None = None
+    target: str | None = None
+
+    @property
+    def branch(self) -> BranchName:
+        """Its run branch."""
+        return run_branch(self.key)
+
+
+async def held_runs(
+    lakefs: LakeFSInstallation, repository: RepositoryId
+) -> AsyncGenerator[HeldRun]:
+    """Every run of a repository, in order of their workflows, as far as lakeFS knows it."""
+
+    async def ask(after: str) -> BranchPage:
+        return await lakefs.branches.list_page(
+            repository, RUN_BRANCH_PREFIX, after, show_hidden=True
+        )
+
+    async for page in pages(ask):
+        for name, head in zip(page.names, page.heads, strict=True):
+            key = key_of_run(name)
+            if key is not None:  # a branch that somebody else has named so is none of ours
+                yield await _read_run(lakefs, repository, key, head)
+
+
+async def _read_run(
+    lakefs: LakeFSInstallation, repository: RepositoryId, key: RunKey, head: CommitId
+) -> HeldRun:
+    base = await lakefs.tags.read(repository, base_tag(key))
+    publications = None
+    if base is not None:
+        walk = await lakefs.commits.first_parents(
+            repository, head, base, commits_max=FIRST_PARENT_COMMITS_MAX
+        )
+        publications = len(walk.above) if walk.reached else None
+    return HeldRun(repository, key, workflow_of_run(key), head, base, publications)
+
+
+async def with_workflow(workflows: Workflows, run: HeldRun) -> HeldRun:
+    """The run with what Conductor knows of it."""
+    workflow = await workflows.read(run.workflow_id)
+    if workflow is None:
+        return run
+    return replace(run, status=workflow.status, target=_target_of(workflow, run.key))
+
+
+def _target_of(workflow: WorkflowRecord, key: RunKey) -> str | None:
+    """The target branch, as the task that began the run put it out."""
+    for attempt in workflow.attempts:
+        result = attempt.output_data.get("result")
+        if attempt.snapshot.task_type != BEGIN_TASK.name or not isinstance(result, Mapping):
+            continue
+        run = cast("Mapping[str, object]", result).get("run")
+        if isinstance(run, Mapping):
+            named = cast("Mapping[str, object]", run)
+            if named.get("key") == key:
+                return str(named.get("branch"))
+    return None
+
+
+async def find_run(
+    lakefs: LakeFSInstallation, name: str, repositories: Sequence[RepositoryId]
+) -> tuple[RepositoryId, RunKey, CommitId] | None:
+    """Find a run and its head by its key, by its branch, or by the only run of a workflow."""
+    key = key_of_run(name) or key_of_run(f"{RUN_BRANCH_PREFIX}{name}")
+    for repository in repositories:
+        if key is not None:
+            try:
+                head = await lakefs.branches.head(repository, run_branch(key))
+            except MissingError:
+                continue
+            return repository, key, head.commit
+        prefix = f"{RUN_BRANCH_PREFIX}{workflow_segment(name)}-"
+        page = await lakefs.branches.list_page(repository, prefix, show_hidden=True)
+        found = [
+            (each, head)
+            for branch, head in zip(page.names, page.heads, strict=True)
+            if (each := key_of_run(branch)) is not None
+            and workflow_of_run(each) == workflow_segment(name)
+        ]
+        if len(found) == 1 and not page.more:
+            return repository, *found[0]
+    return None
+
+
+async def abandon_run(
+    lakefs: LakeFSInstallation,
+    workflows: Workflows | None,
+    repository: RepositoryId,
+    key: RunKey,
+    *,
+    force: bool = False,
+) -> list[str]:
+    """Remove the branch and the base tag of a run whose workflow has ended; what was removed.
+
+    With `force` Conductor need not know the workflow: it removes old ones, but an operator may as
+    well have named another Conductor, which knows none.
+    The tag goes last, as in garbage collection: whoever finds a tag without a branch knows that
+    somebody was interrupted here, and a branch without a tag could not be compared with its base.
+    """
+    workflow_id = workflow_of_run(key)
+    workflow = None if workflows is None else await workflows.read(workflow_id)
+    if workflow is not None and not workflow.status.is_terminal:
+        text = f"run {key} belongs to workflow {workflow_id}, which is {workflow.status}"
+        raise RunIsOpenError(f"{text}; terminate it, then run `perago abandon {key}` again")
+    if workflow is None and not force:
+        text = f"Conductor does not know workflow {workflow_id} of run {key}"
+        raise RunIsOpenError(f"{text}; if that is right, run `perago abandon {key} --force`")
+    branch, tag = run_branch(key), base_tag(key)
+    await lakefs.branches.delete(repository, branch)
+    await lakefs.tags.delete(repository, tag)
+    return [branch, tag]

@@ -1,0 +1,148 @@
+"""`perago runs`, `perago diff` of a run and `perago abandon`, on servers in memory."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.unit.app.command_line.command_run import Run
+
+from perago.adapters.memory.installations import RepositoryBuilder, shared_conductor, shared_memory
+from perago.app.runs.begin import BEGIN_TASK
+from perago.domain.attempt import AttemptStatus
+from perago.domain.run import RunKey, base_tag, run_branch
+from perago.ports.conductor import PollRequest, TerminalUpdate
+
+FLOW = {
+    "name": "flow",
+    "version": 1,
+    "schemaVersion": 2,
+    "tasks": [
+        {"name": BEGIN_TASK.name, "taskReferenceName": "begin", "type": "SIMPLE"},
+        {"name": "audit", "taskReferenceName": "audit", "type": "SIMPLE"},
+    ],
+}
+
+
+@dataclass
+class Held:
+    """A run with two publications, whose workflow waits for a task that nobody polls."""
+
+    songs: RepositoryBuilder
+    url: str
+    workflow: str
+    key: RunKey
+
+    def terminate(self) -> None:
+        """What the person does who does not want it."""
+        workflows = shared_conductor(self.url).workflows
+        asyncio.run(workflows.terminate(self.workflow, "not wanted"))
+
+
+@pytest.fixture
+def held(project: Path, monkeypatch: pytest.MonkeyPatch) -> Held:
+    url = f"memory:{project}"
+    for name in ("PERAGO_LAKEFS", "PERAGO_CONDUCTOR"):
+        monkeypatch.setenv(name, url)
+    songs = RepositoryBuilder(shared_memory(url), "songs")
+    base = songs.commit({"raw/a": b"1"})
+    workflow = asyncio.run(_start(url))
+    key = RunKey(f"{workflow}-{'0' * 32}")
+    asyncio.run(_begin(url, key))
+    songs.tag(base_tag(key), base)
+    branch = songs.branch(run_branch(key), base)
+    songs.commit({"raw/a": b"12"}, branch)
+    songs.commit({"out/b": b"123"}, branch)
+    songs.commit({"foreign": b""})
+    return Held(songs, url, workflow, key)
+
+
+async def _start(url: str) -> str:
+    conductor = shared_conductor(url)
+    definition = {"name": BEGIN_TASK.name, "ownerEmail": "data@example.com", "retryCount": 0}
+    await conductor.definitions.put(definition)
+    await conductor.workflows.put_definition(FLOW)
+    return await conductor.workflows.start("flow", {})
+
+
+async def _begin(url: str, key: RunKey) -> None:
+    """Answer for the task that begins; only its key counts here."""
+    queue = shared_conductor(url).queue
+    [polled] = await queue.poll(PollRequest(BEGIN_TASK.name, "w"))
+    output = {"result": {"run": {"key": key, "branch": "main"}}}
+    update = TerminalUpdate(polled.snapshot, "w", AttemptStatus.COMPLETED, output=output)
+    await queue.complete(update, timeout_seconds=1)
+
+
+def test_a_held_run_is_listed_with_its_target_and_workflow(run: Run, held: Held) -> None:
+    ran = run("runs", "songs")
+    assert (ran.code, ran.out) == (0, f"{held.key}  2 publications for main, RUNNING\n")
+    [row] = run("runs", "songs", "--json").document["runs"]
+    assert row == {
+        "key": held.key,
+        "branch": run_branch(held.key),
+        "base": held.songs.tags()[base_tag(held.key)],
+        "head": held.songs.head(run_branch(held.key)).commit,
+        "workflow": held.workflow,
+        "publications": 2,
+        "target": "main",
+        "status": "RUNNING",
+    }
+
+
+def test_runs_of_one_target_are_asked_for(run: Run, held: Held) -> None:
+    assert held.key in run("runs", "songs", "--branch", "main").out
+    assert run("runs", "songs", "--branch", "other").out == ""
+
+
+def test_without_conductor_lakefs_tells_what_it_knows(
+    run: Run, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PERAGO_CONDUCTOR")
+    ran = run("runs", "songs")
+    told = f"{held.key}  2 publications for unknown target, unknown workflow\n"
+    assert (ran.code, ran.out) == (0, told)
+    assert "warning: targets and workflows are unknown without Conductor" in ran.err
+    assert run("runs", "songs", "--branch", "main").code == 3
+
+
+@pytest.mark.parametrize("part", ["key", "branch", "workflow"])
+def test_a_run_is_compared_with_its_base(run: Run, held: Held, part: str) -> None:
+    names = {"key": held.key, "branch": run_branch(held.key), "workflow": held.workflow}
+    ran = run("diff", names[part])
+    assert (ran.code, ran.out.splitlines()) == (0, ["+ out/b  3 B", "~ raw/a  2 B"])
+
+
+def test_a_run_whose_workflow_may_go_on_is_not_abandoned(run: Run, held: Held) -> None:
+    ran = run("abandon", held.key)
+    assert ran.code == 1
+    assert f"which is RUNNING; terminate it, then run `perago abandon {held.key}` again" in ran.err
+    assert run_branch(held.key) in held.songs.branch_names()
+
+
+def test_an_abandoned_run_leaves_the_target_as_it_was(run: Run, held: Held) -> None:
+    before = held.songs.head()
+    held.terminate()
+    ran = run("abandon", held.key)
+    assert (ran.code, ran.out.splitlines()) == (
+        0,
+        [f"removed: {run_branch(held.key)}", f"removed: {base_tag(held.key)}"],
+    )
+    assert held.songs.head() == before
+    assert run_branch(held.key) not in held.songs.branch_names()
+    assert base_tag(held.key) not in held.songs.tags()
+    again = run("abandon", held.key)
+    assert again.code == 2
+    assert f"expected a run, found {held.key!r}, which is not in 1 repositories" in again.err
+
+
+def test_a_run_of_an_unknown_workflow_is_abandoned_by_force_alone(
+    run: Run, held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERAGO_CONDUCTOR", f"{held.url}-another")
+    ran = run("abandon", held.key)
+    assert ran.code == 1
+    assert f"run `perago abandon {held.key} --force`" in ran.err
+    assert run_branch(held.key) in held.songs.branch_names()
+    assert run("abandon", held.key, "--force", "--json").document["run"] == held.key
+    assert run_branch(held.key) not in held.songs.branch_names()
