@@ -54,7 +54,7 @@ def show(
             connections_of(settings), f"PERAGO_TRANSFER_ROUTE, {found['PERAGO_TRANSFER_ROUTE']}"
         )
     except RuntimeConfigError:
-        # Asked for by the remedy of a wrong setting: where it comes from must be seen.
+        # Asked for by the remedies of wrong settings: where each comes from must be seen.
         if not as_json:
             _print(settings_as_found(), with_origin=origin)
         raise

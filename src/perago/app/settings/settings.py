@@ -16,6 +16,7 @@ from typing import Annotated, Literal
 from perago.app.settings import parsing
 from perago.app.settings.inherited_settings import InheritedSettings, Text
 from perago.app.settings.layers import (
+    ENVIRONMENT,
     Found,
     Layer,
     ShownSetting,
@@ -27,7 +28,7 @@ from perago.app.settings.layers import (
 from perago.app.settings.parsing import Variable, parse_worker_id_prefix, value_text
 from perago.domain.attempt import PATIENCE_SECONDS
 from perago.domain.checkpoints import BYTES_MAX, INTERVAL_SECONDS
-from perago.domain.errors import TaskDefinitionError
+from perago.domain.errors import RuntimeConfigError, TaskDefinitionError
 from perago.domain.policy import PolicyName, PolicySetting
 
 SPARK_CONF = "PERAGO_SPARK_CONF_"
@@ -268,8 +269,15 @@ def load_settings(
 
 
 def settings_as_found() -> Iterator[ShownSetting]:
-    """Every setting of this process as the text it was found as, however wrong."""
-    return as_found(Settings, _layers(NO_FLAGS, None, None))
+    """Every setting of this process as the text it was found as, however wrong.
+
+    Without the files where one of them is wrong: the names that are known must be seen all the same.
+    """
+    try:
+        layers = _layers(NO_FLAGS, None, None)
+    except RuntimeConfigError:
+        layers = [Layer(ENVIRONMENT, os.environ)]
+    return as_found(Settings, layers)
 
 
 def _layers(
