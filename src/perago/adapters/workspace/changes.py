@@ -16,6 +16,7 @@ from perago.domain.errors import ReservedPathError
 from perago.domain.paths import ATTEMPT_MARKER, is_refused_object, name_problem, object_path
 from perago.domain.sync_plan import FileFacts, SyncPlan, plan_sync
 from perago.ports.errors import (
+    LocalDiskError,
     RequestRefusedError,
     UnsafeNameError,
     WorkspaceLostError,
@@ -79,6 +80,7 @@ class WorkspaceIndex:
         """Begin with files that have just been written and closed."""
         self._directory = directory
         self._fetched = fetched
+        self._digests: dict[ScannedFile, str] = {}
         with disk_errors(directory):
             status = directory.lstat()
         self._identity = status.st_dev, status.st_ino
@@ -91,6 +93,14 @@ class WorkspaceIndex:
         """
         outer = len(f"{self._directory}/")
         return {str(one.order.where)[outer:]: one for one in self._fetched}
+
+    def remember(self, digests: Mapping[ScannedFile, str]) -> None:
+        """Digests of files whose stamps were older than the reading: a later write changes them."""
+        self._digests.update(digests)
+
+    def digest(self, file: ScannedFile) -> str | None:
+        """The digest of a file as it is, if it is remembered."""
+        return self._digests.get(file)
 
     def entry(self, path: str) -> ObjectEntry | None:
         """The object that a file was when it was materialised; None for a new file."""
@@ -141,7 +151,14 @@ async def compare(
     found, suspects = await concurrency.blocking(index.survey)
     for suspect in suspects:
         refuse_name(prefix, suspect.path)
-    found.update(await hashed_files(concurrency, directory, suspects))
+    unread: list[ScannedFile] = []
+    for suspect in suspects:
+        digest = index.digest(suspect)
+        if digest is None:
+            unread.append(suspect)
+        else:
+            found[suspect.path] = FileFacts(suspect.path, digest, suspect.stamp[0])
+    found.update(await hashed_files(concurrency, directory, unread))
     # Asked again, because a directory that was replaced during the walk looks like one whose
     # files were all deleted.
     await concurrency.blocking(index.require_same_directory)
@@ -169,8 +186,11 @@ async def hashed_files(
 
 
 def _hashed(directory: Path, file: ScannedFile) -> FileFacts:
-    with disk_errors(directory / file.path):
-        return FileFacts(file.path, md5_of_file(directory / file.path), file.stamp[0])
+    where = f"{directory}/{file.path}"
+    try:
+        return FileFacts(file.path, md5_of_file(where), file.stamp[0])
+    except OSError as error:  # not `disk_errors`, which costs as much as a small file
+        raise LocalDiskError.of(where, error) from error
 
 
 def refuse_name(prefix: str, relative: str) -> None:

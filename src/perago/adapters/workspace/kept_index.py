@@ -2,7 +2,8 @@
 
 `describe_workspace` writes down what was materialised and what the task function left.
 `reopen_workspace` gives the index back if the directory is still what was described: same files,
-same stamps, and same bytes where stamps are not enough.
+same stamps, and same bytes where stamps are not enough. Both leave the digests of what they read in
+the index, so that the comparison that follows does not read those files again.
 """
 
 import json
@@ -14,11 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, cast
 
-from perago.adapters.workspace.changes import WorkspaceIndex, scan
+from perago.adapters.workspace.changes import ScannedFile, WorkspaceIndex, hashed_files, scan
 from perago.adapters.workspace.disk import md5_of_file
 from perago.adapters.workspace.inventory import columns_of, entries_of
 from perago.ports.errors import WorkspaceLostError, disk_errors
 from perago.ports.objects import Fetched, FetchOrder, FileStamp
+from perago.ports.system import Concurrency
 
 # Hashing this much takes about 0.1 s. Files beyond it have their stamps only, and stamps say
 # nothing after a power cut: the disk may have kept the stamp of a write and not its bytes.
@@ -34,24 +36,59 @@ class LeftFile(NamedTuple):
     stamp: FileStamp
     md5: str | None
 
+    @property
+    def scanned(self) -> ScannedFile:
+        """The same without its digest."""
+        return ScannedFile(self.path, self.stamp)
 
-def describe_workspace(directory: Path, index: WorkspaceIndex) -> str:
+
+class LeftFiles(NamedTuple):
+    """What a task function left: files that are not as they were, and paths that are gone.
+
+    `to_read` are those of the files whose stamps are not enough, `now` is when they were looked at.
+    """
+
+    now: int
+    files: Sequence[ScannedFile]
+    to_read: Sequence[ScannedFile]
+    gone: Sequence[str]
+
+
+async def describe_workspace(
+    concurrency: Concurrency, directory: Path, index: WorkspaceIndex
+) -> str:
     """Write down an index and the directory as it is now; hashes what stamps do not hold still."""
-    index.require_same_directory()
+    left = await concurrency.blocking(lambda: _left(directory, index))
+    read = await hashed_files(concurrency, directory, left.to_read)
+    digests = {path: facts.checksum for path, facts in read.items()}
+    _remember(index, left.now, left.to_read, digests)
+    return await concurrency.blocking(lambda: _written(directory, index, left, digests))
+
+
+def _written(
+    directory: Path, index: WorkspaceIndex, left: LeftFiles, digests: Mapping[str, str]
+) -> str:
     with disk_errors(directory):
-        status = directory.lstat()
-        left, gone = _left(directory, index.files)
+        inode = directory.lstat().st_ino
     facts = {
         "boot": _boot(),
-        "inode": status.st_ino,
+        "inode": inode,
         "entries": columns_of([one.order.entry for one in index.files.values()]),
         "fetched": [[one.md5, *one.stamp] for one in index.files.values()],
         "paths": list(index.files),
-        "left": [[file.path, list(file.stamp), file.md5] for file in left],
-        "gone": gone,
+        "left": [[path, list(stamp), digests.get(path)] for path, stamp in left.files],
+        "gone": left.gone,
     }
     packed = zlib.compress(json.dumps(facts, separators=(",", ":")).encode(), level=1)
     return b64encode(packed).decode()
+
+
+def _remember(
+    index: WorkspaceIndex, now: int, files: Sequence[ScannedFile], digests: Mapping[str, str]
+) -> None:
+    """A file whose stamp is of the very tick in which it was read may change and keep it."""
+    settled = [file for file in files if file.stamp[2] < now and file.path in digests]
+    index.remember({file: digests[file.path] for file in settled})
 
 
 def reopen_workspace(directory: Path, described: str) -> WorkspaceIndex:
@@ -81,32 +118,38 @@ def reopen_workspace(directory: Path, described: str) -> WorkspaceIndex:
         # The kernel that wrote the stamps still has the bytes, whether they are on the disk or not.
         # After another boot only the bytes themselves can tell.
         same_boot = bool(boot) and boot == _boot()
+        now = _now(directory)
         _refuse_other_bytes(
             directory, left if same_boot else list(expected.values()), all_of_them=not same_boot
         )
-    return WorkspaceIndex(directory, fetched)
+    index = WorkspaceIndex(directory, fetched)
+    digests = {file.path: file.md5 for file in left if file.md5 is not None}
+    _remember(index, now, [file.scanned for file in left], digests)
+    return index
 
 
-def _left(
-    directory: Path, before: Mapping[str, Fetched]
-) -> tuple[Sequence[LeftFile], Sequence[str]]:
+def _left(directory: Path, index: WorkspaceIndex) -> LeftFiles:
     """The files that are not as they were materialised, and the paths that are gone."""
-    now = _now(directory)
-    left: list[LeftFile] = []
-    seen: set[str] = set()
+    index.require_same_directory()
+    before, seen = index.files, set[str]()
+    left: list[ScannedFile] = []
+    to_read: list[ScannedFile] = []
     digested = 0
-    for path, stamp in scan(directory):
-        seen.add(path)
-        one = before.get(path)
-        # A write in the clock tick of this very moment may leave the stamp as it is.
-        is_settled = stamp[2] < now
-        if one is not None and one.stamp == stamp and is_settled:
-            continue
-        digested += stamp[0]
-        is_cheap = digested <= DIGESTED_BYTES_MAX
-        md5 = md5_of_file(directory / path) if is_cheap or not is_settled else None
-        left.append(LeftFile(path, stamp, md5))
-    return left, [path for path in before if path not in seen]
+    with disk_errors(directory):
+        now = _now(directory)
+        for file in scan(directory):
+            path, stamp = file
+            seen.add(path)
+            one = before.get(path)
+            # A write in the clock tick of this very moment may leave the stamp as it is.
+            is_settled = stamp[2] < now
+            if one is not None and one.stamp == stamp and is_settled:
+                continue
+            left.append(file)
+            digested += stamp[0]
+            if digested <= DIGESTED_BYTES_MAX or not is_settled:
+                to_read.append(file)
+    return LeftFiles(now, left, to_read, [path for path in before if path not in seen])
 
 
 def _now(directory: Path) -> int:
@@ -149,7 +192,7 @@ def _refuse_other_bytes(directory: Path, files: Sequence[LeftFile], *, all_of_th
                 raise _changed(
                     directory, f"the machine was started again and {file.path} has no digest"
                 )
-        elif md5_of_file(directory / file.path) != file.md5:
+        elif md5_of_file(f"{directory}/{file.path}") != file.md5:
             raise _changed(directory, f"the bytes of {file.path} are others")
 
 

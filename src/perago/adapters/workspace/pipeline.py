@@ -156,9 +156,7 @@ class LocalWorkspacePipeline(WorkspacePipeline):
 
     async def describe(self, materialised: Materialised) -> str:
         index = self._index(materialised)
-        return await self._concurrency.blocking(
-            lambda: describe_workspace(materialised.directory, index)
-        )
+        return await describe_workspace(self._concurrency, materialised.directory, index)
 
     async def reopen(
         self, source: WorkspaceSource, directory: Path, described: str
