@@ -6,6 +6,7 @@ Holds the callbacks and calls them with what 0.6.1 promised. Decides nothing.
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn, Self, final
@@ -319,17 +320,22 @@ class DirectBody(TaskBody):
         """Call the function; what it raises becomes a value, an exit of the interpreter passes."""
         assert call.workspace is None or isinstance(call.workspace, Path), "no Spark here"
         try:
-            with running(CurrentAttempt(take=_refuse_checkpoint)):
+            with refusing_checkpoints():
                 result = invoke_body(self._task, call.params, call.workspace, metrics=self._metrics)
         except Exception as error:  # noqa: BLE001 - a body may raise anything
             return BodyRaised(failure_reason(error), terminal=error_is_terminal(error))
         return BodyReturned(result)
 
 
+def refusing_checkpoints() -> AbstractContextManager[CurrentAttempt]:
+    """Run a task function whose `checkpoint` raises: nobody would upload what it copies."""
+    return running(CurrentAttempt(take=_refuse_checkpoint))
+
+
 def _refuse_checkpoint(path: Path, note: object) -> NoReturn:
     """The callbacks write to lakeFS by themselves, and none of them writes a checkpoint."""
     del path, note
-    text = "callbacks keep none; run the task in a worker"
+    text = "the callbacks of 0.6.1 keep none; run the task in a worker: `perago start MODULE`"
     raise CheckpointRefusedError.because(text)
 
 

@@ -26,6 +26,7 @@ from perago.compat.callback_ports import (
     PublishWorkspace,
     StageWorkspace,
     WorkspaceCallbacks,
+    refusing_checkpoints,
 )
 from perago.domain.errors import TaskInputError
 
@@ -102,7 +103,8 @@ def run_workspace_free_task_attempt(
             code="PRG-I007",
         )
     try:
-        return completed_result(invoke_workspace_free_task(task, input_data, metrics=metrics))
+        with refusing_checkpoints():
+            return completed_result(invoke_workspace_free_task(task, input_data, metrics=metrics))
     except Exception as error:  # noqa: BLE001  # a body may raise anything
         return result_for_exception(error, max_length=failure_reason_max_length)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
+import perago
 from perago import (
     PublishFenceError,
     StagedWorkspace,
@@ -158,6 +159,37 @@ def test_checks_are_refused_before_anything_is_moved(caller: Caller) -> None:
     assert result.status == "FAILED"
     assert "callbacks have no staged commit to show" in str(result.reason_for_incompletion)
     assert caller.calls == []
+
+
+def _checkpoint(workspace: Path, params: Params) -> None:
+    del params
+    perago.current_attempt().checkpoint(workspace)
+
+
+def test_a_checkpoint_is_refused_with_the_command_that_allows_it(caller: Caller) -> None:
+    result = caller.run(_declare(WorkspaceSpec(prefix="data"), _checkpoint), {})
+
+    assert result.status == "FAILED"
+    reason = str(result.reason_for_incompletion)
+    assert "no checkpoints here: the callbacks of 0.6.1 keep none" in reason
+    assert "`perago start MODULE`" in reason
+    assert "PRG-B005" in reason
+    assert caller.calls == ["download"]
+
+
+def test_a_checkpoint_without_a_workspace_is_refused_in_the_same_words() -> None:
+    @task(name="free", owner_email="a@example.com")
+    def free(params: Params) -> Result:
+        del params
+        perago.current_attempt().checkpoint(".")
+        return Result(files=0)
+
+    definition: TaskDefinition = vars(free)["__perago_task__"]
+    result = run_workspace_free_task_attempt(
+        definition, {"params": {}}, failure_reason_max_length=500
+    )
+
+    assert "the callbacks of 0.6.1 keep none" in str(result.reason_for_incompletion)
 
 
 @pytest.mark.parametrize("retry_count", [1, 2])
