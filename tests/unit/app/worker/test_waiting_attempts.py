@@ -1,7 +1,9 @@
 """What a worker does with an attempt that waits for lakeFS: circuit, drain, loss, and who hears."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,27 @@ async def test_a_wait_opens_the_circuit_and_a_drain_ends_it_after_the_grace(tmp_
     assert "for lakeFS, until worker draining" in str(row.reason)
     assert "PRG-L008" in str(row.reason)
     assert world.runs == 1
+
+
+def _has_beaten(calls: Counter[str], times: int) -> bool:
+    return calls["queue.extend_lease"] >= times
+
+
+async def test_beats_go_on_while_an_attempt_waits_for_lakefs(tmp_path: Path) -> None:
+    """For several times its response time-out, and Conductor still counts it."""
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False, response_seconds=1)
+    worker, running = await started(world, *_away_for_ever(), job=nothing_to_do())
+    calls = world.workers[0].calls
+    await _until(lambda: calls["branches.create"] > 1)
+    for beats in range(1, 5):
+        await _until(partial(_has_beaten, calls, beats))
+        world.clock.advance(0.9)
+        await world.operator.workflows.decide(world.workflow)
+    (row,) = (await world.read()).attempts
+    assert (row.snapshot.status, world.runs) == (AttemptStatus.IN_PROGRESS, 1)
+    assert worker.attempts.running
+    worker.drain()
+    assert await asyncio.wait_for(running, 20) is WorkerEnd.DRAINED
 
 
 async def test_while_an_attempt_waits_for_lakefs_other_rows_stay_in_the_queue(
