@@ -47,6 +47,14 @@ def answers(status: str, body: bytes, *headers: str) -> Answering:
     return answer
 
 
+class Unheard(Arrived):
+    """A request that takes effect, and whose answer goes nowhere."""
+
+    async def send(self, data: bytes) -> None:
+        """Drop it."""
+        del data
+
+
 @dataclass
 class Lakefs:
     """What the two servers hold, and how they misbehave."""
@@ -71,9 +79,27 @@ class Lakefs:
     joins_refused: int = 0
     """How often joining the parts is still answered with 429."""
     used_addresses: set[str] = field(default_factory=set[str])
+    loses: str = ""
+    """The answer to the first request whose line has this pattern is lost."""
 
     async def serve(self, arrived: Arrived) -> bool:
         """Answer as lakeFS."""
+        return await self._heard(arrived, self._serve)
+
+    async def serve_store(self, arrived: Arrived) -> bool:
+        """Answer as the block store."""
+        return await self._heard(arrived, self._serve_store)
+
+    async def _heard(self, arrived: Arrived, serve: Answering) -> bool:
+        if not self.loses or not re.search(self.loses, arrived.line):
+            return await serve(arrived)
+        self.loses = ""
+        unheard = Unheard(arrived.line, arrived.headers, arrived.reader, arrived.writer)
+        await serve(unheard)
+        arrived.reset()
+        return False
+
+    async def _serve(self, arrived: Arrived) -> bool:
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         try:
@@ -103,13 +129,23 @@ class Lakefs:
             await self.say(arrived, self.stats(path))
             return True
         body = await arrived.read_body()
-        if method == "PUT" and place.endswith("/pmpu/u1") and self.joins_refused:
-            self.joins_refused -= 1
-            await arrived.answer(b'{"message": "too many requests"}', "429 Too Many Requests")
+        refusal = self._refusal(method, place, path)
+        if refusal is not None:
+            status, message = refusal
+            await arrived.answer(json.dumps({"message": message}).encode(), status)
             return True
         content: dict[str, object] = json.loads(body or b"{}")
         await self.say(arrived, self._said(method, place, query, content))
         return True
+
+    def _refusal(self, method: str, place: str, path: str) -> tuple[str, str] | None:
+        """What is refused: an address that was linked before, or a join of parts for now."""
+        if method == "PUT" and place.endswith("/backing") and path not in self.parts:
+            return "400 Bad Request", "link address not found"
+        if method == "PUT" and place.endswith("/pmpu/u1") and self.joins_refused:
+            self.joins_refused -= 1
+            return "429 Too Many Requests", "too many requests"
+        return None
 
     def _said(
         self, method: str, place: str, query: dict[str, str], content: dict[str, object]
@@ -163,8 +199,8 @@ class Lakefs:
         """An address that is good for one request, as one that lives for minutes."""
         return f"{self.store_url}/{path}?signature={len(self.asked)}"
 
-    async def serve_store(self, arrived: Arrived) -> bool:
-        """Answer as the block store; an address that was used before has expired."""
+    async def _serve_store(self, arrived: Arrived) -> bool:
+        """An address that was used before has expired."""
         if self.stored is not None:
             return await self.stored(arrived)
         return await self.store_well(arrived)
