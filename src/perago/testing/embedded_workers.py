@@ -238,11 +238,14 @@ class EmbeddedWorkers(Surrounding):
         """Poll, run, let time pass; until nothing is due any more and nobody stands still."""
         for _ in range(ROUNDS_MAX):
             polled = await self._poll_all()
+            running = len(self._workers)
             await self._settle()
-            if await self._release_due() or polled:
+            # The end of an attempt may have brought a row that waits for a poll.
+            ended = len(self._workers) < running
+            if await self._release_due() or polled or ended:
                 continue
-            ended = await self._everything_ended(workflow_ids)
-            nothing_is_due = ended or not await self._servers.rest(workflow_ids)
+            over = await self._everything_ended(workflow_ids)
+            nothing_is_due = over or not await self._servers.rest(workflow_ids)
             if nothing_is_due and not await self._release_idle():
                 return
         raise AssertionError(f"the environment is not idle after {ROUNDS_MAX} rounds")

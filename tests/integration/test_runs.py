@@ -1,0 +1,111 @@
+"""Runs on real servers: by `perago start`, and with the faults of the kit's cases."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from tests.contract.lakefs_under_test import MAIN
+from tests.integration.worker_scene import WorkerScene
+from tests.run_cases import CASES, RunCase, run_case
+
+from perago.adapters.system.host import SystemIdentities
+from perago.app.authoring.taskdef import build_taskdef
+from perago.app.fence.install import FenceTools, install_fence
+from perago.app.runs.built_in import BUILT_IN
+from perago.domain.attempt import WorkflowStatus
+from perago.domain.commit_metadata import RUN, RUN_TASKS
+from perago.domain.logical_execution import CommitId
+from perago.testing import PeragoEnvironment
+from perago.testing.remote_servers import RealServers, RemoteServers
+from perago_servers import ConductorServer, LakefsServer
+
+pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(600)]
+AT_ONCE = 6  # more would let leases of four seconds end on a busy machine
+STEP = """
+number = len(list(workspace.glob("step-*"))) + 1
+(workspace / f"step-{number}").write_text("made")
+"""
+
+
+async def test_a_worker_serves_begin_two_tasks_and_finish(scene: WorkerScene) -> None:
+    lakefs = scene.lakefs
+    tools = FenceTools(lakefs.branches, lakefs.commits, lakefs.objects, SystemIdentities())
+    await install_fence(tools, scene.repository, MAIN)
+    base = (await lakefs.branches.head(scene.repository, MAIN)).commit
+    module = await scene.declare(STEP, workspace=True)
+    for task in BUILT_IN:
+        await scene.conductor.definitions.put(build_taskdef(task))
+    target: dict[str, object] = {"repository": scene.repository, "branch": MAIN}
+    name = await _define_transaction(scene, module.name, target)
+    async with scene.polling_worker([module]) as worker:
+        ended = await scene.ended(await scene.conductor.workflows.start(name, {}))
+        assert ended.status is WorkflowStatus.COMPLETED, worker.screen
+    head = await lakefs.branches.head(scene.repository, MAIN)
+    assert ended.output_data == {"workspace": {**target, "ref_type": "commit", "ref": head.commit}}
+    assert head.parents[0] == base
+    assert head.metadata[RUN_TASKS] == "2"
+    tasks = await lakefs.commits.first_parents(
+        scene.repository, head.parents[1], CommitId(base), commits_max=10
+    )
+    assert len(tasks.above) == 2
+    page = await lakefs.objects.list_page(scene.repository, head.commit, prefix="data/step-")
+    assert [each.path for each in page.entries] == ["data/step-1", "data/step-2"]
+    left = await lakefs.branches.list_page(scene.repository, "perago-", show_hidden=True)
+    assert left.names == ()
+    tags = await lakefs.tags.list_page(scene.repository, f"perago-base-{head.metadata[RUN]}")
+    assert [tag.commit for tag in tags.tags] == [base]
+
+
+async def _define_transaction(scene: WorkerScene, task: str, target: dict[str, object]) -> str:
+    """A workflow of begin, two steps and finish; its name."""
+    rows = [_row("perago.begin", "begin", params=target)]
+    workspace = "${begin.output.result.workspace}"
+    for reference in ("one", "two"):
+        rows.append(_row(task, reference, params={}, workspace=workspace))
+        workspace = f"${{{reference}.output.workspace}}"
+    given = {"run": "${begin.output.result.run}", "workspace": workspace}
+    rows.append(_row("perago.finish", "finish", params=given))
+    name = scene.conductor.unique("transaction")
+    definition = {"name": name, "version": 1, "schemaVersion": 2, "tasks": rows}
+    definition |= {"ownerEmail": "data@example.com"}
+    definition |= {"outputParameters": {"workspace": "${finish.output.result.workspace}"}}
+    await scene.conductor.workflows.put_definition(definition)
+    return name
+
+
+def _row(task_type: str, reference: str, **given: object) -> dict[str, object]:
+    row: dict[str, object] = {"name": task_type, "taskReferenceName": reference, "type": "SIMPLE"}
+    return {**row, "inputParameters": given}
+
+
+@pytest.fixture
+def environments(
+    lakefs_server: LakefsServer, conductor_workers_server: ConductorServer
+) -> Iterator[Callable[[], PeragoEnvironment]]:
+    """An environment of its own for each case; all are closed when no loop runs any more."""
+    servers = RealServers(
+        lakefs_url=lakefs_server.endpoint,
+        access_key_id=lakefs_server.access_key_id,
+        secret_access_key=lakefs_server.secret_access_key,
+        namespace_root=lakefs_server.namespace_root,
+        conductor_url=conductor_workers_server.api_url,
+    )
+    with ExitStack() as opened:
+        yield lambda: opened.enter_context(PeragoEnvironment(servers=RemoteServers(servers)))
+
+
+async def test_every_fault_of_a_run_ends_as_in_memory(
+    environments: Callable[[], PeragoEnvironment],
+) -> None:
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def in_turn(case: RunCase) -> None:
+        async with turns:
+            await run_case(environments(), case)
+
+    ends = await asyncio.gather(*map(in_turn, CASES), return_exceptions=True)
+    failed = [end for end in ends if isinstance(end, BaseException)]
+    assert not failed, "\n\n".join(
+        "\n".join([str(each), *getattr(each, "__notes__", [])]) for each in failed
+    )

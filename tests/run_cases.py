@@ -1,0 +1,171 @@
+"""Faults of begin and finish with what must come of each, for the kit on any servers.
+
+Decides nothing; runs one workflow of begin, two tasks and finish for each case.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from perago import WorkspaceSpec, task
+from perago.domain.commit_metadata import RUN
+from perago.testing import (
+    Fault,
+    PeragoEnvironment,
+    Repository,
+    WorkflowRun,
+    arrive_late,
+    crash,
+    expire_lease,
+    foreign_commit,
+    lose_answer,
+    lose_request,
+    sequence,
+    zombie,
+)
+from perago.testing.definitions import as_list, as_object
+
+BEGIN, FINISH = "perago.begin", "perago.finish"
+BASE_FILES = {"songs/a.txt": "a", "other/b.txt": "b"}
+
+
+class Params(BaseModel):
+    """Nothing to choose."""
+
+
+class Result(BaseModel):
+    """Nothing to say."""
+
+
+@task(name="songs.load", owner_email="data@example.com", workspace=WorkspaceSpec(prefix="songs"))
+def load(workspace: Path, params: Params) -> Result:
+    """Write the raw file."""
+    del params
+    (workspace / "raw.txt").write_text("raw")
+    return Result()
+
+
+@task(name="songs.mix", owner_email="data@example.com", workspace=WorkspaceSpec(prefix="songs"))
+def mix(workspace: Path, params: Params) -> Result:
+    """Make a file of it."""
+    del params
+    (workspace / "mixed.txt").write_text((workspace / "raw.txt").read_text() + ", mixed")
+    return Result()
+
+
+@dataclass(frozen=True)
+class RunCase:
+    """What goes wrong, how the run is to be finished, and the code of its refusal if it is."""
+
+    id: str
+    faults: tuple[Fault, ...] = ()
+    on_moved: str = "refuse"
+    history: str = "merge"
+    refused: str = ""
+
+
+# The target moves before finish has read anything, and after it has looked.
+MOVED = foreign_commit(before="tags.read", task=FINISH)
+MOVED_LATE = foreign_commit(before="merge", task=FINISH)
+CASES = (
+    RunCase("nothing goes wrong"),
+    RunCase("nothing goes wrong, squashed", history="squash"),
+    RunCase("begin dies before its tag", (crash(before="tags.create", task=BEGIN),)),
+    RunCase("begin dies after its tag", (crash(after="tags.create", task=BEGIN),)),
+    RunCase("begin dies before its end", (crash(before="complete", task=BEGIN),)),
+    RunCase("begin loses the answer to its tag", (lose_answer("tags.create", task=BEGIN),)),
+    RunCase("the tag of begin is late", (arrive_late("tags.create", task=BEGIN),)),
+    RunCase("a task of the run dies", (crash(after="merge", task="songs.mix"),)),
+    RunCase("finish dies before the decision", (crash(before="decide", task=FINISH),)),
+    RunCase("finish dies after the decision", (crash(after="decide", task=FINISH),)),
+    RunCase("finish loses the answer to its decision", (lose_answer("decide", task=FINISH),)),
+    RunCase("finish dies before the merge", (crash(before="merge", task=FINISH),)),
+    RunCase("finish dies after the merge", (crash(after="merge", task=FINISH),)),
+    RunCase("the answer to the merge is lost", (lose_answer("merge", task=FINISH),)),
+    RunCase("the merge is lost", (lose_request("merge", task=FINISH),)),
+    RunCase("the merge is late", (arrive_late("merge", task=FINISH),)),
+    RunCase(
+        "the answer to the squash is lost", (lose_answer("merge", task=FINISH),), history="squash"
+    ),
+    RunCase("finish is a zombie", (zombie(task=FINISH),)),
+    RunCase("the lease of finish runs out", (expire_lease(task=FINISH),)),
+    RunCase("finish dies before its end", (crash(before="complete", task=FINISH),)),
+    RunCase("the target moved", (MOVED,), refused="PRG-N004"),
+    RunCase("the target moves in between", (MOVED_LATE,), refused="PRG-N004"),
+    RunCase("the target moved, rebase", (MOVED,), on_moved="rebase"),
+    RunCase("the target moves in between, rebase", (MOVED_LATE,), on_moved="rebase"),
+    RunCase("the target moved, rebase and squash", (MOVED,), on_moved="rebase", history="squash"),
+    RunCase(
+        "a rebase dies after its merge",
+        (MOVED, crash(after="merge", task=FINISH)),
+        on_moved="rebase",
+    ),
+    RunCase(
+        "a rebase loses the answer to its merge",
+        (MOVED, lose_answer("merge", task=FINISH)),
+        on_moved="rebase",
+    ),
+    RunCase("a rebase is a zombie", (MOVED, zombie(task=FINISH)), on_moved="rebase"),
+    RunCase(
+        "the target changed what the run has",
+        (foreign_commit(before="tags.read", task=FINISH, files={"songs/raw.txt": b"theirs"}),),
+        on_moved="rebase",
+        refused="PRG-N005",
+    ),
+)
+
+
+async def run_case(env: PeragoEnvironment, case: RunCase) -> None:
+    """Run a case and check what came of it; a failure tells the whole story."""
+    await env.register(load, mix)
+    repository = await env.repository("repo", BASE_FILES)
+    base = (await repository.head()).commit
+    env.plan(*case.faults)
+    given: dict[str, object] = {
+        "workspace": await repository.workspace(),
+        "params": {"songs_load": {}, "songs_mix": {}},
+    }
+    run = await env.start(_definition(case), given)
+    await env.until_idle()
+    await env.assert_sound()
+    try:
+        assert env.pending_faults == ()
+        await _check(env, repository, run, case, base)
+    except AssertionError as error:
+        error.add_note(f"{case.id}\n{await env.story_text()}")
+        raise
+
+
+def _definition(case: RunCase) -> dict[str, object]:
+    """The kit's transaction, finished in the way of the case."""
+    definition = sequence("songs", load, mix, transaction=True)
+    *steps, finish = map(as_object, as_list(definition["tasks"]))
+    params = as_object(as_object(finish["inputParameters"])["params"])
+    params = {**params, "on_moved": case.on_moved, "history": case.history}
+    return {**definition, "tasks": [*steps, {**finish, "inputParameters": {"params": params}}]}
+
+
+async def _check(
+    env: PeragoEnvironment, repository: Repository, run: WorkflowRun, case: RunCase, base: str
+) -> None:
+    files = await repository.files()
+    published = [each for each in await repository.history() if RUN in each.metadata]
+    moved = any(fault in (MOVED, MOVED_LATE) for fault in case.faults)
+    assert ("elsewhere/foreign.txt" in files) is moved
+    assert files["other/b.txt"] == b"b"
+    if case.refused:
+        record = await run.read()
+        assert record.status == "FAILED"
+        assert case.refused in str(record.attempts[-1].reason)
+        assert published == []
+        assert "songs/mixed.txt" not in files
+        return
+    await env.assert_completed(run)
+    (commit,) = published
+    assert commit.commit == await run.published("perago_finish")
+    assert len(commit.parents) == (1 if case.history == "squash" else 2)
+    assert (commit.parents[0] == base) is not moved
+    assert files["songs/raw.txt"] == b"raw"
+    assert files["songs/mixed.txt"] == b"raw, mixed"
+    assert files["songs/a.txt"] == b"a"
