@@ -26,6 +26,7 @@ class RetentionTimes:
     decision: timedelta = timedelta(days=7)  # an operator may retry an ended workflow so long
     relocated: timedelta = timedelta(days=30)  # nothing else names a replaced publication
     canary: timedelta = timedelta(hours=1)  # a check takes seconds (CHECK_TAKES_MAX)
+    run: timedelta = timedelta(days=7)  # people look at a run that was not published
 
 
 class Owner(StrEnum):
@@ -230,6 +231,21 @@ def judge_checkpoint(
     if workflow is WorkflowStanding.LIVE:
         return Keep("its workflow is not terminal")
     return _by_age(age, times.staging_branch, f"its workflow is {workflow}")
+
+
+def judge_run(
+    workflow: WorkflowStanding, age: timedelta | None, times: RetentionTimes, *, decided: bool
+) -> Retention:
+    """A run that was not published goes after its workflow; `age` counts from the workflow's end.
+
+    A decision of its finish holds it whatever Conductor says: an operator's retry of the ended
+    workflow publishes the run, and only the run branch keeps its data.
+    """
+    if workflow is WorkflowStanding.LIVE:
+        return Keep("its workflow is not terminal")
+    if decided:
+        return Keep("a decision needs it and is removed first")
+    return _by_age(age, times.run, f"its workflow is {workflow}")
 
 
 def judge_relocated_tag(age: timedelta | None, times: RetentionTimes) -> Retention:

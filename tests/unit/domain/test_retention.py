@@ -26,6 +26,7 @@ from perago.domain.retention import (
     judge_checkpoint,
     judge_decision,
     judge_relocated_tag,
+    judge_run,
     judge_staging_branch,
     standing_of,
     standing_of_attempt,
@@ -33,7 +34,7 @@ from perago.domain.retention import (
 )
 
 TIMES = RetentionTimes()
-NOW = RetentionTimes(*[timedelta(0)] * 5)
+NOW = RetentionTimes(*[timedelta(0)] * 6)
 SECOND = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -351,3 +352,28 @@ def test_a_checkpoint_goes_with_the_decision_or_after_its_workflow(
         judge_checkpoint(workflow, age, TIMES, decided=decided) for age in (DAY - SECOND, DAY)
     )
     assert word_over_time(young, old) == expected
+
+
+@pytest.mark.parametrize(
+    ("workflow", "decided", "expected"),
+    [
+        (WorkflowStanding.LIVE, False, KEEP),
+        (WorkflowStanding.LIVE, True, KEEP),
+        (WorkflowStanding.TERMINAL, False, BY_AGE),
+        (WorkflowStanding.TERMINAL, True, KEEP),
+        (WorkflowStanding.UNKNOWN, False, BY_AGE),
+        (WorkflowStanding.UNKNOWN, True, KEEP),
+    ],
+)
+def test_a_run_outlives_its_workflow(
+    workflow: WorkflowStanding,
+    decided: bool,  # noqa: FBT001
+    expected: str,
+) -> None:
+    young, old = (
+        judge_run(workflow, age, TIMES, decided=decided) for age in (7 * DAY - SECOND, 7 * DAY)
+    )
+    assert word_over_time(young, old) == expected
+    assert word(judge_run(workflow, None, TIMES, decided=decided)) == KEEP
+    no_age = judge_run(workflow, None, NOW, decided=decided)
+    assert word(no_age) == (REMOVE if expected == BY_AGE else KEEP)

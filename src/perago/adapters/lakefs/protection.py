@@ -72,20 +72,21 @@ async def _change(
     client: LakeFSClient, repository: RepositoryId, changed: Callable[[Rules], Rules]
 ) -> None:
     request = _request(repository)
-    writing = Operation("change branch protection of", repository, writes=True)
+    changing = Operation("change branch protection of", repository, writes=True)
     for _ in range(_TRIES_MAX):
         read = partial(_rules_and_tag, client, request)
         rules, tag = await client.run(client.repeat(_reading(repository), read))
         wanted = changed(rules)
         if wanted == rules:
             return
-        answer = await client.attempt(
-            replace(request, method="PUT", content=wanted, headers={"If-Match": tag}), bytes
-        )
+        # Before the first rule of a repository there is no tag, and an empty one is refused.
+        headers = {"If-Match": tag} if tag else {}
+        writing = replace(request, method="PUT", content=wanted, headers=headers)
+        answer = await client.attempt(writing, bytes)
         if not isinstance(answer, Failure):
             return
         if not isinstance(answer, Refused) or answer.status != _CHANGED_MEANWHILE:
-            raise port_error(writing, answer)
+            raise port_error(changing, answer)
     raise UnavailableError(f"branch protection of {repository} changes all the time; try again")
 
 

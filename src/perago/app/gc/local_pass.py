@@ -312,12 +312,13 @@ def retention_times(settings: Settings) -> RetentionTimes:
         attempt_directory=settings.workspace_gc_ttl,
         staging_branch=settings.gc_staging_ttl,
         decision=settings.gc_tag_ttl,
+        run=settings.gc_run_ttl,
     )
 
 
 def one_age(age: timedelta) -> RetentionTimes:
     """`--older-than`: one age for every kind, except that a check under way is not disturbed."""
-    return RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX))
+    return RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX), run=age)
 
 
 def is_own_commit(branch: BranchName, head: CommitRecord) -> bool:

@@ -10,25 +10,24 @@ while this one runs.
 
 import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import final
 
 from perago.app.gc.local_pass import (
     NOT_OURS,
     CheckpointJudge,
-    GcTools,
     Judged,
     Owner,
     WorkflowLeftovers,
-    all_branches,
-    all_tags,
     is_own_commit,
     owner_by_commit,
     scheduled_of,
 )
+from perago.app.gc.pass_so_far import PassSoFar
+from perago.app.gc.run_judge import RunJudge
 from perago.domain.attempt import WorkflowSnapshot
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY, STAGING_BRANCH
@@ -40,8 +39,6 @@ from perago.domain.logical_execution import (
     BranchName,
     CommitRecord,
     LogicalExecutionKey,
-    RepositoryId,
-    TagName,
     decision_tag,
     parse_attempt_mark,
     workflow_of_tag,
@@ -50,6 +47,7 @@ from perago.domain.logical_execution import (
 from perago.domain.names import (
     CANARY_BRANCH_PREFIX,
     RELOCATED_TAG_PREFIX,
+    RUN_BRANCH_PREFIX,
     execution_time,
     owner_by_name,
     staging_of,
@@ -59,7 +57,6 @@ from perago.domain.retention import (
     Keep,
     Remove,
     Retention,
-    RetentionTimes,
     StagingBranchFacts,
     WorkflowStanding,
     judge_attempt_mark,
@@ -69,6 +66,7 @@ from perago.domain.retention import (
     judge_staging_branch,
     standing_of_attempt,
 )
+from perago.domain.run import BASE_TAG_PREFIX, base_tag, key_of_run, run_branch
 from perago.ports.asking import until_answered
 from perago.ports.errors import (
     BranchExistsError,
@@ -77,7 +75,6 @@ from perago.ports.errors import (
     ServiceError,
     UnavailableError,
 )
-from perago.ports.lakefs import TagRecord
 
 # Of a Conductor that is down each of thousands of questions may take a time-out.
 UNANSWERED_IN_A_ROW_MAX = 3
@@ -88,16 +85,10 @@ _HASH = re.compile(r"[0-9a-f]{32}")  # what `short_hash` makes of an id that no 
 
 @final
 @dataclass(slots=True)
-class RemotePass:
+class RemotePass(PassSoFar):
     """One repository, once."""
 
-    tools: GcTools
-    repository: RepositoryId
-    times: RetentionTimes
-    dry_run: bool = False
-    judged: list[Judged] = field(default_factory=list[Judged])
     _listed: set[str] = field(default_factory=set[str])
-    _gone: set[str] = field(default_factory=set[str])
     _asked: dict[str, WorkflowSnapshot | None] = field(
         default_factory=dict[str, WorkflowSnapshot | None]
     )
@@ -119,17 +110,22 @@ class RemotePass:
             ("checkpoints", self._checkpoints),
         )
         for kinds, work in listings:
-            try:
-                await work()
-            except RepositoryMissingError:
-                raise
-            except ServiceError as error:
-                self._failed(kinds, "*", error)
+            await self._list(kinds, work)
         for segment in sorted(left):
             await self._workflow(segment, left[segment])
         for branch in unattributed:
             await self._unattributed(branch)
+        # Last, because the decision of a finish goes before the run that it needs.
+        await self._list("runs", self._runs)
         return self.judged
+
+    async def _list(self, kinds: str, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except RepositoryMissingError:
+            raise
+        except ServiceError as error:
+            self._failed(kinds, "*", error)
 
     async def _list_decisions(self, left: defaultdict[str, WorkflowLeftovers]) -> None:
         async for tag in self._tags(DECISION_TAG_PREFIX):
@@ -407,44 +403,24 @@ class RemotePass:
             else:
                 await self._settle("checkpoint", branch, verdict, self._branch_gone(branch))
 
-    async def _settle(
-        self, kind: str, name: str, verdict: Retention, remove: Callable[[], Awaitable[str | None]]
-    ) -> None:
-        """Act on a verdict, and write it down; `remove` answers why it stays after all."""
-        if isinstance(verdict, Keep):
-            self._kept(kind, name, verdict.reason)
-            return
-        try:
-            stays = None if self.dry_run else await remove()
-        except ServiceError as error:
-            self._failed(kind, name, error)
-            return
-        if stays is None:
-            self._gone.add(name)
-            self.judged.append(Judged(kind, name, removed=True, reason=verdict.reason))
-        else:
-            self._kept(kind, name, stays)
-
-    def _kept(self, kind: str, name: str, reason: str) -> None:
-        self.judged.append(Judged(kind, name, removed=False, reason=reason))
-
-    def _failed(self, kind: str, name: str, error: ServiceError) -> None:
-        self.judged.append(Judged(kind, name, removed=False, reason="", error=str(error)))
-
-    def _tag_gone(self, tag: TagName) -> Callable[[], Awaitable[None]]:
-        return lambda: self.tools.tags.delete(self.repository, tag)
-
-    def _branch_gone(self, branch: BranchName) -> Callable[[], Awaitable[None]]:
-        return lambda: self.tools.branches.delete(self.repository, branch)
-
-    def _tags(self, prefix: str) -> AsyncIterator[TagRecord]:
-        return all_tags(self.tools.tags, self.repository, prefix)
-
-    def _names(self, prefix: str) -> AsyncIterator[BranchName]:
-        return all_branches(self.tools.branches, self.repository, prefix)
-
-    def _since_moment(self, moment: datetime | None) -> timedelta | None:
-        return None if moment is None else self._since(moment.timestamp())
-
-    def _since(self, seconds: float) -> timedelta:
-        return max(self.tools.clock.now() - datetime.fromtimestamp(seconds, UTC), timedelta(0))
+    async def _runs(self) -> None:
+        """A run branch and then its base tag, because a branch without its base tells nothing."""
+        judge = RunJudge(self.tools, self.repository, self.times, self._ask)
+        branches = [branch async for branch in self._names(RUN_BRANCH_PREFIX)]
+        bases = {tag.name: tag.commit async for tag in self._tags(BASE_TAG_PREFIX)}
+        for name in (*branches, *bases):
+            if key_of_run(name) is None:
+                self._kept("run", name, NOT_OURS)
+        for key in sorted({key for name in (*branches, *bases) if (key := key_of_run(name))}):
+            branch, tag = run_branch(key), base_tag(key)
+            try:
+                verdict = await judge.verdict(key, bases.get(tag), self._gone)
+            except ServiceError as error:
+                self._failed("run", branch, error)
+                continue
+            if branch in branches:
+                await self._settle("run", branch, verdict, self._branch_gone(branch))
+                if isinstance(verdict, Remove) and branch not in self._gone:
+                    verdict = Keep("its run branch could not be removed")
+            if tag in bases:
+                await self._settle("base of a run", tag, verdict, self._tag_gone(tag))

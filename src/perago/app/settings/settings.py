@@ -196,6 +196,14 @@ class Settings(InheritedSettings):
             "How long decisions are kept after their workflow has ended",
         ),
     ] = timedelta(days=7)
+    gc_run_ttl: Annotated[
+        timedelta,
+        Variable(
+            "PERAGO_GC_RUN_TTL",
+            parsing.parse_time_to_live,
+            "How long a run that was not published is kept after its workflow has ended",
+        ),
+    ] = timedelta(days=7)
     code_version: Annotated[
         str | None,
         Variable(

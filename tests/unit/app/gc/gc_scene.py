@@ -12,7 +12,7 @@ from perago.domain.retention import RetentionTimes
 from perago.testing.faults import Fault, crash
 
 NOW = timedelta(0)
-AT_ONCE = RetentionTimes(NOW, NOW, NOW, NOW, NOW)
+AT_ONCE = RetentionTimes(NOW, NOW, NOW, NOW, NOW, NOW)
 HOUR = 3600
 DAY = 24 * HOUR
 

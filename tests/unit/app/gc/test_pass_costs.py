@@ -40,7 +40,7 @@ async def test_one_pass_over_ten_thousand_kept_decisions_asks_once_for_each_work
     assert calls["queue.read_workflow"] == WORKFLOWS
     assert calls["commits.read"] == 0
     assert calls.total() <= 0.3 * DECISIONS
-    assert calls.total() <= WORKFLOWS + 15, "and the pages of five listings"
+    assert calls.total() <= WORKFLOWS + 17, "and the pages of eight listings"
 
 
 async def test_workflows_that_conductor_forgot_cost_one_read_more_and_not_one_a_decision(
@@ -58,4 +58,4 @@ async def test_what_goes_costs_one_deletion_each(world: FaultWorld) -> None:
     await collect(world, times=RetentionTimes())
     calls = world.workers[-1].calls
     assert decisions(world) == []
-    assert calls.total() <= DECISIONS + WORKFLOWS + 15
+    assert calls.total() <= DECISIONS + WORKFLOWS + 17
