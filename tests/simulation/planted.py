@@ -98,6 +98,13 @@ PLANTS: Sequence[Plant] = (
         ("foreign", "core"),
     ),
     Plant(
+        "the fence is not told how the source of a merge was named",
+        f"{MEMORY}.merging:_event",
+        "merge_source=request.source",
+        "merge_source=source.id",
+        ("everything",),
+    ),
+    Plant(
         "a publication is made on any head that stands above the input",
         f"{DOMAIN}.settled:decide",
         "if facts.at_input:",
@@ -309,7 +316,7 @@ PLANTS: Sequence[Plant] = (
     Plant(
         "a decision does not make sure of its branch",
         f"{ATTEMPT}.complete:_keep_staging",
-        "await ports.lakefs.branches.create(repository, branch, decision)",
+        "await ports.lakefs.branches.create(repository, branch, decision, hidden=True)",
         "pass",
         (
             "gc-age-zero",
