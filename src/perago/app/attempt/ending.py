@@ -83,11 +83,26 @@ def what_failed(attempt: Attempt, error: Exception) -> Exception:
     """The error itself, or that the row came back too often, which has all reasons."""
     if ending_of(attempt, cause_of(error)) is not Ending.GIVE_UP:
         return error
-    reasons = (*hand_backs_of(attempt.record).reasons, failed_update(attempt, error).reason or "")
-    characters_max = attempt.settings.failure_reason_max_length
-    too_often = HandedBackTooOftenError(reasons, characters_max=characters_max)
+    too_often = _too_often(attempt, failed_update(attempt, error).reason or "")
     too_often.__cause__ = error  # for the traceback in the log
     return too_often
+
+
+def end_of_lost(attempt: Attempt, why: str, *, may_publish: bool) -> AttemptEnd | None:
+    """What ends a row that nobody works on; None where its response time-out has to."""
+    match ending_of(attempt, Cause.WORKER_DIED, may_publish=may_publish):
+        case Ending.HAND_BACK:
+            return hand_back(attempt, Cause.WORKER_DIED, why)
+        case Ending.GIVE_UP:
+            return failed_update(attempt, _too_often(attempt, why))
+        case _:
+            return None
+
+
+def _too_often(attempt: Attempt, why: str) -> HandedBackTooOftenError:
+    reasons = (*hand_backs_of(attempt.record).reasons, why)
+    characters_max = attempt.settings.failure_reason_max_length
+    return HandedBackTooOftenError(reasons, characters_max=characters_max)
 
 
 def ending_of(attempt: Attempt, cause: Cause, *, may_publish: bool = True) -> Ending:

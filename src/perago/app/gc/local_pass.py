@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import final
 
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
-from perago.app.attempt.ending import ending_of, hand_back
+from perago.app.attempt.ending import end_of_lost
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.settings.settings import Settings
-from perago.app.telemetry.listeners import write
+from perago.app.telemetry.listeners import facts_of, write
 from perago.domain.attempt import (
     AttemptRecord,
     AttemptSnapshot,
@@ -33,7 +33,7 @@ from perago.domain.attempt import (
 )
 from perago.domain.checkpoints import key_of_checkpoint, read_checkpoint, workflow_of_key
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
-from perago.domain.hand_back import Cause, Ending, Moment
+from perago.domain.hand_back import Moment
 from perago.domain.logical_execution import (
     BranchName,
     CommitRecord,
@@ -57,7 +57,7 @@ from perago.domain.retention import (
 )
 from perago.domain.retention import Owner as DirectoryOwner
 from perago.ports.asking import pages
-from perago.ports.conductor import TaskQueue
+from perago.ports.conductor import HandBack, TaskQueue
 from perago.ports.errors import ServiceError
 from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
 from perago.ports.system import Clock
@@ -128,6 +128,7 @@ class GcTools:
 
 LOGGER = logging.getLogger("perago.worker")
 HANDED_BACK = "handed back rows of a dead worker"
+FAILED = "failed a row of a dead worker"
 LEFT = "rows of a dead worker are left to their response time-out"
 # One request, for which the start of the worker waits. Without it the row times out as before.
 HAND_BACK_SECONDS_MAX = 10.0
@@ -171,18 +172,27 @@ class DeadRows:
         # The name of the staging branch is in the marker before the branch is created. Without it
         # no request of the dead worker can still publish.
         may_publish = marker.staging_branch is not None
-        if ending_of(dead, Cause.WORKER_DIED, may_publish=may_publish) is not Ending.HAND_BACK:
-            return False
-        await give_back(queue, dead, f"worker {marker.owner_worker_id} died")
-        return True
+        why = f"worker {marker.owner_worker_id} died"
+        return await give_back(queue, dead, why, may_publish=may_publish)
 
 
-async def give_back(queue: TaskQueue, attempt: Attempt, why: str) -> None:
-    """Hand back a row that nobody works on, and say so in the log of its task."""
-    given = hand_back(attempt, Cause.WORKER_DIED, why)
-    await queue.hand_back(given, timeout_seconds=HAND_BACK_SECONDS_MAX)
+async def give_back(queue: TaskQueue, attempt: Attempt, why: str, *, may_publish: bool) -> bool:
+    """Hand back a row that nobody works on, and say so in the log of its task; whether it was.
+
+    One that came back too often is failed instead, with all reasons: its time-out would have none.
+    """
+    end = end_of_lost(attempt, why, may_publish=may_publish)
+    if end is None:
+        return False
+    if isinstance(end, HandBack):
+        await queue.hand_back(end, timeout_seconds=HAND_BACK_SECONDS_MAX)
+    else:
+        await queue.complete(end, timeout_seconds=HAND_BACK_SECONDS_MAX)
+        facts = {**facts_of(attempt), "reason": end.reason}
+        write(LOGGER, logging.WARNING, FAILED, facts)
     with suppress(ServiceError):  # the row has the reason, too
-        await queue.log(attempt.row.task_id, given.reason or "")
+        await queue.log(attempt.row.task_id, end.reason or "")
+    return isinstance(end, HandBack)
 
 
 async def as_it_was_polled(queue: TaskQueue, row: AttemptSnapshot) -> AttemptRecord | None:

@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
-from perago.app.attempt.ending import ending_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.gc.local_pass import HANDED_BACK, LEFT, as_it_was_polled, give_back
 from perago.app.telemetry.listeners import write
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot
-from perago.domain.hand_back import Cause, Ending, Moment
+from perago.domain.hand_back import Moment
 from perago.ports.errors import ServiceError, is_away
 
 LOGGER = logging.getLogger("perago.worker")
@@ -123,8 +122,5 @@ class LostRows:
         died = why == DEAD
         lost.leftovers.moment = Moment.IN_FUNCTION if died else Moment.BEFORE_FUNCTION
         may_publish = died and task.has_workspace
-        ending = ending_of(lost, Cause.WORKER_DIED, may_publish=may_publish)
-        if ending is not Ending.HAND_BACK:
-            return False
-        await give_back(queue, lost, why.format(found.snapshot.worker_id))
-        return True
+        text = why.format(found.snapshot.worker_id)
+        return await give_back(queue, lost, text, may_publish=may_publish)

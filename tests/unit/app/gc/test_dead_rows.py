@@ -12,12 +12,13 @@ from tests.unit.app.attempt.test_kept_outcomes import Host
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.gc.local_pass import DeadRows
 from perago.domain.attempt import AttemptStatus
-from perago.domain.hand_back import HAND_BACKS_MAX, hand_backs_of
+from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import WorkflowRecord
 from perago.testing.faults import Fault, crash, lose_answer, unavailable
 
 IN_PROGRESS, SCHEDULED = AttemptStatus.IN_PROGRESS, AttemptStatus.SCHEDULED
+FAILED = AttemptStatus.FAILED
 
 
 async def one_died(
@@ -94,7 +95,7 @@ async def test_the_row_of_an_ended_workflow_is_left_alone(tmp_path: Path) -> Non
     assert row.snapshot.status is AttemptStatus.CANCELED
 
 
-async def test_a_row_whose_workers_die_again_and_again_is_left_to_its_time_out(
+async def test_a_row_whose_workers_die_again_and_again_fails_with_all_reasons(
     tmp_path: Path,
 ) -> None:
     host = await one_died(tmp_path)
@@ -103,9 +104,13 @@ async def test_a_row_whose_workers_die_again_and_again_is_left_to_its_time_out(
         assert row.snapshot.status is SCHEDULED
         assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
         let_locks_go(host.root)
-    (row,) = (await next_worker(host)).attempts
-    assert row.snapshot.status is IN_PROGRESS
-    assert len(hand_backs_of(row)) == HAND_BACKS_MAX
+    row, retry = (await next_worker(host)).attempts
+    assert (row.snapshot.status, retry.snapshot.status) == (FAILED, SCHEDULED)
+    assert "handed back 5 times in a row without an end: " in str(row.reason)
+    assert "worker-1 died" in str(row.reason)
+    assert "PRG-U002" in str(row.reason)
+    lines = await host.world.operator.queue.read_log(row.snapshot.task_id)
+    assert lines[-1] == str(row.reason)
 
 
 async def test_a_row_of_a_task_that_this_worker_does_not_know_is_left_alone(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from perago.ports.errors import MissingError
 from perago.testing.faults import Fault, lose_answer, refuse, unavailable
 
 IN_PROGRESS, SCHEDULED = AttemptStatus.IN_PROGRESS, AttemptStatus.SCHEDULED
+FAILED = AttemptStatus.FAILED
 NOTHING: Container[tuple[str, int]] = ()
 
 
@@ -103,7 +104,7 @@ async def test_a_row_that_somebody_else_has_now_is_left_alone(world: FaultWorld)
     assert (found.status, found.worker_id) == (IN_PROGRESS, "worker-2")
 
 
-async def test_a_row_whose_workers_die_again_and_again_is_left_to_its_time_out(
+async def test_a_row_whose_workers_die_again_and_again_fails_with_all_reasons(
     world: FaultWorld,
 ) -> None:
     await polled(world)
@@ -112,7 +113,9 @@ async def test_a_row_whose_workers_die_again_and_again_is_left_to_its_time_out(
         assert (await row(world)).snapshot.status is SCHEDULED
         assert await world.worker().poll(TASK) is not None
     await rows_of(world, Names(names_of(world))).of_dead_workers()
-    assert (await row(world)).snapshot.status is IN_PROGRESS
+    failed, retry = (await world.read()).attempts
+    assert (failed.snapshot.status, retry.snapshot.status) == (FAILED, SCHEDULED)
+    assert "handed back 5 times in a row without an end: " in str(failed.reason)
 
 
 @pytest.mark.parametrize("policy", [PolicySetting.HEAD_PARENT, PolicySetting.LINEAGE])
