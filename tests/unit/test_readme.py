@@ -70,7 +70,7 @@ def test_a_command_of_the_readme_is_there(line: str) -> None:
         "perago fence frob",
         "perago start --nope tasks",
         "perago nope",
-        "perago fence install REPO",
+        "perago fence instal REPO main",
         "make nothing",
         "pip install 'perago[nothing]'",
         "export PERAGO_NOTHING=1",

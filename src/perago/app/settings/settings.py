@@ -279,7 +279,7 @@ def load_settings(
 def settings_as_found() -> Iterator[ShownSetting]:
     """Every setting of this process as the text it was found as, however wrong.
 
-    Without the files where one of them is wrong: the names that are known must be seen all the same.
+    Without the files where one of them is wrong: names that are known must be seen all the same.
     """
     try:
         layers = _layers(NO_FLAGS, None, None)

@@ -325,7 +325,7 @@ async def test_work_time_stands_still_while_a_service_is_away() -> None:
 
 
 EFFECTS = {
-    "branches": {"create", "delete", "merge", "relocate"},
+    "branches": {"create", "delete", "merge", "relocate", "protect", "unprotect"},
     "commits": {"commit"},
     "tags": {"create", "delete"},
     "objects": {"download", "upload", "copy"},
