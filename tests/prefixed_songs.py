@@ -7,9 +7,9 @@ from pydantic import BaseModel
 
 from perago import RetryPolicy, StagedView, TaskControls, TaskDefinition, WorkspaceSpec, task
 from perago.app.authoring.task_declaration import task_of
+from perago.app.authoring.workflow_definition import reference_of
 from perago.domain.commit_metadata import PREFIX
 from perago.testing import PeragoEnvironment, Repository, WorkflowRun
-from perago.testing.definitions import reference_of
 
 
 class Song(BaseModel):

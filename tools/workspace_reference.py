@@ -142,7 +142,7 @@ the folder's name.
 Everything after that knows the resolved prefix only: guardrails, checks, Spark, the log, commit
 metadata (`perago.prefix`), and the key of the logical execution, so that a retry with the same
 params works on the same folder. `perago run` and `TaskEnvironment` show the directory as that
-folder.
+folder. [Several tasks on one branch](../how-to/several-tasks-on-one-branch.md) is an example.
 """
 
 

@@ -1,4 +1,4 @@
-"""The workflow file as it is registered, with a worker of one branch dying."""
+"""The workflow file as it is registered, with a worker of one side dying."""
 
 import json
 from pathlib import Path

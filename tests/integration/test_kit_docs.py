@@ -18,6 +18,7 @@ PAGES = {
     "how-to/checkpoints.md": ("1 passed",),
     "spark.md": (),
     "reference/task.md": (),
+    "how-to/several-tasks-on-one-branch.md": ("1 passed",),
     "how-to/choose-servers.md": ("https://lakefs.staging.example.org", "memory:"),
 }
 

@@ -31,7 +31,7 @@ def _document(output: str) -> dict[str, object]:
     for policy in ("settled", "head-parent"):
         clean, _ = counting_task()
         request = DevRequest(
-            definition=sequence("flow", clean),
+            definitions=[sequence("flow", clean)],
             tasks=[clean],
             files={"data/in.txt": "in", "elsewhere/x.txt": "x"},
             workflow_input={"params": {"clean": {}}},

@@ -244,10 +244,16 @@ class Workflows(Protocol):
         fail and be retried inside it; the fork goes on, and the join has the output of the child.
     W27 dynamic_fork_over_items: one branch for each item of a list, a task or a child workflow;
         its input is the item, with the number of the item.
+    W28 definition_is_read: the newest version of a definition is read back as it was put, and an
+        unknown name is None.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:
         """Create or replace a workflow definition."""
+        ...
+
+    async def read_definition(self, name: str) -> Mapping[str, object] | None:
+        """Read the newest version of a workflow definition, or None."""
         ...
 
     async def start(

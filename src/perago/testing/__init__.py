@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from perago.testing.attempt_story import AttemptStory
-    from perago.testing.definitions import sequence
+    from perago.testing.definitions import fork, fork_branch, sequence
     from perago.testing.environment import PeragoEnvironment, TaskEnvironment
     from perago.testing.faults import (
         ANY_CALL,
@@ -79,6 +79,8 @@ __all__ = [
     "crash",
     "expire_lease",
     "foreign_commit",
+    "fork",
+    "fork_branch",
     "lose_answer",
     "lose_request",
     "meanwhile",
@@ -91,7 +93,7 @@ __all__ = [
 _HOMES = {
     "perago.testing.trial.trial_run": "GuardrailVerdict TaskRun",
     "perago.testing.attempt_story": "AttemptStory",
-    "perago.testing.definitions": "sequence",
+    "perago.testing.definitions": "fork fork_branch sequence",
     "perago.testing.environment": "PeragoEnvironment TaskEnvironment",
     "perago.testing.faults": (
         "ANY_CALL POINTS Answer ArriveLate Crash ExpireLease Fault ForeignCommit LoseAnswer "

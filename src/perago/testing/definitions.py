@@ -1,15 +1,20 @@
 """Definitions of tasks and workflows for tests, and reads of JSON values that came from a server.
 
-`sequence` builds a workflow of tasks one after the other, `taskdef_of` a TaskDef, `renamed` a copy
-with names of its own for a shared server.
+`sequence` builds a workflow of tasks one after the other, `fork` one of tasks side by side,
+`taskdef_of` a TaskDef, `renamed` a copy with names of its own for a shared server.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import build_taskdef
+from perago.app.authoring.workflow_definition import (
+    child_definition,
+    fork_definitions,
+    sequence_definition,
+)
 from perago.app.runs.begin import BEGIN_TASK
 from perago.app.runs.built_in import BUILT_IN
 from perago.app.runs.finish import FINISH_TASK
@@ -26,11 +31,12 @@ def as_list(value: object) -> list[object]:
     return cast("list[object]", value) if isinstance(value, list) else []
 
 
-WORKSPACE_OF_INPUT = "${workflow.input.workspace}"
 BUILT_MAX = 256  # test suites declare thousands of tasks, each used by one test
 # A task is immutable and so is its TaskDef; the task is kept so that its id stays its own.
 _BUILT: dict[int, tuple[TaskDefinition, Mapping[str, object]]] = {}
 TaskFunction = Callable[..., object]
+WorkflowSource = Mapping[str, object] | Sequence[Mapping[str, object]]
+"""A workflow definition, or one with the definitions of its children behind it."""
 
 
 def definition_of(task: TaskDefinition | TaskFunction) -> TaskDefinition:
@@ -56,31 +62,25 @@ def sequence(
     Its input is `workspace` and, for a task `x.y` that needs parameters, `params` under its
     reference name `x_y`. A transaction begins a run at that workspace and finishes it.
     """
-    specs: list[dict[str, object]] = []
-    workspace = WORKSPACE_OF_INPUT
-    if transaction:
-        given: dict[str, object] = {
-            part: f"${{workflow.input.workspace.{part}}}"
-            for part in ("repository", "branch", "ref")
-        }
-        specs.append(_simple(BEGIN_TASK, {"params": given}))
-        workspace = f"${{{reference_of(BEGIN_TASK.name)}.output.result.workspace}}"
-    for task in map(definition_of, tasks):
-        reference = reference_of(task.name)
-        given = {"params": f"${{workflow.input.params.{reference}}}"}
-        if task.has_workspace:
-            given["workspace"] = workspace
-            workspace = f"${{{reference}.output.workspace}}"
-        specs.append(_simple(task, given))
-    if transaction:
-        run = f"${{{reference_of(BEGIN_TASK.name)}.output.result.run}}"
-        specs.append(_simple(FINISH_TASK, {"params": {"run": run, "workspace": workspace}}))
-    return {"name": name, "version": 1, "schemaVersion": 2, "tasks": specs}
+    found = [definition_of(task) for task in tasks]
+    return sequence_definition(name, found, transaction=transaction)
 
 
-def _simple(task: TaskDefinition, given: Mapping[str, object]) -> dict[str, object]:
-    spec = {"name": task.name, "taskReferenceName": reference_of(task.name), "type": "SIMPLE"}
-    return {**spec, "inputParameters": given}
+def fork(
+    name: str, *tasks: TaskDefinition | TaskFunction, transaction: bool = False
+) -> list[dict[str, object]]:
+    """A workflow that runs tasks side by side and joins them, and the workflow of each branch.
+
+    Its input is that of `sequence`. On a real Conductor a fork survives the retries of its branches
+    only where each of them is a workflow of its own.
+    """
+    found = [definition_of(task) for task in tasks]
+    return fork_definitions(name, found, transaction=transaction)
+
+
+def fork_branch(name: str, task: TaskDefinition | TaskFunction) -> dict[str, object]:
+    """The workflow of one branch, for a FORK_JOIN_DYNAMIC: its input is `workspace`, `params`."""
+    return child_definition(name, definition_of(task))
 
 
 def built_in_tasks_of(definition: object) -> list[TaskDefinition]:
@@ -117,11 +117,6 @@ def published_workspace(row: AttemptRecord) -> Mapping[str, object]:
     return as_object(row.output_data.get("workspace"))
 
 
-def reference_of(task_name: str) -> str:
-    """A reference name for a task type: dots and dashes would not survive expressions."""
-    return task_name.replace(".", "_").replace("-", "_")
-
-
 def renamed(definition: Mapping[str, object], unique: Callable[[str], str]) -> dict[str, object]:
     """The definition with its own name and those of its sub-workflows made unique."""
     found = cast("dict[str, object]", _renamed(dict(definition), unique))
@@ -136,6 +131,8 @@ def _renamed(value: object, unique: Callable[[str], str]) -> object:
         child = as_object(copy.get("subWorkflowParam"))
         if "name" in child:
             copy["subWorkflowParam"] = {**child, "name": unique(str(child["name"]))}
+        if "forkTaskWorkflow" in copy:
+            copy["forkTaskWorkflow"] = unique(str(copy["forkTaskWorkflow"]))
         return copy
     if isinstance(value, list):
         return [_renamed(item, unique) for item in cast("list[object]", value)]

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workflow_definition import reference_of
 from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
@@ -24,9 +25,9 @@ from perago.ports.conductor import NO_DOMAINS
 from perago.testing.attempt_story import AttemptStory
 from perago.testing.definitions import (
     TaskFunction,
+    WorkflowSource,
     built_in_tasks_of,
     definition_of,
-    reference_of,
     renamed,
     sequence,
     taskdef_of,
@@ -138,37 +139,44 @@ class PeragoEnvironment:
             await self.servers.conductor.definitions.put(definition)
             self._embedded.tasks[task.name] = task
 
-    async def define(self, definition: Mapping[str, object]) -> str:
-        """Put a workflow definition on Conductor; the name it has there.
+    async def define(self, *definitions: Mapping[str, object]) -> str:
+        """Put workflow definitions on Conductor; the name that the first of them has there.
 
-        Its built-in tasks are registered, and the workers of this environment serve them.
+        Their built-in tasks are registered, and the workers of this environment serve them.
         """
-        await self.register(*built_in_tasks_of(definition))
-        own = renamed(definition, self.servers.unique)
-        own.setdefault("ownerEmail", "perago@example.com")  # tests need not name an owner
-        await self.servers.conductor.workflows.put_definition(own)
-        return str(own["name"])
+        names: list[str] = []
+        for definition in definitions:
+            await self.register(*built_in_tasks_of(definition))
+            own = renamed(definition, self.servers.unique)
+            own.setdefault("ownerEmail", "perago@example.com")  # tests need not name an owner
+            await self.servers.conductor.workflows.put_definition(own)
+            names.append(str(own["name"]))
+        return names[0]
 
     async def start(
         self,
-        what: Mapping[str, object] | TaskDefinition | TaskFunction,
+        what: WorkflowSource | TaskDefinition | TaskFunction,
         workflow_input: Mapping[str, object] | None = None,
     ) -> WorkflowRun:
-        """Define and start a workflow; a task is a workflow of one task and gets registered."""
+        """Define and start a workflow; a task is a workflow of one task and gets registered.
+
+        Of several definitions the first is the workflow, and the others are its children.
+        """
         if isinstance(what, TaskDefinition) or callable(what):
             task = definition_of(what)
             await self.register(task)
-            definition: Mapping[str, object] = sequence(reference_of(task.name), task)
+            definitions: list[Mapping[str, object]] = [sequence(reference_of(task.name), task)]
         else:
-            definition = what
-        name = await self.define(definition)
+            definitions = [what] if isinstance(what, Mapping) else list(what)
+        name = await self.define(*definitions)
         domain = self.servers.domain
         run_id = await self.servers.conductor.workflows.start(
             name,
             dict(workflow_input or {}),
             task_to_domain=NO_DOMAINS if domain is None else {"*": domain},
         )
-        run = WorkflowRun(run_id, str(definition["name"]), self.servers.conductor.workflows)
+        title = str(definitions[0]["name"])
+        run = WorkflowRun(run_id, title, self.servers.conductor.workflows)
         self.runs.append(run)
         return run
 

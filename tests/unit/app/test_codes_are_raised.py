@@ -36,6 +36,7 @@ from perago.app.authoring.envelope import (
 )
 from perago.app.authoring.failure import error_code, error_is_terminal
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workflow_definition import fork_definitions
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import parse_address
 from perago.app.command_line.servers import server_errors
@@ -180,6 +181,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-T021": lambda _: build_taskdef(definition(Calling)),
     "PRG-T022": lambda _: WorkspaceSpec.model_validate({"checks": [lambda: None]}),
     "PRG-T023": lambda _: WorkspaceSpec(prefix="{params}"),
+    "PRG-T024": lambda _: fork_definitions("w", [IN_WORKSPACE, IN_WORKSPACE]),
     "PRG-C002": lambda _: settings({"PERAGO_LOG_RETENTION": "x"}),
     "PRG-C003": lambda _: settings({"CONDUCTOR_SERVER_URL": "replace-me"}),
     "PRG-C004": lambda _: settings({"LAKECTL_SERVER_ENDPOINT_URL": "u"}),

@@ -38,7 +38,7 @@ HOSTILE = '<script>alert("x")</script>&"\'</pre>'
 async def _scene(*faults: Fault, policy: str = "settled") -> dict[str, object]:
     clean, _ = counting_task()
     request = DevRequest(
-        definition=sequence("flow", clean),
+        definitions=[sequence("flow", clean)],
         tasks=[clean],
         files={"data/in.txt": "in"},
         workflow_input={"params": {"clean": {}}},
@@ -82,7 +82,7 @@ def test_words_that_are_no_fault_are_refused(text: str, said: str) -> None:
 
 async def test_params_that_nobody_gives_are_empty() -> None:
     clean, _ = counting_task()
-    scene = await run_scenes(DevRequest(sequence("flow", clean), [clean], {}, {}), "settled")
+    scene = await run_scenes(DevRequest([sequence("flow", clean)], [clean], {}, {}), "settled")
     assert scene["status"] == "COMPLETED"
 
 

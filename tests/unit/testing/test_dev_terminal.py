@@ -24,7 +24,7 @@ def _screen(document: dict[str, object]) -> str:
 async def _seen(policy: str) -> tuple[list[dict[str, object]], dict[str, object]]:
     clean, _ = counting_task()
     request = DevRequest(
-        definition=sequence("flow", clean),
+        definitions=[sequence("flow", clean)],
         tasks=[clean],
         files={"data/in.txt": "in"},
         workflow_input={"params": {"clean": {}}},

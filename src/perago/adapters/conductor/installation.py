@@ -175,6 +175,11 @@ class ConductorWorkflows(_OverApi, conductor.Workflows):
         if refused := result.get("bulkErrorResults"):
             raise errors.RequestRefusedError(f"{purpose} at {self._client.address}: {refused}")
 
+    async def read_definition(self, name: str) -> Mapping[str, object] | None:
+        path = path_of("metadata", "workflow", name)
+        request = ApiRequest(f"read workflow definition {name}", "GET", path)
+        return await self._found(request, partial(mapping.json_object, what="a definition"))
+
     async def start(
         self,
         name: str,

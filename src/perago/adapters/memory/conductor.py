@@ -108,6 +108,14 @@ class MemoryWorkflows(Workflows):
             lambda: self._conductor.put_workflow_definition(definition),
         )
 
+    async def read_definition(self, name: str) -> Mapping[str, object] | None:
+        def read() -> Mapping[str, object] | None:
+            known = self._conductor.state.workflow_definitions
+            versions = [version for each, version in known if each == name]
+            return json_copy(known[name, max(versions)]) if versions else None
+
+        return await self._operator.ask("workflows.read_definition", read)
+
     async def start(
         self,
         name: str,

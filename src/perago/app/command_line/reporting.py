@@ -28,7 +28,7 @@ from perago.domain.errors import (
 )
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.text import plain, plain_lines
-from perago.ports.errors import ServiceError
+from perago.ports.errors import OutcomeUnknownError, ServiceError
 
 Arguments = ParamSpec("Arguments")
 
@@ -53,6 +53,7 @@ _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (PublishFenceError, 4),
     (StaleAttemptError, 4),
     (OutcomeUnknownAtDeadlineError, 5),
+    (OutcomeUnknownError, 5),
     (ServiceError, 6),
 )
 

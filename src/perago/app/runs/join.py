@@ -4,8 +4,9 @@ The rule is the domain's; this reads the histories that the rule is told of.
 """
 
 from collections.abc import Mapping
+from typing import Annotated, cast
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.authoring.task_definition import TaskDefinition
@@ -22,9 +23,28 @@ COMMITS_MAX = 10_000
 
 
 class JoinParams(BaseModel):
-    """The outputs of the joined tasks."""
+    """The workspaces of the joined tasks, or the whole output of the JOIN before.
 
-    workspaces: list[WorkspaceInput] = Field(min_length=1, max_length=WORKSPACES_MAX)
+    A dynamic fork has branches whose names nobody knows beforehand; only its JOIN names them.
+    """
+
+    workspaces: Annotated[list[WorkspaceInput], Field(min_length=1, max_length=WORKSPACES_MAX)]
+
+    @field_validator(
+        "workspaces",
+        mode="before",
+        json_schema_input_type=list[WorkspaceInput] | dict[str, object],
+    )
+    @classmethod
+    def _of_branches(cls, given: object) -> object:
+        """Take the workspace of every branch that has one; others published nothing."""
+        if not isinstance(given, Mapping):
+            return given
+        outputs = cast("Mapping[str, object]", given).values()
+        branches = [
+            cast("Mapping[str, object]", each) for each in outputs if isinstance(each, Mapping)
+        ]
+        return [each["workspace"] for each in branches if "workspace" in each]
 
 
 class JoinResult(BaseModel):

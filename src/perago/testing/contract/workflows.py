@@ -21,7 +21,7 @@ from perago.testing.contract.conductor_under_test import (
     system,
     workflow_of,
 )
-from perago.testing.definitions import as_object
+from perago.testing.definitions import as_list, as_object
 
 WORKFLOW_INPUT: Mapping[str, object] = {
     "text": "hello",
@@ -338,3 +338,24 @@ async def test_W27_dynamic_fork_over_items(
     joined = as_object(behind.input_data["joined"])
     outputs = {name: as_object(output)["of"] for name, output in joined.items()}
     assert outputs == {f"_{task_type}_{number}": 10 + number for number in range(3)}
+
+
+async def test_W28_definition_is_read(conductor_under_test: ConductorUnderTest) -> None:
+    task_type = await define_task(conductor_under_test)
+    name = await define_workflow(conductor_under_test, simple(task_type, "one"))
+    await conductor_under_test.workflows.put_definition(
+        {**_definition_of(task_type, "two"), "name": name, "version": 2}
+    )
+    found = await conductor_under_test.workflows.read_definition(name)
+    assert found is not None
+    assert (found["name"], found["version"]) == (name, 2)
+    (task,) = (as_object(each) for each in as_list(found["tasks"]))
+    assert (task["name"], task["taskReferenceName"]) == (task_type, "two")
+    assert as_object(task["inputParameters"]) == {"given": "${workflow.input.x}"}
+    unknown = conductor_under_test.unique("unknown")
+    assert await conductor_under_test.workflows.read_definition(unknown) is None
+
+
+def _definition_of(task_type: str, reference: str) -> dict[str, object]:
+    tasks = [simple(task_type, reference, {"given": "${workflow.input.x}"})]
+    return {"schemaVersion": 2, "ownerEmail": OWNER, "tasks": tasks}

@@ -139,7 +139,7 @@ def _request(
         raise CommandUsageError(f"--files: {files} is not a directory")
     try:
         return DevRequest(
-            definition=_definition(workflow),
+            definitions=_definitions(workflow),
             tasks=load_tasks(targets),
             files={} if files is None else read_tree(files),
             workflow_input=read_json_option("--input", given),
@@ -152,14 +152,17 @@ def _request(
         raise CommandUsageError(str(error)) from error
 
 
-def _definition(workflow: Path) -> Mapping[str, object]:
-    found = as_object(json.loads(workflow.read_text(encoding="utf-8")))
-    if not found.get("name") or not as_list(found.get("tasks")):
-        text = "expected a workflow definition, an object with name and tasks"
-        raise CommandUsageError(
-            f"{workflow}: {text}; perago.testing.sequence writes one for tasks in a row"
-        )
-    return found
+def _definitions(workflow: Path) -> Sequence[Mapping[str, object]]:
+    """The workflow, and behind it those of the branches of its forks."""
+    found: object = json.loads(workflow.read_text(encoding="utf-8"))
+    definitions = [as_object(each) for each in as_list(found) or [found]]
+    for each in definitions:
+        if not each.get("name") or not as_list(each.get("tasks")):
+            text = (
+                "expected a workflow definition, an object with name and tasks, or a list of them"
+            )
+            raise CommandUsageError(f"{workflow}: {text}; perago workflow new MODULE writes one")
+    return definitions
 
 
 def _run(

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workflow_definition import reference_of
 from perago.domain.attempt import AttemptStatus
-from perago.testing.definitions import reference_of
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault
 from perago.testing.story import Story, attempt_document, story_document, story_lines
@@ -22,7 +22,7 @@ Seen = Callable[[dict[str, object]], None]
 class DevRequest:
     """What is to be run."""
 
-    definition: Mapping[str, object]
+    definitions: Sequence[Mapping[str, object]]
     tasks: Sequence[TaskDefinition]
     files: Mapping[str, bytes | str]
     workflow_input: Mapping[str, object]
@@ -37,7 +37,7 @@ async def run_scenes(
 
     While it goes on, `seen` gets the attempts so far in the same form.
     """
-    title = str(request.definition.get("name", ""))
+    title = str(request.definitions[0].get("name", ""))
     with PeragoEnvironment(policy=policy) as env:
         if seen is not None:
             env.watch(_glances(lambda: seen(_so_far(title, policy, env))))
@@ -54,7 +54,7 @@ async def run_scenes(
             "params": {reference_of(task.name): dict[str, object]() for task in request.tasks},
             **request.workflow_input,
         }
-        run = await env.start(request.definition, given)
+        run = await env.start(request.definitions, given)
         await env.until_idle()
         story = await env.story()
         pending = [

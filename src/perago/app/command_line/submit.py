@@ -1,0 +1,296 @@
+"""`perago submit` and `perago head`: start a workflow on the head of a branch, and wait for it.
+
+The input is what tasks expect: `workspace` with the head's commit id, and `params` with the params
+of each task under its reference name. Names are compared with the definition on Conductor.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Final, cast
+
+import typer
+
+from perago.app.command_line.reporting import (
+    FAILED,
+    CommandUsageError,
+    JsonOption,
+    note,
+    reports_errors_by_class,
+    say,
+    say_json,
+)
+from perago.app.settings.runtime_config import conductor_connection, connections_of
+from perago.app.settings.settings import load_settings
+from perago.domain.attempt import WorkflowStatus
+from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.ports.conductor import WorkflowRecord, Workflows
+from perago.ports.errors import MissingError, UnavailableError
+from perago.ports.system import Clock
+
+LOOK_SECONDS: Final = 1.0  # between two looks: people watch, and a look costs Conductor a read
+# `${workflow.input.params.REFERENCE}` of a definition, as `perago workflow new` writes it.
+_PARAMS = re.compile(r"\$\{workflow\.input\.params\.(\w+)[^}]*\}")
+
+
+class WorkflowUnknownError(MissingError):
+    """No workflow of that name is registered on Conductor."""
+
+    code = "PRG-L012"
+
+
+@reports_errors_by_class
+def head(
+    repository: Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")],
+    branch: Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the branch.")],
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the commit id of the head of a branch, which is the input of a workflow."""
+    commit = asyncio.run(_head(RepositoryId(repository), BranchName(branch)))
+    if as_json:
+        say_json("head/1", {"repository": repository, "branch": branch, "commit": commit})
+    else:
+        say(commit)
+
+
+@reports_errors_by_class
+def submit(
+    workflow: Annotated[
+        str, typer.Argument(metavar="WORKFLOW", help="Name of a registered workflow.")
+    ],
+    *,
+    repository: Annotated[str, typer.Option("--repo", metavar="REPO", help="The repository.")],
+    branch: Annotated[str, typer.Option(metavar="BRANCH", help="The target branch.")],
+    params: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PARAMS",
+            help="JSON, @FILE with JSON, or REFERENCE.FIELD=VALUE; several are merged.",
+        ),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait for the end and show every step.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Start a workflow on the head of a branch.
+
+    The exit code of `--wait` is 0 when the workflow is COMPLETED, and 1 when it ends otherwise.
+    """
+    given = merged_params(params or [])
+    address = RepositoryId(repository), BranchName(branch)
+    submitted, record = asyncio.run(_submit(workflow, address, given, waits=wait))
+    if as_json:
+        ended = {} if record is None else {"status": record.status, "output": record.output_data}
+        reason = {} if record is None else {"reason": record.reason}
+        say_json("submit/1", {**submitted.document(), **ended, **reason})
+    elif record is None:
+        say(submitted.workflow_id)
+    else:
+        say(f"{submitted.workflow_id} {record.status}")
+    if record is not None and record.status is not WorkflowStatus.COMPLETED:
+        note(f"{workflow}: {record.reason or 'no reason was given'}")
+        raise typer.Exit(FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A workflow that was started, and what it was started with."""
+
+    workflow: str
+    version: int
+    workflow_id: str
+    workflow_input: Mapping[str, object]
+
+    def document(self) -> dict[str, object]:
+        """What `--json` prints."""
+        facts = {"workflow": self.workflow, "version": self.version}
+        return {**facts, "workflow_id": self.workflow_id, "input": dict(self.workflow_input)}
+
+
+async def _head(repository: RepositoryId, branch: BranchName) -> CommitId:
+    from perago.app.container import open_lakefs  # noqa: PLC0415  # heavy, and needed late
+
+    lakefs = open_lakefs(connections_of(load_settings()).lakefs)
+    try:
+        return (await lakefs.branches.head(repository, branch)).commit
+    finally:
+        await lakefs.close()
+
+
+async def _submit(
+    workflow: str,
+    address: tuple[RepositoryId, BranchName],
+    params: Mapping[str, object],
+    *,
+    waits: bool,
+) -> tuple[Submitted, WorkflowRecord | None]:
+    from perago.adapters.system.host import SystemClock  # noqa: PLC0415  # heavy, and needed late
+    from perago.app.container import open_conductor  # noqa: PLC0415  # heavy, and needed late
+
+    commit = await _head(*address)
+    repository, branch = address
+    workspace = {"repository": repository, "branch": branch, "refType": "commit", "ref": commit}
+    conductor = open_conductor(conductor_connection(load_settings()))
+    try:
+        submitted = await start_workflow(conductor.workflows, workflow, workspace, params)
+        note(f"started {workflow} {submitted.workflow_id} on {branch} at {commit}")
+        if not waits:
+            return submitted, None
+        record = await follow(conductor.workflows, submitted.workflow_id, SystemClock(), note)
+        return submitted, record
+    finally:
+        await conductor.close()
+
+
+async def start_workflow(
+    workflows: Workflows,
+    name: str,
+    workspace: Mapping[str, object],
+    params: Mapping[str, object],
+) -> Submitted:
+    """Start the newest version of a workflow; raises when it would not read the params."""
+    definition = await workflows.read_definition(name)
+    if definition is None:
+        raise WorkflowUnknownError(f"Conductor knows no workflow {name}")
+    version = cast("int", definition.get("version", 1))
+    given: dict[str, object] = {
+        "workspace": workspace,
+        "params": complete_params(definition, params),
+    }
+    workflow_id = await workflows.start(name, given, version=version)
+    return Submitted(name, version, workflow_id, given)
+
+
+def complete_params(
+    definition: Mapping[str, object], params: Mapping[str, object]
+) -> dict[str, object]:
+    """The params, with an empty object for each task that was given none.
+
+    Without one a task whose params all have defaults would get null. A name that the definition
+    does not read is refused, because the task that it was meant for would run without it.
+    """
+    text = json.dumps(definition)
+    read = sorted(set(_PARAMS.findall(text)))
+    reads_all = re.search(r"\$\{workflow\.input(\.params)?\}", text) is not None
+    for name in params:
+        if name not in read and not reads_all:
+            near = get_close_matches(name, read, n=1)
+            known = f"it reads {', '.join(read)}" if read else "it reads no params"
+            hint = f"did you mean {near[0]}?" if near else known
+            raise CommandUsageError(f"{definition['name']} does not read params.{name}; {hint}")
+    whole = {found[1] for found in map(_PARAMS.fullmatch, _params_of_tasks(definition)) if found}
+    return {**{name: dict[str, object]() for name in sorted(whole)}, **params}
+
+
+def _params_of_tasks(value: object) -> list[str]:
+    """What stands as `params` of a task, wherever the task stands."""
+    if isinstance(value, list):
+        items = cast("list[object]", value)
+        return [each for item in items for each in _params_of_tasks(item)]
+    if not isinstance(value, Mapping):
+        return []
+    inner = cast("Mapping[str, object]", value)
+    found = [each for item in inner.values() for each in _params_of_tasks(item)]
+    params = inner.get("params")
+    return [*found, params] if isinstance(params, str) else found
+
+
+async def follow(
+    workflows: Workflows, workflow_id: str, clock: Clock, seen: Callable[[str], None]
+) -> WorkflowRecord:
+    """Wait until a workflow has ended, and tell of every step that begins or ends meanwhile.
+
+    A Conductor that does not answer is asked again: the workflow goes on without us.
+    """
+    known: dict[tuple[str, int], str] = {}
+    is_away = False
+    while True:
+        try:
+            record = await workflows.read(workflow_id)
+        except UnavailableError as error:
+            if not is_away:
+                seen(f"waiting for Conductor: {error}")
+            is_away = True
+        else:
+            is_away = False
+            if record is None:
+                raise WorkflowUnknownError(f"workflow {workflow_id} is gone from Conductor")
+            for line in _news(record, known):
+                seen(line)
+            if record.status.is_terminal:
+                return record
+        await clock.sleep(LOOK_SECONDS)
+
+
+def _news(record: WorkflowRecord, known: dict[tuple[str, int], str]) -> list[str]:
+    lines: list[str] = []
+    for each in record.attempts:
+        row = each.snapshot
+        name, status = (row.reference_name, row.retry_count), str(row.status)
+        if known.get(name) == status:
+            continue
+        known[name] = status
+        again = f" (attempt {row.retry_count + 1})" if row.retry_count else ""
+        reason = f": {each.reason}" if each.reason and row.status.is_terminal else ""
+        lines.append(f"{row.reference_name}{again} {status}{reason}")
+    return lines
+
+
+def merged_params(texts: list[str]) -> dict[str, object]:
+    """The params of all options; a later one wins."""
+    found: dict[str, object] = {}
+    for text in texts:
+        found = _merged(found, _params_of(text))
+    return found
+
+
+def _params_of(text: str) -> dict[str, object]:
+    wanted = "--params expects JSON, @FILE with JSON, or REFERENCE.FIELD=VALUE"
+    if text.startswith("@"):
+        try:
+            return _json_object(Path(text[1:]).read_text(encoding="utf-8"), f"{wanted}; {text}")
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandUsageError(f"{wanted}: {error}") from error
+    if text.lstrip().startswith("{"):
+        return _json_object(text, wanted)
+    name, equals, value = text.partition("=")
+    parts = name.split(".")
+    if not equals or not all(parts):
+        raise CommandUsageError(f"{wanted}; found {text!r}")
+    # Everything else stays a text, which a params model reads as the number or date that it wants:
+    # `song=007` is no number.
+    is_json = value.startswith(("{", "[", '"'))
+    found: object = _json(value, wanted) if is_json else value
+    for part in reversed(parts):
+        found = {part: found}
+    return cast("dict[str, object]", found)
+
+
+def _json(text: str, wanted: str) -> object:
+    try:
+        return cast("object", json.loads(text))
+    except ValueError as error:
+        raise CommandUsageError(f"{wanted}: {error}") from error
+
+
+def _json_object(text: str, wanted: str) -> dict[str, object]:
+    found = _json(text, wanted)
+    if not isinstance(found, dict):
+        raise CommandUsageError(f"{wanted}; found {type(found).__name__}")
+    return cast("dict[str, object]", found)
+
+
+def _merged(one: Mapping[str, object], other: Mapping[str, object]) -> dict[str, object]:
+    both = {**one, **other}
+    for name in one.keys() & other.keys():
+        first, second = one[name], other[name]
+        if isinstance(first, Mapping) and isinstance(second, Mapping):
+            inner = cast("Mapping[str, object]", first), cast("Mapping[str, object]", second)
+            both[name] = _merged(*inner)
+    return both

@@ -1,0 +1,108 @@
+"""`perago workflow new`: write a Conductor workflow definition for the tasks of modules."""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from perago.app.authoring.workflow_definition import fork_definitions, sequence_definition
+from perago.app.command_line.loading import load_tasks
+from perago.app.command_line.reporting import (
+    JsonOption,
+    command_group,
+    note,
+    reports_errors_by_class,
+    say,
+    say_json,
+    say_lines,
+)
+from perago.app.settings.runtime_config import conductor_connection
+from perago.app.settings.settings import load_settings
+
+app = command_group("Write workflow definitions for tasks.")
+
+
+@app.callback()
+def _workflow() -> None:
+    """Keep `new` a word of its own: a group of one command would be that command."""
+
+
+@app.command("new")
+@reports_errors_by_class
+def new(  # noqa: PLR0913 - one parameter an option
+    targets: Annotated[
+        list[str], typer.Argument(metavar="MODULE...", help="Importable names of task modules.")
+    ],
+    *,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the workflow. Default: that of the first module.")
+    ] = None,
+    fork: Annotated[
+        bool, typer.Option("--fork", help="Run the tasks side by side, each in its own workflow.")
+    ] = False,
+    transaction: Annotated[
+        bool, typer.Option("--transaction", help="Show the target all of the workflow or nothing.")
+    ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write one file a definition here."),
+    ] = None,
+    register: Annotated[
+        bool, typer.Option("--register", help="Create or replace the definitions on Conductor.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write a workflow definition that runs tasks, one after the other or side by side.
+
+    The input of the workflow is `workspace`, and `params` with the params of each task under its
+    reference name. Of several definitions the first is the workflow, the others are its branches.
+    """
+    tasks = load_tasks(targets)
+    title = name or targets[0].rpartition(".")[2]
+    if fork:
+        definitions = fork_definitions(title, tasks, transaction=transaction)
+    else:
+        definitions = [sequence_definition(title, tasks, transaction=transaction)]
+    files = [] if output is None else _write(output, definitions)
+    if register:
+        asyncio.run(_register(definitions))
+    if as_json:
+        facts = {"registered": register, "files": [str(each) for each in files]}
+        say_json("workflow/1", {"definitions": definitions, **facts})
+        return
+    for path in files:
+        say(str(path))
+    if register:
+        for each in definitions:
+            say(f"registered: {each['name']}")
+    elif output is None:
+        say_lines(_text(definitions if len(definitions) > 1 else definitions[0]))
+    note(f"start it with `perago submit {title} --repo REPO --branch BRANCH`")
+
+
+def _write(directory: Path, definitions: Sequence[Mapping[str, object]]) -> list[Path]:
+    """One file for each definition, under its name."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files = [directory / f"{each['name']}.json" for each in definitions]
+    for path, definition in zip(files, definitions, strict=True):
+        path.write_text(_text(definition) + "\n", encoding="utf-8")
+    return files
+
+
+def _text(document: object) -> str:
+    return json.dumps(document, indent=2)
+
+
+async def _register(definitions: Sequence[Mapping[str, object]]) -> None:
+    """Put them on Conductor, branches first: nobody starts a fork whose branches are missing."""
+    from perago.app.container import open_conductor  # noqa: PLC0415  # heavy, and needed late
+
+    conductor = open_conductor(conductor_connection(load_settings()))
+    try:
+        for definition in reversed(definitions):
+            await conductor.workflows.put_definition(definition)
+    finally:
+        await conductor.close()
