@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Final, cast
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
@@ -24,13 +24,16 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.settings.runtime_config import conductor_connection, connections_of
+from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import load_settings
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, UnavailableError
 from perago.ports.system import Clock
+
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 LOOK_SECONDS: Final = 1.0  # between two looks: people watch, and a look costs Conductor a read
 # `${workflow.input.params.REFERENCE}` of a definition, as `perago workflow new` writes it.
@@ -114,13 +117,17 @@ class Submitted:
 
 
 async def _head(repository: RepositoryId, branch: BranchName) -> CommitId:
-    from perago.app.container import open_lakefs  # noqa: PLC0415  # heavy, and needed late
-
-    lakefs = open_lakefs(connections_of(load_settings()).lakefs)
+    lakefs = _container().lakefs()
     try:
         return (await lakefs.branches.head(repository, branch)).commit
     finally:
         await lakefs.close()
+
+
+def _container() -> "Container":
+    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
+
+    return Container(connections=connections_of(load_settings()))
 
 
 async def _submit(
@@ -130,20 +137,18 @@ async def _submit(
     *,
     waits: bool,
 ) -> tuple[Submitted, WorkflowRecord | None]:
-    from perago.adapters.system.host import SystemClock  # noqa: PLC0415  # heavy, and needed late
-    from perago.app.container import open_conductor  # noqa: PLC0415  # heavy, and needed late
-
     commit = await _head(*address)
     repository, branch = address
     workspace = {"repository": repository, "branch": branch, "refType": "commit", "ref": commit}
-    conductor = open_conductor(conductor_connection(load_settings()))
+    container = _container()
+    conductor = container.conductor()
     try:
         submitted = await start_workflow(conductor.workflows, workflow, workspace, params)
         note(f"started {workflow} {submitted.workflow_id} on {branch} at {commit}")
         if not waits:
             return submitted, None
-        record = await follow(conductor.workflows, submitted.workflow_id, SystemClock(), note)
-        return submitted, record
+        looks = follow(conductor.workflows, submitted.workflow_id, container.clock(), note)
+        return submitted, await looks
     finally:
         await conductor.close()
 
