@@ -35,6 +35,10 @@ def _with(workspace: Path, params: Model) -> Model:
     return params
 
 
+def _without(params: Model) -> Model:
+    return params
+
+
 Isolation = Literal["branch", "prefix"]
 
 
@@ -46,7 +50,7 @@ def declared(
 
 
 def free(name: str) -> TaskDefinition:
-    return TaskDefinition(name, "me@example.com", lambda params: params, Model, Model)
+    return TaskDefinition(name, "me@example.com", _without, Model, Model)
 
 
 def inputs_of(definition: Mapping[str, object]) -> dict[str, Any]:
