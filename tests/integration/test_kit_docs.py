@@ -19,6 +19,8 @@ PAGES = {
     "spark.md": (),
     "reference/task.md": (),
     "how-to/several-tasks-on-one-branch.md": ("1 passed",),
+    "how-to/workflow-as-one-transaction.md": ("orders.json", "4 passed"),
+    "how-to/audit-approve-publish.md": ("3 passed",),
     "how-to/choose-servers.md": ("https://lakefs.staging.example.org", "memory:"),
 }
 

@@ -246,6 +246,8 @@ class Workflows(Protocol):
         its input is the item, with the number of the item.
     W28 definition_is_read: the newest version of a definition is read back as it was put, and an
         unknown name is None.
+    W29 human: HUMAN waits until its row is completed as any other row is, and its output is read
+        behind it; a row that a person fails for good ends the workflow.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:

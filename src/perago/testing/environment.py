@@ -17,11 +17,12 @@ from perago.app.attempt.context import AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workflow_definition import reference_of
 from perago.app.telemetry.listeners import AttemptListener
+from perago.domain.attempt import AttemptStatus
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting, asked_shapes
-from perago.ports.conductor import NO_DOMAINS
+from perago.ports.conductor import NO_DOMAINS, TerminalUpdate
 from perago.testing.attempt_story import AttemptStory
 from perago.testing.definitions import (
     TaskFunction,
@@ -40,6 +41,8 @@ from perago.testing.servers import MAIN, Repository, Servers
 from perago.testing.story import Story, WorkflowRun, story_lines, tell_story
 from perago.testing.trial.captured_body import Files, diff_lines, read_tree
 from perago.testing.trial.trial_run import TaskRun, run_task_once, trial_prefix
+
+PERSON_SECONDS = 30.0  # as long as a person waits for an answer of the API
 
 
 @final
@@ -201,6 +204,26 @@ class PeragoEnvironment:
         run = await self.start(task, given)
         await self.until_idle()
         return run
+
+    async def complete_step(
+        self,
+        run: WorkflowRun,
+        reference: str,
+        output: Mapping[str, object] | None = None,
+        *,
+        refused: str | None = None,
+    ) -> None:
+        """Complete a step that waits for a person, such as a HUMAN; `refused` fails it for good."""
+        waiting = [
+            row for row in await run.attempts(reference) if not row.snapshot.status.is_terminal
+        ]
+        assert waiting, f"{reference} of workflow {run.name} does not wait for anybody"
+        status = AttemptStatus.COMPLETED
+        if refused is not None:
+            status = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+        update = TerminalUpdate(waiting[-1].snapshot, "a person", status, output or {}, refused)
+        queue = self.servers.conductor.queue
+        await queue.complete(update, timeout_seconds=PERSON_SECONDS)
 
     async def until_idle(self) -> None:
         """Let workers work and time pass until nothing more can happen."""

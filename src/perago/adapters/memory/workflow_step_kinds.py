@@ -298,6 +298,13 @@ def duration_seconds(text: str) -> int:
     return sum(int(found[unit] or 0) * seconds for unit, seconds in _SECONDS.items())
 
 
+def walk_human(walk: Walk, spec: Spec, iteration: int) -> bool:
+    """Begin to wait; pass when a person has completed the row through the API."""
+    attempts = walk.attempts(spec, iteration)
+    row = attempts[-1] if attempts else walk.schedule(spec, iteration, AttemptStatus.IN_PROGRESS)
+    return row.lets_pass
+
+
 STEPS: Mapping[str, Step] = MappingProxyType(
     {
         "SIMPLE": walk_simple,
@@ -310,5 +317,6 @@ STEPS: Mapping[str, Step] = MappingProxyType(
         "SET_VARIABLE": walk_set_variable,
         "TERMINATE": walk_terminate,
         "WAIT": walk_wait,
+        "HUMAN": walk_human,
     }
 )

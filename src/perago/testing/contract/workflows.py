@@ -359,3 +359,28 @@ async def test_W28_definition_is_read(conductor_under_test: ConductorUnderTest) 
 def _definition_of(task_type: str, reference: str) -> dict[str, object]:
     tasks = [simple(task_type, reference, {"given": "${workflow.input.x}"})]
     return {"schemaVersion": 2, "ownerEmail": OWNER, "tasks": tasks}
+
+
+@pytest.mark.parametrize("approved", [True, False])
+async def test_W29_human(conductor_under_test: ConductorUnderTest, *, approved: bool) -> None:
+    task_type = await define_task(conductor_under_test)
+    name = await define_workflow(
+        conductor_under_test,
+        system("HUMAN", "approve", inputParameters={"rows": "${workflow.input.rows}"}),
+        simple(task_type, "behind", {"by": "${approve.output.by}"}),
+    )
+    workflow_id = await conductor_under_test.workflows.start(name, {"rows": 3})
+    await conductor_under_test.nudge(workflow_id)
+    (row,) = (await workflow_of(conductor_under_test, workflow_id)).attempts
+    assert row.snapshot.status is AttemptStatus.IN_PROGRESS
+    assert row.input_data["rows"] == 3
+    if approved:
+        await finish(conductor_under_test, row, output={"by": "an editor"})
+        behind = await poll_one(conductor_under_test, task_type, workflow_id)
+        assert behind.input_data == {"by": "an editor"}
+    else:
+        refused = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+        await finish(conductor_under_test, row, refused, reason="the totals are wrong")
+        assert await reaches(conductor_under_test, workflow_id, WorkflowStatus.FAILED)
+        reason = (await workflow_of(conductor_under_test, workflow_id)).reason or ""
+        assert "the totals are wrong" in reason
