@@ -176,3 +176,34 @@ The regular files below the prefix, and nothing else.
 def _table(head: str, rows: tuple[tuple[str, str], ...]) -> str:
     pairs = ((head, "What happens"), ("---", "---"), *rows)
     return "\n".join(f"| {name} | {fate} |" for name, fate in pairs)
+
+
+FLOW = """## Workflow definitions
+
+`perago workflow new MODULE...` writes the definition that runs the tasks of modules, and
+`perago.testing.sequence` and `fork` build the same ones. `perago submit` starts such a workflow.
+
+The input of such a workflow has two parts:
+
+- `workspace`: repository, branch, and the commit of the head. The first task starts from it, or every
+  branch of a fork.
+- `params`: `params.REFERENCE` is for the task with this reference name, which is its name with `_`
+  for dots and dashes. The second task of one name has `_2` behind it.
+
+| What flows | From | To |
+| --- | --- | --- |
+| one after the other | `${REFERENCE.output.workspace}` | the next task with a workspace |
+| `--fork`, down | `workspace`, `params.REFERENCE` | the workflow of the branch |
+| `--fork`, up | `${REFERENCE.output.workspace}` of each branch | `perago.join` |
+| `--fork`, joined | `${joined.output.result.workspace}` | what is behind the fork |
+| `--transaction` | `${perago_begin.output.result.workspace}` | the first task, or every branch |
+| `--transaction` | `${perago_begin.output.result.run}`, and the last workspace | `perago.finish` |
+
+The output of a fork has `workspace`, and `results` with the result of each branch under its
+reference name. Results flow nowhere by themselves: write `${REFERENCE.output.result.FIELD}` where a
+task needs one. `perago submit` gives an empty object to each task that no `--params` names, so that
+defaults hold, and refuses a name that the definition does not read.
+
+How this is used: [several tasks on one branch](../how-to/several-tasks-on-one-branch.md),
+[a workflow as one transaction](../how-to/workflow-as-one-transaction.md).
+"""

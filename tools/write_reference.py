@@ -26,7 +26,7 @@ from perago.domain.error_codes import error_codes
 from tools.attempt_reference import attempt_rows, attempt_section
 from tools.built_in_reference import built_in_page
 from tools.kit_reference import kit_page
-from tools.workspace_reference import PREFIX, checks_section, workspace_section
+from tools.workspace_reference import FLOW, PREFIX, checks_section, workspace_section
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -235,7 +235,8 @@ Conductor. The keys come in this order.
   fields, aliases of one side, serializers); then it is described as it is written.
 - The workspace takes `refType` or `ref_type`; one of them is required.
 - Not written: prefix, guardrails, checks, budget, metrics, policies, credentials.
-"""
+
+{FLOW}"""
 
 
 def _model_section(model: type[BaseModel]) -> str:
