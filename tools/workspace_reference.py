@@ -185,8 +185,8 @@ FLOW = """## Workflow definitions
 
 The input of such a workflow has two parts:
 
-- `workspace`: repository, branch, and the commit of the head. The first task starts from it, or every
-  branch of a fork.
+- `workspace`: repository, branch, and the commit of the head. The first task starts from it, or
+  every branch of a fork.
 - `params`: `params.REFERENCE` is for the task with this reference name, which is its name with `_`
   for dots and dashes. The second task of one name has `_2` behind it.
 
