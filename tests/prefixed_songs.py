@@ -5,11 +5,19 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from perago import RetryPolicy, StagedView, TaskControls, TaskDefinition, WorkspaceSpec, task
+from perago import (
+    RetryPolicy,
+    StagedView,
+    TaskControls,
+    TaskDefinition,
+    WorkspaceInput,
+    WorkspaceSpec,
+    task,
+)
 from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.workflow_definition import reference_of
 from perago.domain.commit_metadata import PREFIX
-from perago.testing import PeragoEnvironment, Repository, WorkflowRun
+from perago.testing import PeragoEnvironment, Repository, WorkflowRun, fork_branch
 
 
 class Song(BaseModel):
@@ -89,4 +97,80 @@ async def assert_each_song_has_its_folder(
         ["songs/b", "songs/a"],
     )
     assert set(songs.seen) == {("count.txt", "words.txt")}
+    await env.assert_sound()
+
+
+class Plan(BaseModel):
+    """The songs, and the workspace that every branch starts from."""
+
+    workspace: WorkspaceInput
+    songs: list[str]
+
+
+class Items(BaseModel):
+    """The input of each branch."""
+
+    items: list[dict[str, object]]
+
+
+@task(name="songs.plan", owner_email="data@example.com")
+def plan(params: Plan) -> Items:
+    """One item for each song."""
+    workspace = params.workspace.model_dump(mode="json")
+    items: list[dict[str, object]] = [
+        {"workspace": workspace, "params": {"song": song}} for song in params.songs
+    ]
+    return Items(items=items)
+
+
+SONGS_FLOW: dict[str, object] = {
+    "name": "songs",
+    "version": 1,
+    "schemaVersion": 2,
+    "tasks": [
+        {
+            "name": "songs.plan",
+            "taskReferenceName": "plan",
+            "type": "SIMPLE",
+            "inputParameters": {
+                "params": {
+                    "workspace": "${workflow.input.workspace}",
+                    "songs": "${workflow.input.params.songs}",
+                }
+            },
+        },
+        {
+            "name": "fork",
+            "taskReferenceName": "fork",
+            "type": "FORK_JOIN_DYNAMIC",
+            "inputParameters": {
+                "forkTaskWorkflow": "one_song",
+                "forkTaskWorkflowVersion": "1",
+                "forkTaskInputs": "${plan.output.result.items}",
+            },
+        },
+        {"name": "join", "taskReferenceName": "join", "type": "JOIN"},
+        {
+            "name": "perago.join",
+            "taskReferenceName": "joined",
+            "type": "SIMPLE",
+            "inputParameters": {"params": {"workspaces": "${join.output}"}},
+        },
+    ],
+}
+
+
+async def count_songs_in_a_dynamic_fork(env: PeragoEnvironment, number: int) -> None:
+    """One branch for each song, all on one commit of one branch; every song is counted."""
+    names = [f"song {each}" for each in range(number)]
+    files = {f"songs/{name}/words.txt": "la " * each for each, name in enumerate(names)}
+    repository, songs = await env.repository("songs", files), SongTask().definition
+    await env.register(plan, songs)
+    given = {"workspace": await repository.workspace(), "params": {"songs": names}}
+    run = await env.start([SONGS_FLOW, fork_branch("one_song", songs)], given)
+    await env.until_idle()
+    await env.assert_completed(run)
+    for each, name in enumerate(names):
+        assert await repository.text(f"songs/{name}/count.txt") == f"{name}: {each}"
+    assert (await run.result("joined"))["workspace"] == await repository.workspace()
     await env.assert_sound()

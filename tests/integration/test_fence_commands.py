@@ -1,4 +1,4 @@
-"""`perago fence` and `perago reset-task` as an operator runs them, on real lakeFS and Conductor."""
+"""`perago fence`, `reset-task`, `head` and `submit` as an operator runs them, on real servers."""
 
 import json
 import os
@@ -141,3 +141,35 @@ async def test_a_task_is_reset_once_its_workflow_has_ended(
     code, document, said = await operator.run(*words)
     assert code == 0, said
     assert document["published"] == [await scene.head()]
+
+
+async def test_a_workflow_is_written_registered_submitted_and_waited_for(
+    lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path, operator: Operator
+) -> None:
+    scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED)
+    await scene.create()
+    name = lakefs.unique_name("ends")
+    ends = {"terminationStatus": "COMPLETED", "workflowOutput": "${workflow.input}"}
+    step: dict[str, object] = {"name": "end", "taskReferenceName": "end", "type": "TERMINATE"}
+    flow: dict[str, object] = {"name": name, "version": 2, "schemaVersion": 2}
+    flow |= {"ownerEmail": "data@example.com", "tasks": [{**step, "inputParameters": ends}]}
+    await conductor.workflows.put_definition(flow)
+
+    code, document, _ = await operator.run("head", scene.repository, MAIN)
+    assert (code, document["commit"]) == (0, scene.input)
+
+    target = ("--repo", scene.repository, "--branch", MAIN)
+    code, document, said = await operator.run(
+        "submit", name, *target, "--params", "a.b=1", "--wait"
+    )
+    assert (code, document["status"], document["version"]) == (0, "COMPLETED", 2)
+    assert document["output"]["workspace"]["ref"] == scene.input
+    assert document["output"]["params"] == {"a": {"b": "1"}}
+    assert "end COMPLETED" in said
+
+    code, document, _ = await operator.run("submit", "no_such_workflow", *target)
+    assert (code, document["error"]["code"]) == (6, "PRG-L012")
+    code, document, _ = await operator.run(
+        "submit", name, "--repo", scene.repository, "--branch", "x"
+    )
+    assert (code, document["error"]["code"]) == (6, "PRG-L002")

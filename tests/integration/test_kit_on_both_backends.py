@@ -13,10 +13,11 @@ from tests.kit_cases import CASES, Case, Outcome, outcome_of
 from tests.prefixed_songs import (
     SongTask,
     assert_each_song_has_its_folder,
+    count_songs_in_a_dynamic_fork,
     two_songs_on_one_commit,
 )
 
-from perago.testing import PeragoEnvironment
+from perago.testing import PeragoEnvironment, crash
 from perago.testing.remote_servers import RealServers, RemoteServers
 from perago_servers import ConductorServer, LakefsServer
 
@@ -75,3 +76,13 @@ async def test_two_songs_of_one_commit_are_published_each_below_its_own_prefix(
     env, songs = environments("settled"), SongTask()
     repository, runs = await two_songs_on_one_commit(env, songs)
     await assert_each_song_has_its_folder(env, repository, runs, songs)
+
+
+@pytest.mark.lakefs
+@pytest.mark.conductor
+async def test_a_dynamic_fork_publishes_every_item_below_its_own_prefix_on_one_branch(
+    environments: Environments,
+) -> None:
+    env = environments("settled")
+    env.plan(crash(before="merge", task="songs_count"))
+    await count_songs_in_a_dynamic_fork(env, 6)

@@ -5,17 +5,15 @@ from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
-from tests.prefixed_songs import SongTask
+from tests.prefixed_songs import count_songs_in_a_dynamic_fork
 
-from perago import RetryPolicy, TaskControls, WorkspaceInput, WorkspaceSpec, task
+from perago import RetryPolicy, TaskControls, WorkspaceSpec, task
 from perago.testing import (
     Fault,
     PeragoEnvironment,
-    Repository,
     crash,
     expire_lease,
     fork,
-    fork_branch,
     lose_answer,
 )
 
@@ -97,88 +95,12 @@ async def test_a_fork_ends_with_the_work_of_all_branches(
     await perago_env.assert_sound()
 
 
-class Plan(BaseModel):
-    """The songs, and the workspace that every branch starts from."""
-
-    workspace: WorkspaceInput
-    songs: list[str]
-
-
-class Items(BaseModel):
-    """The input of each branch."""
-
-    items: list[dict[str, object]]
-
-
-@task(name="songs.plan", owner_email="data@example.com")
-def plan(params: Plan) -> Items:
-    """One item for each song."""
-    workspace = params.workspace.model_dump(mode="json")
-    items: list[dict[str, object]] = [
-        {"workspace": workspace, "params": {"song": song}} for song in params.songs
-    ]
-    return Items(items=items)
-
-
-SONGS_FLOW: dict[str, object] = {
-    "name": "songs",
-    "version": 1,
-    "schemaVersion": 2,
-    "tasks": [
-        {
-            "name": "songs.plan",
-            "taskReferenceName": "plan",
-            "type": "SIMPLE",
-            "inputParameters": {
-                "params": {
-                    "workspace": "${workflow.input.workspace}",
-                    "songs": "${workflow.input.params.songs}",
-                }
-            },
-        },
-        {
-            "name": "fork",
-            "taskReferenceName": "fork",
-            "type": "FORK_JOIN_DYNAMIC",
-            "inputParameters": {
-                "forkTaskWorkflow": "one_song",
-                "forkTaskWorkflowVersion": "1",
-                "forkTaskInputs": "${plan.output.result.items}",
-            },
-        },
-        {"name": "join", "taskReferenceName": "join", "type": "JOIN"},
-        {
-            "name": "perago.join",
-            "taskReferenceName": "joined",
-            "type": "SIMPLE",
-            "inputParameters": {"params": {"workspaces": "${join.output}"}},
-        },
-    ],
-}
-
-
-async def _songs(env: PeragoEnvironment, number: int) -> tuple[Repository, list[str]]:
-    names = [f"song {each}" for each in range(number)]
-    files = {f"songs/{name}/words.txt": "la " * each for each, name in enumerate(names)}
-    return await env.repository("songs", files), names
-
-
 @pytest.mark.parametrize("number", [1, 100])
 async def test_a_dynamic_fork_publishes_every_item_below_its_own_prefix_on_one_branch(
     perago_env: PeragoEnvironment, number: int
 ) -> None:
-    repository, names = await _songs(perago_env, number)
-    songs = SongTask().definition
-    await perago_env.register(plan, songs)
     perago_env.plan(crash(before="merge", task="songs_count"))
-    given = {"workspace": await repository.workspace(), "params": {"songs": names}}
-    run = await perago_env.start([SONGS_FLOW, fork_branch("one_song", songs)], given)
-    await perago_env.until_idle()
-    await perago_env.assert_completed(run)
-    for each, name in enumerate(names):
-        assert await repository.text(f"songs/{name}/count.txt") == f"{name}: {each}"
-    assert (await run.result("joined"))["workspace"] == await repository.workspace()
-    await perago_env.assert_sound()
+    await count_songs_in_a_dynamic_fork(perago_env, number)
 
 
 @pytest.mark.parametrize("failures", [1, 99], ids=["a branch is retried", "a branch fails"])
