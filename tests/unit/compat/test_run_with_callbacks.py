@@ -62,6 +62,7 @@ class Caller:
     polled: Attempt = field(default_factory=Attempt)
     current: Attempt = field(default_factory=Attempt)
     calls: list[str] = field(default_factory=list[str])
+    prefixes: list[str] = field(default_factory=list[str])
     fail: dict[str, Exception] = field(default_factory=dict[str, Exception])
 
     def run(
@@ -88,7 +89,8 @@ class Caller:
 
     def download(self, workspace: WorkspaceInput, spec: WorkspaceSpec, folder: Path) -> None:
         """One file."""
-        del workspace, spec
+        del workspace
+        self.prefixes.append(spec.prefix)
         self._called("download")
         (folder / "in.txt").write_text("in")
 
@@ -149,6 +151,18 @@ def test_a_change_is_staged_between_two_fences_and_published(caller: Caller) -> 
     assert result.status == "COMPLETED"
     assert result.output == {"workspace": {**INPUT, "ref": "P"}, "result": {"files": 2}}
     assert caller.calls == ["download", "load", "stage", "load", "publish", "clean"]
+
+
+@pytest.mark.parametrize(
+    ("text", "prefixes", "status"),
+    [("a", ["songs/a"], "COMPLETED"), ("a/b", [], "FAILED_WITH_TERMINAL_ERROR")],
+)
+def test_callbacks_get_the_prefix_with_the_value_of_params(
+    caller: Caller, text: str, prefixes: list[str], status: str
+) -> None:
+    edit = _declare(WorkspaceSpec(prefix="songs/{params.text}"), _write)
+    assert caller.run(edit, {"text": text}).status == status
+    assert caller.prefixes == prefixes
 
 
 def test_checks_are_refused_before_anything_is_moved(caller: Caller) -> None:
