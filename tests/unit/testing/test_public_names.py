@@ -13,6 +13,7 @@ TESTS = [
     *(ROOT / "tests/integration").glob("*kit*.py"),
     *(ROOT / "tests/integration").glob("toxic_network.py"),
     ROOT / "tests/kit_cases.py",
+    ROOT / "tests/prefixed_songs.py",
 ]
 TEXT = "\n".join(
     path.read_text(encoding="utf-8") for path in TESTS if path != Path(__file__).resolve()
