@@ -54,6 +54,14 @@ def mix(workspace: Path, params: Params) -> Result:
     return Result()
 
 
+@task(name="songs.undo", owner_email="data@example.com", workspace=WorkspaceSpec(prefix="songs"))
+def undo(workspace: Path, params: Params) -> Result:
+    """Take back what the first task did."""
+    del params
+    (workspace / "raw.txt").unlink()
+    return Result()
+
+
 @dataclass(frozen=True)
 class RunCase:
     """What goes wrong, how the run is to be finished, and the code of its refusal if it is."""
@@ -63,6 +71,7 @@ class RunCase:
     on_moved: str = "refuse"
     history: str = "merge"
     refused: str = ""
+    undone: bool = False
 
 
 # The target moves before finish has read anything, and after it has looked.
@@ -71,6 +80,8 @@ MOVED_LATE = foreign_commit(before="merge", task=FINISH)
 CASES = (
     RunCase("nothing goes wrong"),
     RunCase("nothing goes wrong, squashed", history="squash"),
+    RunCase("the second task undoes the first", undone=True),
+    RunCase("the second task undoes the first, rebase", (MOVED,), on_moved="rebase", undone=True),
     RunCase("begin dies before its tag", (crash(before="tags.create", task=BEGIN),)),
     RunCase("begin dies after its tag", (crash(after="tags.create", task=BEGIN),)),
     RunCase("begin dies before its end", (crash(before="complete", task=BEGIN),)),
@@ -118,13 +129,13 @@ CASES = (
 
 async def run_case(env: PeragoEnvironment, case: RunCase) -> None:
     """Run a case and check what came of it; a failure tells the whole story."""
-    await env.register(load, mix)
+    await env.register(load, mix, undo)
     repository = await env.repository("repo", BASE_FILES)
     base = (await repository.head()).commit
     env.plan(*case.faults)
     given: dict[str, object] = {
         "workspace": await repository.workspace(),
-        "params": {"songs_load": {}, "songs_mix": {}},
+        "params": {"songs_load": {}, "songs_mix": {}, "songs_undo": {}},
     }
     run = await env.start(_definition(case), given)
     await env.until_idle()
@@ -139,7 +150,7 @@ async def run_case(env: PeragoEnvironment, case: RunCase) -> None:
 
 def _definition(case: RunCase) -> dict[str, object]:
     """The kit's transaction, finished in the way of the case."""
-    definition = sequence("songs", load, mix, transaction=True)
+    definition = sequence("songs", load, undo if case.undone else mix, transaction=True)
     *steps, finish = map(as_object, as_list(definition["tasks"]))
     params = as_object(as_object(finish["inputParameters"])["params"])
     params = {**params, "on_moved": case.on_moved, "history": case.history}
@@ -166,6 +177,7 @@ async def _check(
     assert commit.commit == await run.published("perago_finish")
     assert len(commit.parents) == (1 if case.history == "squash" else 2)
     assert (commit.parents[0] == base) is not moved
-    assert files["songs/raw.txt"] == b"raw"
-    assert files["songs/mixed.txt"] == b"raw, mixed"
+    made = {path: files[path] for path in files if path in {"songs/raw.txt", "songs/mixed.txt"}}
+    mixed = {"songs/raw.txt": b"raw", "songs/mixed.txt": b"raw, mixed"}
+    assert made == ({} if case.undone else mixed)
     assert files["songs/a.txt"] == b"a"

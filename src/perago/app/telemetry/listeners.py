@@ -78,10 +78,12 @@ class AttemptEvents(Progress):
         """The line for the task's log in Conductor.
 
         Tasks without a workspace leave none: it would be one more request of an attempt that sends
-        a few in all. A hand back leaves one, because the row forgets its reason with the next end.
+        a few in all. A finished run leaves one, because it has published. A hand back leaves one,
+        because the row forgets its reason with the next end.
         """
         is_back = facts["status"] == HANDED_BACK
-        if not (self._attempt.task.has_workspace or is_back):
+        published = self._attempt.task.has_workspace or self._attempt.leftovers.decided
+        if not (published or is_back):
             return
         parts = {
             "execution": self._attempt.execution_id,
