@@ -49,10 +49,12 @@ class ForkedFlow:
     fenced: CommitId
     runs: Path
     started: dict[str, BranchName] = field(default_factory=dict[str, BranchName])
+    tried: int = 0
 
     async def start(self, seconds: Mapping[str, float], *, children: bool) -> None:
         """One more workflow, on a branch of its own."""
-        number = len(self.started)
+        number = self.tried
+        self.tried += 1
         branch = BranchName(f"own-{number}")
         repository = self.scene.repository
         await self.scene.lakefs.branches.create(repository, branch, self.fenced)

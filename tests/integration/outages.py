@@ -21,7 +21,7 @@ from perago.domain.attempt import WorkflowStatus
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName
 from perago.domain.paths import FENCE_PATH
-from perago_servers import lakefs_server, s3_store
+from perago_servers import LakefsServer, lakefs_server, s3_store
 
 Service: TypeAlias = Literal["lakeFS", "Conductor", "block store"]
 
@@ -188,13 +188,21 @@ async def _scene_of(
     if outage.service != "block store":
         yield scene, None
         return
+    async with lakefs_on_a_store() as (lakefs, way):
+        servers = lakefs, scene.servers[1]
+        async with worker_scene(servers, scene.folder) as opened:
+            yield opened, way
+
+
+@asynccontextmanager
+async def lakefs_on_a_store() -> AsyncGenerator[tuple[LakefsServer, OutageProxy]]:
+    """A lakeFS whose block store can go away, for it and for workers."""
     async with AsyncExitStack() as stack:
         # In a thread, because lakeFS may ask for its store through this loop before it is ready.
         kept = await asyncio.to_thread(stack.enter_context, s3_store())
         way = await stack.enter_async_context(outage_proxy(kept.endpoint))
         server = lakefs_server(store=replace(kept, endpoint=way.endpoint))
-        servers = await asyncio.to_thread(stack.enter_context, server), scene.servers[1]
-        yield await stack.enter_async_context(worker_scene(servers, scene.folder)), way
+        yield await asyncio.to_thread(stack.enter_context, server), way
 
 
 async def survive_all(scene: WorkerScene, outages: Sequence[Outage]) -> list[Survived]:

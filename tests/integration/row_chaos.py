@@ -1,4 +1,4 @@
-"""Workers that are killed, drained and started again while lakeFS and Conductor come and go.
+"""Workers that are killed, drained and started again while the services come and go.
 
 No operator's verb and no task function that fails: whatever a row more than one costs is our own
 doing. Workflows run all the time; each publishes on a branch of its own, under policy `settled`.
@@ -21,6 +21,8 @@ from tests.integration.worker_scene import RunningWorker, WorkerScene
 
 from perago.adapters.system.host import SystemClock
 from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.errors import HandedBackTooOftenError
+from perago.domain.hand_back import HAND_BACKS_MAX, hand_backs_of
 from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import ServiceError
 
@@ -35,6 +37,7 @@ STRIKE_EACH_SECONDS = (4.0, 12.0)
 DOWN_SECONDS_MAX = 2.0
 OUTAGE_EACH_SECONDS = (3.0, 12.0)
 OUTAGE_SECONDS = (2.0, 20.0)
+STORE = "block store"
 LOOK_SECONDS = 0.3
 # Long after its end a function's outcome is on the disk, also on a busy machine.
 KEPT_SECONDS_MAX = 1.0
@@ -98,6 +101,8 @@ class RowsReport:
     runs: Counter[int]
     again: tuple[str, ...]
     """Functions that ran again although they had ended well before the worker did."""
+    given_up: tuple[str, ...]
+    """Rows that five executions in a row had handed back: the bound of docs/operations.md."""
     extra: tuple[str, ...]
     lost: tuple[str, ...]
 
@@ -107,6 +112,7 @@ class RowsReport:
         lines = [
             f"seed {self.seed}: {self.workflows} workflows, {self.tasks} tasks, {self.rows} rows",
             f"{self.hand_backs} redeliveries; {done}; task functions: {runs}",
+            *(f"handed back too often: {each}" for each in self.given_up),
             *(f"row too many: {each}" for each in self.extra),
             *(f"lost workflow: {each}" for each in self.lost),
             *(f"ran again: {each}" for each in self.again),
@@ -121,9 +127,13 @@ async def survive_everything(
     seed: int,
     keep: Callable[[RowChaos], Awaitable[None]],
     heal: Callable[[], None],
+    store: OutageProxy | None = None,
 ) -> RowsReport:
-    """Act for so long, then let everything end; what each task came to."""
-    async with _opened(scene, seed) as run:
+    """Act for so long, then let everything end; what each task came to.
+
+    With the way to its block store, that goes away too.
+    """
+    async with _opened(scene, seed, store) as run:
         async with asyncio.TaskGroup() as actors:
             jobs = [_work(run), _outages(run)]
             jobs += [_supervise(run, number) for number in range(WORKERS)]
@@ -141,21 +151,26 @@ async def survive_everything(
             print("\n".join(map(str, run.events)))  # noqa: T201 - what explains a failure
         assert not report.lost, report
         for workflow in run.flow.started:
-            await run.flow.check_tree(workflow)
+            if run.ended[workflow].status is WorkflowStatus.COMPLETED:
+                await run.flow.check_tree(workflow)
         litter = Chaos(scene, run.flow.modules["plain"], run.flow.fenced, run.chance("none"))
         await litter.check_litter()
     return report
 
 
 @asynccontextmanager
-async def _opened(scene: WorkerScene, seed: int) -> AsyncGenerator[RowChaos]:
-    """Two proxies, a flow, and workers that are gone when the block ends."""
+async def _opened(
+    scene: WorkerScene, seed: int, store: OutageProxy | None
+) -> AsyncGenerator[RowChaos]:
+    """Two proxies and the given one, a flow, and workers that are gone when the block ends."""
     lakefs, conductor = scene.servers
     async with AsyncExitStack() as stack:
         proxies = {
             "lakeFS": await stack.enter_async_context(outage_proxy(lakefs.endpoint)),
             "Conductor": await stack.enter_async_context(outage_proxy(conductor.endpoint)),
         }
+        if store is not None:
+            proxies[STORE] = store
         run = RowChaos(scene, await declare_flow(scene), seed, proxies, [None] * WORKERS)
         try:
             yield run
@@ -173,7 +188,9 @@ async def _work(run: RowChaos) -> None:
         await _look(run)
         if len(run.flow.started) - len(run.ended) < RUNNING_MAX:
             seconds = {step: chance.choice(FUNCTION_SECONDS) for step in STEPS}
-            await run.flow.start(seconds, children=chance.random() < 0.5)
+            children = chance.random() < 0.5
+            with suppress(ServiceError):  # a lakeFS without its store makes no branch
+                await run.flow.start(seconds, children=children)
         await run.rest(LOOK_SECONDS)
 
 
@@ -197,9 +214,11 @@ async def _look(run: RowChaos) -> None:
 async def _outages(run: RowChaos) -> None:
     """Let one service after the other go away, sometimes both."""
     chance = run.chance("outages")
+    choices = [["lakeFS"], ["Conductor"], ["lakeFS", "Conductor"]]
+    choices += [[STORE]] if STORE in run.proxies else []
     while not run.over.is_set():
         await run.rest(chance.uniform(*OUTAGE_EACH_SECONDS))
-        away = chance.choice([["lakeFS"], ["Conductor"], ["lakeFS", "Conductor"]])
+        away = chance.choice(choices)
         seconds = chance.uniform(*OUTAGE_SECONDS)
         if run.over.is_set():
             return
@@ -291,13 +310,21 @@ async def _report(run: RowChaos) -> RowsReport:
     rows: list[AttemptRecord] = []
     lost: list[str] = []
     for workflow, record in run.ended.items():
-        if record.status is not WorkflowStatus.COMPLETED:
+        of_workflow = await run.flow.rows_of(record)
+        rows += of_workflow
+        bounded = any(map(_came_back_too_often, of_workflow))
+        if record.status is not WorkflowStatus.COMPLETED and not bounded:
             lost.append(f"{workflow} {record.status}: {record.reason}")
-        rows += await run.flow.rows_of(record)
     tasks: dict[str, list[AttemptRecord]] = {}
     for row in rows:
         tasks.setdefault(row.snapshot.logical_task_key, []).append(row)
-    extra = [_told(row) for of_task in tasks.values() for row in of_task if _is_extra(row)]
+    given_up = [_told(row) for row in rows if _came_back_too_often(row)]
+    extra = [
+        _told(row)
+        for of_task in tasks.values()
+        for row in of_task
+        if _is_extra(row) and not any(map(_came_back_too_often, of_task))
+    ]
     runs, again = _runs(run)
     return RowsReport(
         run.seed,
@@ -308,6 +335,7 @@ async def _report(run: RowChaos) -> RowsReport:
         hand_backs=sum(max(row.snapshot.poll_count - 1, 0) for row in rows),
         runs=runs,
         again=tuple(again),
+        given_up=tuple(given_up),
         extra=tuple(extra),
         lost=tuple(lost),
     )
@@ -316,6 +344,14 @@ async def _report(run: RowChaos) -> RowsReport:
 def _is_extra(row: AttemptRecord) -> bool:
     """A row that did not complete, or the retry of one."""
     return row.snapshot.status is not AttemptStatus.COMPLETED or row.snapshot.retry_count > 0
+
+
+def _came_back_too_often(row: AttemptRecord) -> bool:
+    """Whether the sixth execution failed, or died with nobody of its root to say so."""
+    bound = len(hand_backs_of(row)) >= HAND_BACKS_MAX or HandedBackTooOftenError.code in str(
+        row.reason
+    )
+    return bound and row.snapshot.status is not AttemptStatus.COMPLETED
 
 
 def _told(row: AttemptRecord) -> str:
