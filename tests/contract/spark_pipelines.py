@@ -53,12 +53,17 @@ async def open_spark_pipeline(
 
         @asynccontextmanager
         async def unheard() -> AsyncGenerator[UnheardPipeline]:
+            # Defined here, so that it travels whole: executors do not have the tests.
+            def impatient(connection: LakeFSConnection) -> LakeFSInstallation:
+                terms = RetryTerms(seconds_max=0.5)
+                return open_lakefs_at(replace(lakefs_configuration(connection), retry=terms))
+
             async with cutting_proxy(server.endpoint) as proxy:
                 past_proxy = replace(connection, url=proxy.url)
                 losing = SparkWorkspacePipeline(
                     SparkConfiguration(),
                     world.objects,
-                    partial(open_part_work, open_impatient_lakefs, past_proxy),
+                    partial(open_part_work, impatient, past_proxy),
                     concurrency,
                     state_root=place / "unheard",
                 )
@@ -67,9 +72,3 @@ async def open_spark_pipeline(
 
         yield world, pipeline, unheard
     concurrency.close()
-
-
-def open_impatient_lakefs(connection: LakeFSConnection) -> LakeFSInstallation:
-    """The ports of an executor that repeats a request for half a second, and not for a minute."""
-    configuration = lakefs_configuration(connection)
-    return open_lakefs_at(replace(configuration, retry=RetryTerms(seconds_max=0.5)))

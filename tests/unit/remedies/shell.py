@@ -71,11 +71,21 @@ class Shell:
         """
         found = re.search(REMEDY_LINE.format(code=code), printed.err, re.MULTILINE)
         assert found is not None, printed.err
-        assert found["remedy"] == error_codes()[code].remedy
-        seen = [printed.err, *self.typed]
-        assert all(any(value in text for text in seen) for value in names.values())
-        commands = [filled(each, names) for each in commands_of(found["remedy"])]
-        first, *_ = [self(command) for command in commands]
+        self.typed.append(printed.err)
+        return self._follow(code, found["remedy"], names)
+
+    def follow_reason(self, code: str, **names: str) -> Ran:
+        """The same for the code of a reason in Conductor: `perago explain` prints the remedy."""
+        found = re.search(r"^Remedy: (.*)$", self(f"perago explain {code}").out, re.MULTILINE)
+        assert found is not None
+        return self._follow(code, found[1], names)
+
+    def _follow(self, code: str, remedy: str, names: dict[str, str]) -> Ran:
+        assert remedy == error_codes()[code].remedy
+        commands = commands_of(remedy)
+        for placeholder in {each for command in commands for each in placeholders_of(command)}:
+            assert any(names[placeholder] in text for text in self.typed), placeholder
+        first, *_ = [self(filled(each, names)) for each in commands]
         return first
 
     def write(self, text: str) -> None:

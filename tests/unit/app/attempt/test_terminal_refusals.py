@@ -124,7 +124,7 @@ CASES = [
 async def _assert_ends(
     world: FaultWorld, faults: Sequence[Fault], code: str, status: AttemptStatus
 ) -> str:
-    reason = await told(world, faults)
+    reason = (await told(world, faults)).reason
     assert code in reason
     assert world.reports[-1].status == status, reason
     if status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR:
