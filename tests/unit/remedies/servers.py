@@ -18,6 +18,7 @@ from tests.unit.remedies.shell import Shell
 from perago.adapters.memory import installations
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.domain.logical_execution import TagName
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 
 CONDUCTOR = "http://127.0.0.1:8080/api"
@@ -51,7 +52,9 @@ class Lakectl:
             "repo list": lambda: [repository.id],
             "branch list": self._branches,
             "tag list": self._tags,
+            "tag show": self._show_tag,
             "branch show": self._show,
+            "branch delete": self._delete,
             "branch reset": self._reset,
             "log": self._log,
             "commit": self._commit,
@@ -80,6 +83,14 @@ class Lakectl:
     def _show(self, address: str) -> list[str]:
         (branch,) = self._parts(address)
         return [f"Branch: {branch}", f"Commit ID: {self._repository.head(branch).commit}"]
+
+    def _show_tag(self, address: str) -> list[str]:
+        (tag,) = self._parts(address)
+        return [f"ID: {tag}", f"Commit ID: {self._repository.tags()[TagName(tag)]}"]
+
+    def _delete(self, address: str) -> list[str]:
+        self._repository.delete_branch(*self._parts(address))
+        return []
 
     def _log(self, address: str) -> list[str]:
         (branch,) = self._parts(address)
