@@ -18,7 +18,7 @@ from tests.unit.remedies.shell import Shell
 from perago.adapters.memory import installations
 from perago.adapters.memory.installations import RepositoryBuilder, lakefs_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.domain.logical_execution import TagName
+from perago.domain.logical_execution import BranchName, TagName
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 
 CONDUCTOR = "http://127.0.0.1:8080/api"
@@ -59,6 +59,7 @@ class Lakectl:
             "log": self._log,
             "commit": self._commit,
             "fs ls": self._ls,
+            "diff": self._uncommitted,
         }
 
     def __call__(self, words: list[str]) -> Ran:
@@ -103,6 +104,12 @@ class Lakectl:
     def _commit(self, address: str, option: str, message: str) -> list[str]:
         assert option == "-m"
         return [self._repository.commit({}, *self._parts(address), message=message)]
+
+    def _uncommitted(self, address: str) -> list[str]:
+        (branch,) = self._parts(address)
+        commits = lakefs_installation(self._repository.lakefs, WorkerHandle()).commits
+        page = asyncio.run(commits.uncommitted_page(self._repository.id, BranchName(branch)))
+        return [change.path for change in page.changes]
 
     def _ls(self, *words: str) -> list[str]:
         ref, prefix = self._parts(words[-1])

@@ -146,7 +146,7 @@ def test_a_remedy_shows_what_is_wrong_until_it_is_corrected(
     scene = SCENES[code]
     world = FaultWorld(tmp_path / "world", PolicySetting.SETTLED)
     shell.write(module(scene.function, scene.spec))
-    world.task = _declared(shell)
+    world.task = declared(shell)
     reason = asyncio.run(_first_row(world, scene))
     assert code in reason or code in OF_THE_AUTHOR
     serve(shell, world, monkeypatch)
@@ -156,7 +156,7 @@ def test_a_remedy_shows_what_is_wrong_until_it_is_corrected(
     assert (ran.code, scene.shown in ran.out + ran.err) == (scene.code, True), ran
 
     shell.write(module(spec=scene.right_spec))
-    world.task = _declared(shell)
+    world.task = declared(shell)
     (shell.project / "params.json").write_text("{}")
     assert shell.follow_reason(code, **_names(shell, world, reason)).code in {0, scene.code}
     asyncio.run(_next_row(world))
@@ -194,7 +194,8 @@ async def _next_row(world: FaultWorld) -> None:
     assert report.error is None, report.error
 
 
-def _declared(shell: Shell) -> TaskDefinition:
+def declared(shell: Shell) -> TaskDefinition:
+    """The task as a worker has it, past the module that commands import."""
     names: dict[str, object] = {"__name__": f"{shell.module}_of_a_worker"}
     exec((shell.project / f"{shell.module}.py").read_text(), names)  # noqa: S102 - a text of ours
     definition: TaskDefinition = vars(names["edit"])["__perago_task__"]
@@ -227,16 +228,16 @@ def test_unknown_keys_of_an_input_are_ignored_where_the_switch_is_unset(shell: S
     shell.write(module())
     given: dict[str, object] = {"params": {}, "workspace": {}, "unknown": 1}
     with pytest.raises(ValueError, match="unknown"):
-        read_params(_declared(shell), given, strict=load_settings().strict_input)
+        read_params(declared(shell), given, strict=load_settings().strict_input)
     shell.follow_reason("PRG-I005")
-    params = read_params(_declared(shell), given, strict=load_settings().strict_input)
+    params = read_params(declared(shell), given, strict=load_settings().strict_input)
     assert params.model_dump() == {"n": 1, "song": "a"}
 
 
 def test_the_help_of_run_shows_what_each_kind_of_task_takes(shell: Shell) -> None:
     shell.write(module())
     with pytest.raises(Exception, match="workspace") as caught:
-        invoke_workspace_free_task(_declared(shell), {})
+        invoke_workspace_free_task(declared(shell), {})
     shell.typed.append(shell.module)
     ran = shell.follow("PRG-I007", printed_for(caught.value), MODULE=shell.module)
     assert "--workspace" in ran.out
@@ -245,7 +246,7 @@ def test_the_help_of_run_shows_what_each_kind_of_task_takes(shell: Shell) -> Non
 def test_every_code_of_these_families_has_its_scene() -> None:
     families = tuple(f"PRG-{letter}" for letter in "IRBGW")
     ours = {code for code in error_codes() if code.startswith(families)}
-    # I012 and R003 are reset in test_publications and test_reset_task. R002 is of executors, which
-    # are processes. B005 and B006 need a worker that takes checkpoints.
+    # I012 is in test_publications, R003 and B006 are in test_others. R002 is of executors, which
+    # are processes, and B005 of workers that take checkpoints.
     elsewhere = {f"PRG-{each}" for each in ("I005", "I007", "I012", "R002", "R003", "B005", "B006")}
     assert ours - elsewhere == set(SCENES)

@@ -1,0 +1,101 @@
+"""Remedies of codes that no table of scenes has room for: each needs something of its own."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, reason_of
+from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, Told
+from tests.unit.remedies.servers import anew, retried, serve
+from tests.unit.remedies.shell import DONE, Shell, printed_for
+from tests.unit.remedies.test_functions import declared, module
+
+from perago.app.settings.settings import load_settings
+from perago.domain.errors import CheckpointRefusedError, SparkSessionError
+from perago.domain.policy import PolicySetting
+from perago.ports.errors import NothingToCommitError, ProtectedBranchError, ServiceError
+from perago.testing.faults import crash
+
+GIB = 1024**3
+
+
+def test_the_address_that_an_adapter_was_given_is_shown(shell: Shell) -> None:
+    shell("export PERAGO_LAKEFS=region:eu")
+    ran = shell.follow("PRG-L001", printed_for(ServiceError("region eu: no such bucket")))
+    assert "PERAGO_LAKEFS=region:eu  (environment)" in ran.out
+
+
+def test_a_protected_branch_takes_the_fence_and_then_what_settled_publishes(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = asyncio.run(FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False).started())
+    world.repository.protect()
+    serve(shell, world, monkeypatch)
+    printed = printed_for(ProtectedBranchError("repo main: branch protection refused the write"))
+    assert shell.follow("PRG-L005", printed, REPO="repo", BRANCH="main").code == 0
+    world.policy = PolicySetting.SETTLED
+    asyncio.run(anew(world, DONE))
+
+
+def test_a_branch_that_nothing_waits_on_shows_no_difference(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    serve(shell, world, monkeypatch)
+    printed = printed_for(NothingToCommitError("repo main: nothing to commit"))
+    assert shell.follow("PRG-L006", printed, REPO="repo", BRANCH="main").out == ""
+    world.repository.write("data/draft.txt", b"draft")
+    assert shell.follow("PRG-L006", printed, REPO="repo", BRANCH="main").out == "data/draft.txt\n"
+
+
+def test_a_task_runs_on_a_repository_that_takes_no_publication(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, reason = asyncio.run(_read_only(tmp_path))
+    assert "PRG-L011" in reason
+    serve(shell, world, monkeypatch)
+    shell.write(module())
+    shell.typed += [shell.module, f"repo {world.input}"]
+    names = {"MODULE": shell.module, "REPO": "repo", "REF": world.input}
+    assert "+ out.txt" in shell.follow_reason("PRG-L011", **names).out
+
+
+async def _read_only(root: Path) -> Told:
+    return await MISTAKES["PRG-L011"](root)
+
+
+def test_a_result_that_fits_no_more_is_reset_and_computed_again(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = asyncio.run(_met_by_a_later_release(shell, tmp_path))
+    assert "PRG-R003" in reason_of(world.reports[-1])
+    world.conductor.terminate(world.workflow, "the operator looks at it")
+    serve(shell, world, monkeypatch)
+    shell.typed.append(f"{world.workflow} {TASK}")
+    assert shell.follow_reason("PRG-R003", WORKFLOW=world.workflow, REFERENCE=TASK).code == 0
+    asyncio.run(retried(world, DONE))
+
+
+async def _met_by_a_later_release(shell: Shell, root: Path) -> FaultWorld:
+    """The decision of a release meets the result model of the next."""
+    world = await FaultWorld(root, PolicySetting.SETTLED).started()
+    await world.attempt(world.worker([crash(after="tags.create")]))
+    shell.write(module())
+    world.task = declared(shell)
+    await world.lose_lease()
+    await world.report()
+    return world
+
+
+def test_larger_checkpoints_are_allowed_where_the_worker_starts(shell: Shell) -> None:
+    before = load_settings().checkpoint_size
+    refused = CheckpointRefusedError(f"the checkpoint has more than {before} bytes")
+    shell.follow("PRG-B006", printed_for(refused))
+    assert (before, load_settings().checkpoint_size) == (10 * GIB, 50 * GIB)
+
+
+def test_spark_runs_beside_the_worker_where_its_master_did_not_answer(shell: Shell) -> None:
+    shell("export PERAGO_SPARK_MASTER=spark://nowhere:7077")
+    refused = SparkSessionError("spark://nowhere:7077", "no answer")
+    shell.follow("PRG-K002", printed_for(refused))
+    assert load_settings().spark_master == "local[2]"
