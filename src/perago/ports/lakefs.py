@@ -111,6 +111,7 @@ class Branches(Protocol):
        stay; twice is once.
     B36 unprotect_takes_one_rule: the rule of exactly this pattern goes, the others stay; one that
        is absent is no error.
+    B37 merge_without_a_message_names_both_sides: lakeFS writes one, with the source as it was sent.
     """
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:

@@ -111,6 +111,12 @@ class _Merge:
     def where(self) -> str:
         return f"update branch {self.request.target}"
 
+    @property
+    def message(self) -> str:
+        """What the server writes where nothing was sent."""
+        asked = self.request
+        return asked.message or f"Merge '{asked.source}' into '{asked.target}'"
+
 
 def merge_into_branch(
     lakefs: MemoryLakeFS,
@@ -145,7 +151,7 @@ def _try_once(merge: _Merge) -> MergeAnswer | _Lost:
     commit = merge.state.graph.add(
         tree,
         parents=(head.id,) if merge.request.squash else (head.id, source.id),
-        message=merge.request.message,
+        message=merge.message,
         metadata={**merge.request.metadata, STRATEGY_KEY: merge.strategy.value},
         created_at=merge.lakefs.now(),
     )

@@ -191,3 +191,10 @@ async def test_B34_hook_sees_the_head_without_squash(fenced: Scene) -> None:
     commit = await fenced.merged(replace(fenced.expecting(human), squash=False))
     record = await fenced.under_test.commits.read(fenced.repository, commit)
     assert record.parents == (human, fenced.staged)
+
+
+async def test_B37_merge_without_a_message_names_both_sides(scene: Scene) -> None:
+    for source in (scene.staged, STAGING):
+        await scene.merged(replace(scene.request, source=source, message=""))
+        head = await scene.under_test.branches.head(scene.repository, MAIN)
+        assert head.message == f"Merge '{source}' into 'main'"
