@@ -8,7 +8,7 @@ from perago.app.authoring.current_attempt import CancelSignal, CurrentAttempt, c
 
 _ANSWERS = (
     (CancelSignal, "cancel.", ("is_set", "wait")),
-    (CurrentAttempt, "", ("progress", "logger", "checkpoint")),
+    (CurrentAttempt, "", ("progress", "logger", "checkpoint", "changes")),
 )
 
 

@@ -11,6 +11,7 @@ from perago._version import __version__
 TYPE_CHECKING = False  # so that the module `typing` is not imported for it
 if TYPE_CHECKING:
     from perago.app.authoring.current_attempt import (
+        Changes,
         Checkpoint,
         CurrentAttempt,
         StagedWorkspace,
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     from perago.ports.workspace import SparkWorkspace
 
 __all__ = [
+    "Changes",
     "Checkpoint",
     "ConductorConfig",
     "CurrentAttempt",
@@ -167,7 +169,7 @@ __all__ = [
 _HOMES = {
     "perago.app.authoring.current_attempt": (
         "StagedWorkspace TaskExecutionContext assert_current_attempt_snapshot "
-        "staging_branch_name Checkpoint CurrentAttempt current_attempt"
+        "staging_branch_name Changes Checkpoint CurrentAttempt current_attempt"
     ),
     "perago.app.authoring.envelope": (
         "build_workspace_free_task_output build_workspace_task_output"

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -59,6 +60,8 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:  # noqa: C901 - one 
             time.sleep(params.number)  # noqa: TID251 - a body may well sleep
         case keep if keep.startswith("keep "):
             current_attempt().checkpoint(keep.removeprefix("keep "), note={"number": params.number})
+        case "changes":
+            return Answer(number=_changes(params.number))
         case told if told.startswith("tell "):
             _tell(told.removeprefix("tell "), metrics)
         case "talk":
@@ -71,6 +74,15 @@ def obey(params: Order, metrics: MetricRecorder) -> Answer:  # noqa: C901 - one 
         case _:
             _forge_or_end(params.what)
     return Answer(number=UNSENDABLE.get(params.what, params.number))
+
+
+def _changes(threads: int) -> str:
+    """What each of these threads is answered, once."""
+    attempt = current_attempt()
+    with ThreadPoolExecutor() as pool:
+        asked = [pool.submit(attempt.changes) for _ in range(threads)]
+        found = {attempt.changes(), *(each.result() for each in asked)}
+    return " ".join(f"{each.since}: {each.added}" if each else "everything" for each in found)
 
 
 class Unprintable:

@@ -13,6 +13,7 @@ from perago.ports.task_body import (
     BodyRaised,
     BodyReturned,
     BodyStopped,
+    ChangedPaths,
     Checkpoints,
     CheckpointTerms,
     TaskBody,
@@ -112,3 +113,28 @@ async def test_Y8_copies_are_told(body: TaskBody, tmp_path: Path) -> None:
     assert isinstance(refused, BodyRaised)
     assert "has 5 bytes, expected at most 1 in a checkpoint" in refused.reason
     assert len(told) == 1
+
+
+async def test_Y9_changes_are_answered(body: TaskBody) -> None:
+    found: list[ChangedPaths | None] = []
+
+    async def changes() -> ChangedPaths | None:
+        if not found:
+            raise LookupError("lakeFS is away")
+        return found.pop()
+
+    call = replace(call_of("changes", 3), changes=changes)
+    failed = await body.run(call)
+    assert isinstance(failed, BodyRaised)
+    assert "lakeFS is away" in failed.reason
+    assert failed.reason.endswith("PRG-B007]")
+    found.append(None)
+    again = replace(call, execution_id=ExecutionId("e2"))
+    assert await body.run(again) == BodyReturned({"number": "everything"})
+    found.append(ChangedPaths("c1", ("a", "b"), removed=("x",)))
+    last = replace(call, execution_id=ExecutionId("e3"))
+    assert await body.run(last) == BodyReturned({"number": "c1: ('a', 'b')"})
+    assert found == []
+    refused = await body.run(call_of("changes", execution_id="e4"))
+    assert isinstance(refused, BodyRaised)
+    assert "the task has no workspace" in refused.reason

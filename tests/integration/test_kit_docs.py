@@ -16,6 +16,7 @@ PAGES = {
     "how-to/test-retries.md": ("4 passed",),
     "how-to/send-events.md": ("2 passed",),
     "how-to/checkpoints.md": ("1 passed",),
+    "how-to/incremental.md": ("1 passed",),
     "spark.md": (),
     "reference/task.md": (),
     "how-to/several-tasks-on-one-branch.md": ("1 passed",),

@@ -27,7 +27,7 @@ from perago.app.authoring.prefix_template import resolved_prefix
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import WorkspaceInput, WorkspaceSpec
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot
-from perago.domain.errors import CheckpointRefusedError, TaskInputError
+from perago.domain.errors import ChangesRefusedError, CheckpointRefusedError, TaskInputError
 from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
 from perago.domain.outcome import MergeAnswer, Merged
 from perago.domain.paths import ATTEMPT_MARKER
@@ -320,16 +320,19 @@ class DirectBody(TaskBody):
         """Call the function; what it raises becomes a value, an exit of the interpreter passes."""
         assert call.workspace is None or isinstance(call.workspace, Path), "no Spark here"
         try:
-            with refusing_checkpoints():
+            with refusing_questions():
                 result = invoke_body(self._task, call.params, call.workspace, metrics=self._metrics)
         except Exception as error:  # noqa: BLE001 - a body may raise anything
             return BodyRaised(failure_reason(error), terminal=error_is_terminal(error))
         return BodyReturned(result)
 
 
-def refusing_checkpoints() -> AbstractContextManager[CurrentAttempt]:
-    """Run a task function whose `checkpoint` raises: nobody would upload what it copies."""
-    return running(CurrentAttempt(take=_refuse_checkpoint))
+def refusing_questions() -> AbstractContextManager[CurrentAttempt]:
+    """Run a task function whose `checkpoint` raises, because nobody would upload what it copies.
+
+    So does `changes`, for which nobody would ask lakeFS.
+    """
+    return running(CurrentAttempt(take=_refuse_checkpoint, ask=_refuse_changes))
 
 
 def _refuse_checkpoint(path: Path, note: object) -> NoReturn:
@@ -337,6 +340,12 @@ def _refuse_checkpoint(path: Path, note: object) -> NoReturn:
     del path, note
     text = "the callbacks of 0.6.1 keep none; run the task in a worker: `perago start MODULE`"
     raise CheckpointRefusedError.because(text)
+
+
+def _refuse_changes() -> NoReturn:
+    """The callbacks read lakeFS by themselves, and none of them reads its history."""
+    text = "the callbacks of 0.6.1 do not ask lakeFS for it; run the task in a worker"
+    raise ChangesRefusedError.because(text)
 
 
 class NoLease:

@@ -26,7 +26,7 @@ from perago.compat.callback_ports import (
     PublishWorkspace,
     StageWorkspace,
     WorkspaceCallbacks,
-    refusing_checkpoints,
+    refusing_questions,
 )
 from perago.domain.errors import TaskInputError
 
@@ -103,7 +103,7 @@ def run_workspace_free_task_attempt(
             code="PRG-I007",
         )
     try:
-        with refusing_checkpoints():
+        with refusing_questions():
             return completed_result(invoke_workspace_free_task(task, input_data, metrics=metrics))
     except Exception as error:  # noqa: BLE001  # a body may raise anything
         return result_for_exception(error, max_length=failure_reason_max_length)

@@ -46,6 +46,17 @@ class CheckpointRefusedError(PeragoError, ValueError):
         return cls(f"no checkpoints here: {refused}", code="PRG-B005")
 
 
+class ChangesRefusedError(PeragoError, RuntimeError):
+    """Whoever runs this call cannot say what changed since the last publication."""
+
+    code = "PRG-B007"
+
+    @classmethod
+    def because(cls, refused: str) -> Self:
+        """The refusal with its reason."""
+        return cls(f"what changed cannot be said: {refused}")
+
+
 class StaleAttemptError(PeragoError, RuntimeError):
     """Conductor no longer counts this attempt; whatever it has done is discarded."""
 

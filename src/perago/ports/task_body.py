@@ -7,7 +7,7 @@ the heartbeats, which must be ended before the terminal update is sent.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from perago.domain.attempt import AttemptSnapshot, ExecutionId
 from perago.domain.hand_back import Cause
@@ -71,6 +71,23 @@ class Checkpoints:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangedPaths:
+    """What differs between the last publication of the task and the input of the call.
+
+    Paths below the prefix, and relative to it.
+    """
+
+    since: str
+    added: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+AskChanges: TypeAlias = Callable[[], Awaitable[ChangedPaths | None]]
+"""Asked on the side of the keys; None where nothing was published before or too much changed."""
+
+
+@dataclass(frozen=True, slots=True)
 class BodyCall:
     """One call: which task, where its workspace is, and its parameters as plain JSON.
 
@@ -87,6 +104,7 @@ class BodyCall:
     spark: SparkRoots | None = None
     staged: StagedChanges | None = None
     checkpoints: Checkpoints | None = field(default=None, compare=False)
+    changes: AskChanges | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +157,8 @@ class TaskBody(Protocol):
        an exception of a check becomes BodyRaised naming the check, and a limit ends it.
     Y8 copies_are_told: a copy that the function takes for a checkpoint is complete, and `taken` was
        called, when the call returns; a refused one raises in the function.
+    Y9 changes_are_answered: a function that asks gets what `changes` answers, from any thread and
+       as often as it asks, with one question; a failure raises in the function.
     """
 
     async def run(self, call: BodyCall) -> BodyOutcome:

@@ -27,7 +27,7 @@ from perago import (
     workspace_upload_files,
     write_taskdef,
 )
-from perago.app.authoring.current_attempt import CheckpointTaker
+from perago.app.authoring.current_attempt import ChangesAsker, CheckpointTaker
 from perago.app.authoring.envelope import (
     check_stored_result,
     read_params,
@@ -219,6 +219,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-B004": lambda _: raising(KeyError("why")),
     "PRG-B005": lambda folder: take_checkpoint(folder, CheckpointTerms(refused="why")),
     "PRG-B006": lambda folder: take_checkpoint(folder, CheckpointTerms(out=str(folder / "out"))),
+    "PRG-B007": lambda _: ask_after_the_end(),
     "PRG-G001": lambda folder: check_guardrails(folder, [require_file("a")], "pre"),
     "PRG-G002": lambda folder: check_guardrails(folder, [require_file("a")], "post"),
     "PRG-W002": with_odd_name,
@@ -233,6 +234,12 @@ def failing_fetch() -> None:
     """Fail as a fetch does that finds no tool to build with."""
     with server_errors():
         raise FetchError("lakeFS", found="no Go", remedy="install one")
+
+
+def ask_after_the_end() -> None:
+    asker = ChangesAsker(lambda: None)
+    asker.close()
+    asker()
 
 
 def take_checkpoint(folder: Path, terms: CheckpointTerms) -> None:

@@ -191,6 +191,19 @@ def test_a_checkpoint_is_refused_with_the_command_that_allows_it(caller: Caller)
     assert caller.calls == ["download"]
 
 
+def _ask_what_changed(workspace: Path, params: Params) -> None:
+    del workspace, params
+    perago.current_attempt().changes()
+
+
+def test_what_changed_is_refused_because_no_callback_reads_the_history(caller: Caller) -> None:
+    result = caller.run(_declare(WorkspaceSpec(prefix="data"), _ask_what_changed), {})
+
+    reason = str(result.reason_for_incompletion)
+    assert "the callbacks of 0.6.1 do not ask lakeFS for it; run the task in a worker" in reason
+    assert "PRG-B007" in reason
+
+
 def test_a_checkpoint_without_a_workspace_is_refused_in_the_same_words() -> None:
     @task(name="free", owner_email="a@example.com")
     def free(params: Params) -> Result:

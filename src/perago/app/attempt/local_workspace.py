@@ -7,9 +7,11 @@ Under `settled` what the task function came to is kept beside its directory unti
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 
+from perago.app.attempt.changes_since import changes_since_publication
 from perago.app.attempt.check_staged import Returned, Shown, call_checks
 from perago.app.attempt.checkpoints import AttemptCheckpoints
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
@@ -110,21 +112,23 @@ async def call_body(
     ports: AttemptPorts,
     attempt: Attempt,
     params: Mapping[str, object],
-    directory: Path | None,
-    *,
-    spark: SparkRoots | None = None,
+    given: Path | SparkRoots | None,
+    workspace: WorkspaceReference | None = None,
     checkpoints: AttemptCheckpoints | None = None,
 ) -> Returned:
-    """Run the team's function."""
+    """Run the team's function on what it is given: a directory, roots, or nothing."""
     call = BodyCall(
         task_name=attempt.task.name,
         attempt=attempt.row,
         execution_id=attempt.execution_id,
         params=params,
-        workspace=directory,
+        workspace=given if isinstance(given, Path) else None,
         seconds_max=attempt.body_seconds_max,
-        spark=spark,
+        spark=given if isinstance(given, SparkRoots) else None,
     )
+    if workspace is not None:
+        ask = partial(changes_since_publication, ports, attempt, workspace)
+        call = replace(call, changes=ask)
     began = ports.clock.monotonic()
     if checkpoints is not None:
         call = replace(
@@ -271,6 +275,7 @@ class LocalOpened:
     target: Target | None
     directory: Path
     materialised: Materialised
+    workspace: WorkspaceReference
     checkpoints: AttemptCheckpoints | None
 
     async def check(self) -> None:
@@ -280,7 +285,7 @@ class LocalOpened:
     async def run(self, params: Mapping[str, object]) -> LocalRan:
         """The task function gets the directory."""
         returned = await call_body(
-            self.ports, self.attempt, params, self.directory, checkpoints=self.checkpoints
+            self.ports, self.attempt, params, self.directory, self.workspace, self.checkpoints
         )
         ran = LocalRan(self.ports, self.attempt, self.directory, self.materialised, returned)
         ran_for = _ran_for(self.attempt, self.target, params)
@@ -329,7 +334,7 @@ async def open_local_workspace(
     checkpoints = _checkpoints_of(ports, attempt, target, directory)
     if checkpoints is not None and (attempt.row.retry_count or attempt.row.poll_count > 1):
         await checkpoints.go_on_from_newest()
-    return LocalOpened(ports, attempt, target, directory, materialised, checkpoints)
+    return LocalOpened(ports, attempt, target, directory, materialised, workspace, checkpoints)
 
 
 def _ran_for(

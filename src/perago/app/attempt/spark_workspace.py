@@ -377,7 +377,7 @@ class SparkOpened:
             await check_attempt(self.ports, self.attempt)
             branch = await open_staging(self.ports, self.attempt, self.target)
         roots = await self._roots(branch)
-        returned = await call_body(self.ports, self.attempt, params, None, spark=roots)
+        returned = await call_body(self.ports, self.attempt, params, roots, self.workspace)
         if self.files is not None and branch is not None:
             await self.files.store(branch)
         return SparkRan(self.ports, self.attempt, self.workspace, branch, returned, self.files)

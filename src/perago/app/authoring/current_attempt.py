@@ -18,8 +18,8 @@ from typing import Any, final
 from perago.app.authoring.checkpoint_copies import note_text, put_copy, survey
 from perago.domain import logical_execution as staging
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus, ExecutionId, Stale, compare_narrow
-from perago.domain.errors import CheckpointRefusedError, StaleAttemptError
-from perago.ports.task_body import CheckpointTerms
+from perago.domain.errors import ChangesRefusedError, CheckpointRefusedError, StaleAttemptError
+from perago.ports.task_body import ChangedPaths, CheckpointTerms
 
 _STATUSES = frozenset(each.value for each in AttemptStatus)
 
@@ -142,6 +142,61 @@ def _keep_nothing(path: Path, note: object) -> bool:
 
 
 @dataclass(frozen=True)
+class Changes:
+    """What differs in the input since the task published last; relative to the prefix, in order.
+
+    `since` is the commit of that publication. A file that the task itself had published, and that
+    no other writer has touched since, is in none of the three.
+    """
+
+    since: str
+    added: tuple[str, ...]
+    changed: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+AskForChanges = Callable[[], Changes | None]
+
+
+def _nothing_published() -> Changes | None:
+    """Outside a worker nothing was published before, so everything has to be done."""
+    return None
+
+
+@final
+class ChangesAsker:
+    """Asks once in a call, whichever of its threads is first; the others get the same answer."""
+
+    def __init__(self, ask: Callable[[], ChangedPaths | None]) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._closed = False
+        self._answer: list[Changes | None] = []
+
+    def __call__(self) -> Changes | None:
+        """Raises ChangesRefusedError where there is no answer."""
+        with self._lock:
+            if self._closed:
+                raise ChangesRefusedError.because("the task function has ended")
+            if not self._answer:
+                found = self._ask()
+                self._answer.append(
+                    None
+                    if found is None
+                    else Changes(found.since, found.added, found.changed, found.removed)
+                )
+            return self._answer[0]
+
+    def close(self) -> None:
+        """Answer nothing more, and wait for the answer that is on its way.
+
+        The next call of this process would meet it.
+        """
+        with self._lock:
+            self._closed = True
+
+
+@dataclass(frozen=True)
 class CurrentAttempt:
     """The attempt a body runs in."""
 
@@ -156,6 +211,7 @@ class CurrentAttempt:
     report: ReportProgress = field(default=_log_progress, compare=False, repr=False)
     resumed_from: Checkpoint | None = field(default=None, compare=False)
     take: TakeCheckpoint = field(default=_keep_nothing, compare=False, repr=False)
+    ask: AskForChanges = field(default=_nothing_published, compare=False, repr=False)
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
@@ -180,6 +236,15 @@ class CurrentAttempt:
         note is plain JSON.
         """
         return self.take(Path(path), note)
+
+    def changes(self) -> Changes | None:
+        """What is new in the input since this task published last: `added`, `changed`, `removed`.
+
+        None where everything has to be done: no publication of this task is below the input, it is
+        more than 10,000 commits old, or more than 100,000 files have changed. Nothing is downloaded
+        for it, and a second call costs nothing.
+        """
+        return self.ask()
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,5 +337,6 @@ def running(attempt: CurrentAttempt) -> Generator[CurrentAttempt]:
     finally:
         _in_this_process.remove(attempt)
         _current.reset(token)
-        if isinstance(attempt.take, CheckpointTaker):
-            attempt.take.close()
+        for each in (attempt.take, attempt.ask):
+            if isinstance(each, CheckpointTaker | ChangesAsker):
+                each.close()

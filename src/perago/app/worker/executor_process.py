@@ -40,8 +40,9 @@ from perago.app.worker.processes import (
 )
 from perago.app.worker.run_body import BodyCancelled, BodySurroundings, run_body
 from perago.domain.attempt import ExecutionId
+from perago.domain.errors import ChangesRefusedError
 from perago.domain.text import Secrets
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Checkpoints
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, ChangedPaths, Checkpoints
 
 # By prefix, so that a variable that a later release adds is left out without a change here.
 # systemd's two would let a task function report the worker ready, or keep its watchdog quiet.
@@ -132,7 +133,10 @@ ARGUMENTS = "channel parent-pid module..."
 
 @final
 class Channel:
-    """The one connection to the parent; every thread may send, only the main one receives."""
+    """The one connection to the parent; every thread may send, and one at a time receives.
+
+    That is the main one between two calls, and during a call the thread that asks the parent.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self._socket = socket.socket(fileno=descriptor)
@@ -241,7 +245,12 @@ class ExecutorProcess:
 
     def _run(self, call: BodyCall, worker_id: str) -> BodyOutcome:
         self._cancel = CancelSignal()
-        around = BodySurroundings(ChannelObserver(self._channel), worker_id, self._cancel)
+        around = BodySurroundings(
+            ChannelObserver(self._channel),
+            worker_id,
+            self._cancel,
+            lambda _: self._ask_the_parent(call.execution_id),
+        )
         try:
             self._in_body = True
             return run_body(self._tasks[call.task_name], call, around)
@@ -249,6 +258,16 @@ class ExecutorProcess:
             return BodyStopped("ended")
         finally:
             self._in_body = False
+
+    def _ask_the_parent(self, execution_id: str) -> ChangedPaths | None:
+        """Ask what changed, and wait; the parent sends nothing else while a function runs."""
+        self._channel.send(frames.ChangesAsked(execution_id))
+        answer = self._channel.receive()
+        if not isinstance(answer, frames.ChangesAnswered) or answer.execution_id != execution_id:
+            raise frames.FrameError("the worker did not answer")
+        if answer.refused:
+            raise ChangesRefusedError.because(answer.refused)
+        return answer.changes
 
     def _end_body(self, _signal: int, _frame: FrameType | None) -> None:
         if self._cancel is not None:
@@ -306,7 +325,13 @@ def _call_of(frame: frames.RunBody, channel: Channel) -> BodyCall:
         spark=frame.spark,
         staged=frame.staged,
         checkpoints=checkpoints,
+        changes=_of_the_parent if frame.answers_changes else None,
     )
+
+
+async def _of_the_parent() -> ChangedPaths | None:
+    """Never called: this process asks its parent (`ExecutorProcess`), and has nobody else."""
+    raise ChangesRefusedError.because("this process has no keys")
 
 
 async def _by_the_parent() -> None:

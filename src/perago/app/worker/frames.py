@@ -22,6 +22,7 @@ from perago.ports.task_body import (
     BodyRaised,
     BodyReturned,
     BodyStopped,
+    ChangedPaths,
     CheckpointTerms,
     StagedChanges,
 )
@@ -51,6 +52,7 @@ class RunBody:
     spark: SparkRoots | None = None
     staged: StagedChanges | None = None
     checkpoints: CheckpointTerms | None = None
+    answers_changes: bool = False
     kind: Literal["run"] = "run"
 
 
@@ -144,6 +146,24 @@ class CheckpointTaken:
     kind: Literal["checkpoint-taken"] = "checkpoint-taken"
 
 
+@dataclass(frozen=True, slots=True)
+class ChangesAsked:
+    """Executor to parent: the body wants to know what changed; it waits for the answer."""
+
+    execution_id: str
+    kind: Literal["changes-asked"] = "changes-asked"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesAnswered:
+    """Parent to executor: what changed, or why that cannot be said."""
+
+    execution_id: str
+    changes: ChangedPaths | None = None
+    refused: str = ""
+    kind: Literal["changes-answered"] = "changes-answered"
+
+
 Frame: TypeAlias = (
     RunBody
     | Ready
@@ -156,6 +176,8 @@ Frame: TypeAlias = (
     | Sampled
     | Progressed
     | CheckpointTaken
+    | ChangesAsked
+    | ChangesAnswered
 )
 # A message of these that is not well-formed is dropped; any other one ends the executor.
 _TELEMETRY = frozenset({"logged", "sampled", "progressed"})

@@ -104,6 +104,7 @@ def run_frame(call: BodyCall, worker_id: str) -> frames.RunBody:
         spark=call.spark,
         staged=call.staged,
         checkpoints=None if call.checkpoints is None else call.checkpoints.terms,
+        answers_changes=call.changes is not None,
     )
 
 
@@ -157,6 +158,7 @@ class ProcessBody(TaskBody):
         self._slots = [ExecutorSlot(number) for number in range(1, settings.slots + 1)]
         self._freed = asyncio.Event()
         self._restarts: set[asyncio.Task[None]] = set()
+        self._answers: set[asyncio.Task[None]] = set()
         self._closing = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
         self._failed_starts = 0  # in a row, of all slots
@@ -225,6 +227,8 @@ class ProcessBody(TaskBody):
     async def close(self) -> None:
         """Let idle executors leave, and kill what stays."""
         self._closing.set()
+        for answer in self._answers:
+            answer.cancel()
         if self._restarts:  # never cancelled: no one would end a process that is half started
             await asyncio.wait(self._restarts)
         executors = [slot.executor for slot in self._slots if slot.executor is not None]
@@ -365,6 +369,23 @@ class ProcessBody(TaskBody):
         over.cancel()
         closing.cancel()
 
+    def _take_question(
+        self,
+        slot: ExecutorSlot,
+        call: BodyCall,
+        frame: frames.CheckpointTaken | frames.ChangesAsked,
+    ) -> None:
+        """What the function of this very call wants of the parent."""
+        if frame.execution_id != call.execution_id:
+            return
+        if isinstance(frame, frames.CheckpointTaken):
+            if call.checkpoints is not None:
+                call.checkpoints.taken()
+        elif call.changes is not None and slot.executor is not None:
+            work = asyncio.create_task(_answer_changes(slot.executor, call))
+            self._answers.add(work)
+            work.add_done_callback(self._answers.discard)
+
     def _take(self, slot: ExecutorSlot, frame: frames.Frame) -> None:
         call = slot.call
         match frame:
@@ -374,14 +395,27 @@ class ProcessBody(TaskBody):
                 self._observer.sampled(call, metric, name, value, labels)
             case frames.Progressed(message, facts) if call is not None:
                 self._observer.progressed(call, message, facts)
-            case frames.CheckpointTaken(execution_id) if call is not None:
-                if call.checkpoints is not None and execution_id == call.execution_id:
-                    call.checkpoints.taken()
+            case frames.CheckpointTaken() | frames.ChangesAsked() if call is not None:
+                self._take_question(slot, call, frame)
             case frames.Began() | frames.Returned() | frames.Raised() | frames.Cancelled():
                 if slot.body is not None and slot.body.take(frame):
                     slot.crashes = 0
             case _:
                 pass
+
+
+async def _answer_changes(executor: Executor, call: BodyCall) -> None:
+    """Answer in any case: the function waits for it, and has its limit for everything together."""
+    execution_id = call.execution_id
+    assert call.changes is not None, "only then it may ask"
+    try:
+        answer = frames.ChangesAnswered(execution_id, await call.changes())
+    except Exception as error:  # noqa: BLE001 - a question never ends a worker
+        answer = frames.ChangesAnswered(execution_id, refused=str(error) or type(error).__name__)
+    try:
+        executor.send(answer)
+    except frames.FrameError as error:
+        executor.send(frames.ChangesAnswered(execution_id, refused=f"its paths: {error}"))
 
 
 async def _end_of(body: RunningBody, order: Order) -> BodyOutcome | None:

@@ -12,14 +12,17 @@ import os
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Self, cast, final
+from threading import Thread
+from typing import Self, TypeAlias, cast, final
 
 from perago.app.authoring.current_attempt import (
     CancelSignal,
+    ChangesAsker,
     Checkpoint,
     CheckpointTaker,
     CopyTaken,
@@ -38,8 +41,16 @@ from perago.app.authoring.staged_view import StagedView, open_view
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import check_name
 from perago.app.telemetry.listeners import BodyObserver
-from perago.domain.errors import TaskDefinitionError
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, BodyReturned, CheckpointTerms
+from perago.domain.errors import ChangesRefusedError, TaskDefinitionError
+from perago.ports.task_body import (
+    AskChanges,
+    BodyCall,
+    BodyOutcome,
+    BodyRaised,
+    BodyReturned,
+    ChangedPaths,
+    CheckpointTerms,
+)
 from perago.ports.workspace import SparkWorkspace
 
 TakeSample = Callable[[str, str, float, Mapping[str, str]], None]
@@ -174,6 +185,30 @@ class BodySurroundings:
     observer: BodyObserver = field(default_factory=BodyObserver)
     worker_id: str = ""
     cancel: CancelSignal = field(default_factory=CancelSignal)
+    ask: "Ask" = field(default_factory=lambda: ask_beside_the_loop)
+
+
+Ask: TypeAlias = Callable[[AskChanges], ChangedPaths | None]
+"""Puts a question of the function, which waits, to whoever has the keys."""
+# Nobody else ends the waiting of a function that runs in the loop of its test.
+ASK_SECONDS_MAX = 60.0
+
+
+def ask_beside_the_loop(question: AskChanges) -> ChangedPaths | None:
+    """For a function that runs in the event loop itself: the answer comes from another thread."""
+    answered: Future[ChangedPaths | None] = Future()
+
+    async def ask() -> ChangedPaths | None:
+        return await question()
+
+    def work() -> None:
+        try:
+            answered.set_result(asyncio.run(ask()))
+        except Exception as error:  # noqa: BLE001 - it is raised where the function waits
+            answered.set_exception(error)
+
+    Thread(target=work, name="perago-changes", daemon=True).start()
+    return answered.result(ASK_SECONDS_MAX)
 
 
 def run_body(
@@ -261,7 +296,25 @@ def _current_attempt(
         report=report,
         resumed_from=_found(terms),
         take=CheckpointTaker(terms, taken, cancel=around.cancel),
+        ask=ChangesAsker(lambda: _ask(task, call, around)),
     )
+
+
+def _ask(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> ChangedPaths | None:
+    """Ask what changed; whatever goes wrong is one error of ours, with its text."""
+    if call.changes is None:
+        because = "the task has no workspace"
+        if call.staged is not None:
+            because = "a check is shown what changed by its view"
+        elif task.workspace is not None:
+            because = "whoever runs this attempt does not ask lakeFS for it"
+        raise ChangesRefusedError.because(because)
+    try:
+        return around.ask(call.changes)
+    except ChangesRefusedError:
+        raise
+    except Exception as error:
+        raise ChangesRefusedError.because(str(error) or type(error).__name__) from error
 
 
 def _checkpoint_terms(task: TaskDefinition, call: BodyCall) -> CheckpointTerms:

@@ -25,7 +25,14 @@ from perago.app.worker.attempts import SlotFacts, StopOrders
 from perago.app.worker.frames import sent_outcome
 from perago.app.worker.run_body import BodySurroundings, run_body
 from perago.app.worker.slot_budget import first_of
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, TaskBody
+from perago.ports.task_body import (
+    AskChanges,
+    BodyCall,
+    BodyOutcome,
+    BodyStopped,
+    ChangedPaths,
+    TaskBody,
+)
 
 
 @dataclass(slots=True)
@@ -176,7 +183,10 @@ class ThreadBody(TaskBody):
     async def run(self, call: BodyCall) -> BodyOutcome:
         """Run one call; its thread goes on when something else ends the waiting."""
         cancel = CancelSignal()
-        around = BodySurroundings(self._observer, self._worker_id, cancel)
+        loop = asyncio.get_running_loop()
+        around = BodySurroundings(
+            self._observer, self._worker_id, cancel, lambda question: _ask_in(loop, question)
+        )
         with self.orders.for_execution(call.execution_id) as order:
             if order.done():
                 return order.result()
@@ -192,6 +202,15 @@ class ThreadBody(TaskBody):
             if order.done():
                 return order.result()
             return BodyStopped(f"the task function ran longer than {call.seconds_max:g} seconds")
+
+
+def _ask_in(loop: asyncio.AbstractEventLoop, question: AskChanges) -> ChangedPaths | None:
+    """Ask in the worker's loop, which is another thread's."""
+
+    async def ask() -> ChangedPaths | None:
+        return await question()
+
+    return asyncio.run_coroutine_threadsafe(ask(), loop).result()
 
 
 def _run(task: TaskDefinition, call: BodyCall, around: BodySurroundings) -> BodyOutcome:
