@@ -208,6 +208,18 @@ def workspace_in(data: Mapping[str, object]) -> Mapping[str, object]:
     return cast("Mapping[str, object]", workspace) if isinstance(workspace, Mapping) else {}
 
 
+def addresses_in(row: AttemptRecord) -> Iterator[Mapping[str, object]]:
+    """Everything in a row that names a repository and a branch: workspaces, and a run's target."""
+    result = row.output_data.get("result")
+    yield workspace_in(row.input_data)
+    if isinstance(result, Mapping):
+        found = cast("Mapping[str, object]", result)
+        yield workspace_in(found)
+        run = found.get("run")
+        if isinstance(run, Mapping):
+            yield cast("Mapping[str, object]", run)
+
+
 def how_far(attempt: AttemptEvidence) -> Reached:
     """Judge by the furthest step that is proven; the first that holds counts.
 

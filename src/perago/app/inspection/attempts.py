@@ -13,7 +13,8 @@ from functools import partial
 from perago.app.inspection.attribution import Attribution, Found, rows_of
 from perago.domain import attempt_history as known
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PHASE, STAGING_BRANCH
+from perago.domain.last_publication import run_inside
 from perago.domain.logical_execution import (
     ATTEMPT_MARK_PREFIX,
     DECISION_TAG_PREFIX,
@@ -24,7 +25,13 @@ from perago.domain.logical_execution import (
     staging_branches_of_workflow,
     workflow_segment,
 )
-from perago.domain.names import RELOCATED_TAG_PREFIX, execution_time, owner_by_name, staging_of
+from perago.domain.names import (
+    RELOCATED_TAG_PREFIX,
+    RUN_BRANCH_PREFIX,
+    execution_time,
+    owner_by_name,
+    staging_of,
+)
 from perago.ports.asking import pages
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, ServiceError
@@ -99,7 +106,8 @@ class _Gathering:
             await self._read_workflow(asked)
         for repository, branches in (await self._targets()).items():
             try:
-                for branch in branches:
+                # Run branches last: one that is gone is behind the commit of its run on another.
+                for branch in sorted(branches, key=lambda each: each.startswith(RUN_BRANCH_PREFIX)):
                     await self._read_branch(repository, branch)
                 await self._list(repository)
             except ServiceError as error:
@@ -140,10 +148,10 @@ class _Gathering:
         found: dict[RepositoryId, list[BranchName]] = {}
         for record in self.found.records.values():
             for row in rows_of(record):
-                workspace = known.workspace_in(row.input_data)
-                repository, branch = workspace.get("repository"), workspace.get("branch")
-                if isinstance(repository, str) and isinstance(branch, str):
-                    _add(found, RepositoryId(repository), BranchName(branch))
+                for address in known.addresses_in(row):
+                    repository, branch = address.get("repository"), address.get("branch")
+                    if isinstance(repository, str) and isinstance(branch, str):
+                        _add(found, RepositoryId(repository), BranchName(branch))
         repository, branch = self.question.repository, self.question.branch
         if repository is not None and branch is not None:
             _add(found, repository, branch)
@@ -175,7 +183,8 @@ class _Gathering:
                     repository, start, None, commits_max=HISTORY_PAGE
                 )
             except MissingError:
-                self._miss(f"There is no branch {branch} in {repository} any more.")
+                if not await self._read_finished_run(repository, branch):
+                    self._miss(f"There is no branch {branch} in {repository} any more.")
                 return
             found.extend(walk.commits)
             last = walk.commits[-1]
@@ -187,6 +196,20 @@ class _Gathering:
         self.found.branches.append(
             known.BranchHistory(repository, branch, self._cut(found, oldest))
         )
+
+    async def _read_finished_run(self, repository: RepositoryId, branch: BranchName) -> bool:
+        """What was on a run branch, by the commit that brought the run to its target."""
+        targets = (each for each in self.found.branches if each.repository == repository)
+        for record in (record for target in targets for record in target.commits):
+            head = run_inside(record)
+            if head is None or record.metadata.get(STAGING_BRANCH) != branch:
+                continue
+            walk = await self.tools.commits.first_parents(
+                repository, head, record.parents[0], commits_max=HISTORY_PAGE
+            )
+            self.found.branches.append(known.BranchHistory(repository, branch, walk.above))
+            return True
+        return False
 
     def _cut(self, found: list[CommitRecord], oldest: float) -> tuple[CommitRecord, ...]:
         """Down to the commit on which the oldest attempt stands, as far as that is known."""

@@ -7,6 +7,7 @@ from time import perf_counter
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 from tests.unit.app.gc.gc_scene import DAY, collect
+from tests.unit.app.runs.run_world import RunWorld
 
 from perago.adapters.memory.installations import conductor_installation, lakefs_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
@@ -244,3 +245,20 @@ async def test_three_hundred_attempts_cost_at_most_thirty_requests(
     assert steps(found) == expected * (ATTEMPTS // 3)
     assert injector.calls.total() <= REQUESTS_MAX, injector.calls
     assert seconds < SECONDS_MAX
+
+
+async def test_the_tasks_of_a_finished_run_are_found_although_its_branch_is_gone(
+    tmp_path: Path,
+) -> None:
+    world = await RunWorld(tmp_path).started()
+    await world.until(None)
+    found = await asked(world)
+    published = {task.reference: how_far(task.attempts[0]) for task in found.tasks}
+    assert published == {
+        "begin": "completed",
+        "one": "published",
+        "two": "published",
+        "finish": "published",
+    }
+    assert found.missing == ()
+    assert {each.branch for each in found.branches} == {"main", (await world.begun()).run_branch}
