@@ -16,8 +16,9 @@ from perago.app.authoring.task_declaration import task, task_of
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import OutsidePrefixError, StaleAttemptError
+from perago.domain.logical_execution import CommitId
 from perago.domain.policy import PolicySetting
-from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, TaskBody
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, ChangedPaths, TaskBody
 from perago.ports.workspace import Phase, SparkGateway, SparkRoots, SparkWorkspace
 from perago.testing.fault_injector import CallGate
 from perago.testing.faults import ANY_CALL, Fault, Moment, Side, crash, meanwhile
@@ -98,6 +99,37 @@ async def test_what_spark_wrote_is_published_without_its_litter(
     assert found == ["data/daily/part-0.parquet"]
     assert spark.world.repository.branch_names() == {"main"}
     assert (await spark.world.read()).status is WorkflowStatus.COMPLETED
+
+
+@final
+@dataclass
+class AskingBody(TaskBody):
+    """Asks what changed before it writes."""
+
+    writes: WritingBody
+    answers: list[ChangedPaths | None]
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Ask as the parent of an executor does."""
+        assert call.changes is not None
+        self.answers.append(await call.changes())
+        return await self.writes.run(call)
+
+
+async def test_a_spark_task_is_told_what_changed_since_it_published(tmp_path: Path) -> None:
+    world = SparkWorld(tmp_path, PolicySetting.SETTLED).world
+    answers: list[ChangedPaths | None] = []
+    published: list[CommitId] = []
+    for number in (1, 2):
+        await world.start()
+        worker = world.worker()
+        body = AskingBody(WritingBody(world, (f"data/part-{number}",)), answers)
+        ports = replace(worker.world, body=body, spark_gateway=GATEWAY)
+        report = await world.report_of(replace(worker, world=ports))
+        assert report.error is None, report.error
+        published.append(world.repository.head().commit)
+        world.input = world.human(f"data/human-{number}")
+    assert answers == [None, ChangedPaths(published[0], added=("human-1",))]
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=str)
