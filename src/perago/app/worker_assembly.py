@@ -50,7 +50,12 @@ from perago.app.worker.polling import (
     ServiceGate,
 )
 from perago.app.worker.process_body import ProcessBody, ProcessBodySettings
-from perago.app.worker.processes import HandedOverBody, Orphans, executor_user_of
+from perago.app.worker.processes import (
+    HandedOverBody,
+    Orphans,
+    executor_python_of,
+    executor_user_of,
+)
 from perago.app.worker.slot_budget import first_of
 from perago.app.worker.thread_body import ThreadBody
 from perago.app.worker.worker import Job, WorkerParts, domain_of
@@ -381,7 +386,8 @@ def _polled(order: StartOrder, task: TaskDefinition, gates: _Gates) -> PolledTyp
 
 def _program(order: StartOrder, secrets: Collection[str]) -> ExecutorProgram:
     environment = executor_environment(order.environment, secrets)
-    return ExecutorProgram(order.targets, environment, executor_user_of(order.settings))
+    user, python = executor_user_of(order.settings), executor_python_of(order.settings)
+    return ExecutorProgram(order.targets, environment, user, python)
 
 
 def _bodies(

@@ -44,7 +44,7 @@ from perago.app.connections import ConductorConnection
 from perago.app.container import open_conductor
 from perago.app.settings.settings import load_settings
 from perago.app.start_checks import check_conductor, check_registered, check_services
-from perago.app.worker.processes import executor_user_of
+from perago.app.worker.processes import executor_python_of, executor_user_of
 from perago.domain.error_codes import Retried, UnknownCodeError, error_codes
 from perago.domain.errors import PrefixValueError
 from perago.ports.task_body import CheckpointTerms
@@ -199,6 +199,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-C012": lambda _: open_conductor(ConductorConnection(url="no-such-scheme:x")),
     "PRG-C013": with_shared_root,
     "PRG-C014": lambda _: executor_user_of(loaded({"PERAGO_EXECUTOR_USER": "0"})),
+    "PRG-C015": lambda _: executor_python_of(loaded({"PERAGO_EXECUTOR_PYTHON": "/bin/false"})),
     "PRG-I001": lambda _: read_params(FREE, {}),
     "PRG-I002": lambda _: read_workspace_input({"workspace": {}, "params": {}}, strict=False),
     "PRG-I003": lambda _: read_params(FREE, {"params": {"a": "x"}}),

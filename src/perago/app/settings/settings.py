@@ -107,6 +107,15 @@ class Settings(InheritedSettings):
             "Largest size of a checkpoint. The disk of the worker holds up to three copies of it",
         ),
     ] = BYTES_MAX
+    executor_python: Annotated[
+        str | None,
+        Variable(
+            "PERAGO_EXECUTOR_PYTHON",
+            Text,
+            "Python that runs task code, for example `/opt/team/venv/bin/python`. Unset: the"
+            " Python of the worker",
+        ),
+    ] = None
     executor_user: Annotated[
         str | None,
         Variable(

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import final
 
 from perago.app.worker import frames
@@ -23,6 +24,19 @@ from perago.app.worker.slot_budget import first_of
 
 # A module and not a fork: a fork would have the worker's memory, and with it the keys.
 PROGRAM = "perago.app.worker.executor_process"
+# Another Python gets this package by its path, and nothing else of the worker's packages: what the
+# team has installed there is what its code imports. Both sides then speak the same frames, whatever
+# perago that environment may have.
+_IN_ANOTHER_PYTHON = """\
+import importlib.util, runpy, sys
+root, program = sys.argv.pop(1), sys.argv.pop(1)
+where = {"submodule_search_locations": [root]}
+spec = importlib.util.spec_from_file_location("perago", root + "/__init__.py", **where)
+sys.modules["perago"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["perago"])
+runpy.run_module(program, run_name="__main__", alter_sys=True)
+"""
+_PACKAGE = Path(__file__).parents[2]
 # For the imports of task modules, of which large libraries take tens of seconds on a busy machine.
 # Shorter fails a worker that would have come up; longer hides a module that waits for a service.
 READY_SECONDS_MAX = 120.0
@@ -45,14 +59,22 @@ class ExecutorImportError(ExecutorStartError):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorProgram:
-    """What to start: the task modules, the environment without credentials, and as whom.
+    """What to start: the task modules, the environment without credentials, as whom, and where.
 
-    Without a user it is the worker's own, with its groups.
+    Without a user it is the worker's own, with its groups; without a Python the worker's own.
     """
 
     modules: Sequence[str]
     environment: Mapping[str, str]
     user: ExecutorUser | None = None
+    python: str | None = None
+
+    @property
+    def command(self) -> list[str]:
+        """The interpreter and what it runs; the arguments of the program follow."""
+        if self.python is None:
+            return [sys.executable, "-m", PROGRAM]
+        return [self.python, "-c", _IN_ANOTHER_PYTHON, str(_PACKAGE), PROGRAM]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +236,7 @@ async def start_executor(program: ExecutorProgram, listener: ExecutorListener) -
             if user is not None:  # so that a body can open /dev/stdout by its name
                 os.fchown(output[-1].write_end, user.uid, user.gid)
         process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", PROGRAM, str(theirs.fileno()), str(os.getpid()), *program.modules),
+            *(*program.command, str(theirs.fileno()), str(os.getpid()), *program.modules),
             env=program.environment if user is None else user.environment(program.environment),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output[0].write_end,

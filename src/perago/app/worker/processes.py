@@ -18,9 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
-from typing import NamedTuple, final
+from typing import NamedTuple, Protocol, final
 
-from perago.app.settings.settings import Settings
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.errors import LocalDiskError
 from perago.ports.system import Concurrency
@@ -63,7 +62,31 @@ class ExecutorUser:
         return kept | {"HOME": str(self.home), "USER": self.name, "LOGNAME": self.name}
 
 
-def executor_user_of(settings: Settings) -> ExecutorUser | None:
+class ExecutorSettings(Protocol):
+    """The part of the settings that this reads; executors import this file without the others."""
+
+    @property
+    def executor_user(self) -> str | None:
+        """The user that was asked for."""
+        ...
+
+    @property
+    def executor_python(self) -> str | None:
+        """The Python that was asked for."""
+        ...
+
+    @property
+    def execution_mode(self) -> str:
+        """Where task functions run."""
+        ...
+
+    @property
+    def workspace_root(self) -> Path:
+        """Where attempt directories are."""
+        ...
+
+
+def executor_user_of(settings: ExecutorSettings) -> ExecutorUser | None:
     """The user that the settings name, or None when executors run as the worker's own."""
     if settings.executor_user is None:
         return None
@@ -72,6 +95,48 @@ def executor_user_of(settings: Settings) -> ExecutorUser | None:
             "in thread mode task functions run in the worker itself; use --execution-mode process"
         )
     return find_executor_user(settings.executor_user, settings.workspace_root)
+
+
+PYTHON_SETTING = "PERAGO_EXECUTOR_PYTHON"
+# A Python on a network disk takes seconds for its first start; what never ends is no Python.
+TRIAL_SECONDS = 30.0
+PYTHON_MIN, PYDANTIC_MIN = (3, 11), (2, 12)  # what this package needs in the other Python too
+# Prints both versions; a Python without pydantic says so by its error.
+_VERSIONS = """import sys, importlib.metadata as m
+print(*sys.version_info[:2], *m.version("pydantic").split(".")[:2])"""
+
+
+def executor_python_of(settings: ExecutorSettings) -> str | None:
+    """The Python that the settings name for executors, refused when it cannot run them."""
+    chosen = settings.executor_python
+    if chosen is None:
+        return None
+    if settings.execution_mode == "thread":
+        why = "in thread mode task functions run in the worker; use --execution-mode process"
+        raise _refused_python(why)
+    try:
+        done = subprocess.run(  # noqa: S603 - the operator's choice
+            [chosen, "-I", "-c", _VERSIONS],
+            capture_output=True,
+            text=True,
+            timeout=TRIAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise _refused_python(f"{chosen} does not start: {error}") from error
+    if done.returncode != 0:
+        said = done.stderr.strip().rpartition("\n")[2]
+        raise _refused_python(f"expected Python 3.11 with pydantic in {chosen}, found {said}")
+    major, minor, *pydantic = (int(each) for each in done.stdout.split())
+    if (major, minor) < PYTHON_MIN or tuple(pydantic) < PYDANTIC_MIN:
+        found = f"Python {major}.{minor} with pydantic {'.'.join(map(str, pydantic))}"
+        why = f"expected Python 3.11 and pydantic 2.12 or newer in {chosen}, found {found}"
+        raise _refused_python(why)
+    return chosen
+
+
+def _refused_python(why: str) -> RuntimeConfigError:
+    return RuntimeConfigError(f"{PYTHON_SETTING}: {why}", code="PRG-C015")
 
 
 def find_executor_user(chosen: str, root: Path) -> ExecutorUser:
