@@ -171,7 +171,9 @@ def worker_log(settings: WorkerLogSettings) -> Generator[None]:
     screen = logging.StreamHandler(sys.stderr)
     is_terminal = sys.stderr.isatty()
     if is_terminal:
-        screen.setFormatter(_formatter(secrets, _printable, structlog.dev.ConsoleRenderer()))
+        # Tracebacks are text by then; structlog before 26.1 warns of that if it may draw them.
+        plainly = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+        screen.setFormatter(_formatter(secrets, _printable, plainly))
     else:
         screen.setFormatter(_formatter(secrets, structlog.processors.JSONRenderer()))
         screen.addFilter(_is_for_the_operator)

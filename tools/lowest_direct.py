@@ -1,0 +1,98 @@
+"""A row of `make matrix`: the tests without servers on the oldest versions that Perago allows.
+
+Executors run the code of teams, whose own pins are older than ours. So each lower bound of
+pyproject.toml is a promise, and this installs exactly the bounds in an environment of the user's
+cache. What the bounds need themselves is whatever pip finds newest, as it is for a user.
+"""
+
+import hashlib
+import subprocess
+import sys
+import tomllib
+import venv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from perago_servers.cache import build_log, cache_root, locked, run_logged
+
+ROOT = Path(__file__).parent.parent
+PYSPARK = "pyspark"  # each of its versions has a row of its own: tools/spark_matrix.py
+# typer before 0.26 imports names that click 8.5 warns of, and a warning ends a test. Users see
+# nothing of it, so the bound of typer stays.
+BESIDE = {"click": "8.3.0"}
+TEST_TOOLS = ("jsonschema", "markdown-it-py", "packaging", "pytest-randomly", "pytest-timeout")
+TEST_TOOLS_TOO = ("pytest-xdist", "sybil", "lakefs-sdk")
+# Two runs: tests of processes and of time that passes do not share a processor well.
+RUNS = (("tests/unit", "-n2"), ("tests/contract",))
+WITHOUT = "not (lakefs or conductor or spark or soak or simulation or scale or browser)"
+# They are about the pins, about pyspark, or about a page that is rendered with the pinned typer.
+OTHER_ROWS = (
+    "--ignore=tests/unit/adapters/spark",
+    "--ignore=tests/unit/tools",
+    "--ignore=tests/unit/test_dependencies.py",
+    "--ignore=tests/unit/test_licences.py",
+    "--ignore=tests/unit/app/test_pipeline_parts.py",
+    "--deselect=tests/unit/domain/test_error_codes.py",
+    "--deselect=tests/unit/testing/test_demo.py",
+)
+
+
+def bounds(project: Mapping[str, Any]) -> dict[str, str]:
+    """Return the lowest version of every direct dependency, without pyspark's."""
+    extras: Mapping[str, list[str]] = project["optional-dependencies"]
+    listed = [*project["dependencies"], *extras["otel"], *extras["testing"]]
+    found: dict[str, str] = {}
+    for requirement in listed:
+        name, separator, version = requirement.partition(">=")
+        if not separator:
+            raise ValueError(f"expected a lower bound such as `name>=1.2`, found {requirement!r}")
+        found[name] = version.partition(",")[0]
+    return found
+
+
+def constraints() -> str:
+    """Return a file of constraints that pins every bound."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = {**bounds(project), **BESIDE}
+    return "".join(f"{name}=={version}\n" for name, version in pins.items())
+
+
+def environment(text: str) -> Path:
+    """Return a virtual environment with the bounds, made on first use; Perago's source is ours."""
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    key = f"lowest-{digest}-py{sys.version_info.major}.{sys.version_info.minor}"
+    place = cache_root() / key
+    stamp = place / "complete"
+    with locked(key):
+        if not stamp.exists():
+            venv.create(place, with_pip=True, clear=True)
+            file = place / "constraints.txt"
+            file.write_text(text, encoding="utf-8")
+            pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+            wanted = [line.partition("==")[0] for line in text.splitlines()]
+            run_logged(
+                [*pip, "-c", str(file), *wanted, *TEST_TOOLS, *TEST_TOOLS_TOO],
+                what="the lowest versions",
+                log=build_log(key),
+            )
+            stamp.touch()
+    return place
+
+
+def main() -> int:
+    """Install and test; the exit code is pytest's worse one."""
+    text = constraints()
+    place = environment(text)
+    python = str(place / "bin" / "python")
+    # The metadata of the package is asked for by tests; its dependencies are there already.
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", str(ROOT)]
+    run_logged(pip, what="perago", log=build_log("lowest-perago"))
+    print(text, flush=True)
+    command = [python, "-m", "pytest", "-q", "-p", "no:randomly", "-m", WITHOUT, *OTHER_ROWS]
+    ended = [subprocess.run([*command, *run], cwd=ROOT, check=False).returncode for run in RUNS]
+    return max(ended)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
