@@ -1,0 +1,105 @@
+"""What is shipped: a pure wheel and its sdist, with what the source has, and a clean install.
+
+Built and installed by pip as it is set up on this machine, without the clone on the path.
+"""
+
+import os
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from perago import __version__
+from perago_servers.python_wheel import private_environment
+
+ROOT = Path(__file__).parents[2]
+BUILDER = "hatchling==1.33.0"
+PACKAGES = ("perago", "perago_servers")
+# Everything that is no Python. Whoever adds a file to the source sees here that it is shipped.
+OTHER_FILES = {
+    "perago/adapters/spark/java/PrivateBranchCommitProtocol.java",
+    "perago/domain/error_codes.toml",
+    "perago/py.typed",
+    "perago/testing/dev/page.css",
+    "perago/testing/dev/page.js",
+}
+INFORMATION = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
+TOP_OF_SDIST = {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "src"}
+SECONDS_MAX = 300  # to install 26 packages
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the wheel and the sdist of this source."""
+    folder = tmp_path_factory.mktemp("dist")
+    python = private_environment(BUILDER) / "bin" / "python"
+    command = [str(python), "-m", "hatchling", "build", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    return folder
+
+
+def wheel_of(built: Path) -> Path:
+    (wheel,) = built.glob("*.whl")
+    return wheel
+
+
+def names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as content:
+        return set(content.namelist())
+
+
+def test_the_wheel_is_pure(built: Path) -> None:
+    assert wheel_of(built).name == f"perago-{__version__}-py3-none-any.whl"
+
+
+def test_the_wheel_has_every_file_of_the_source_and_nothing_else(built: Path) -> None:
+    source = {
+        path.relative_to(ROOT / "src").as_posix()
+        for package in PACKAGES
+        for path in (ROOT / "src" / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    information = {f"perago-{__version__}.dist-info/{name}" for name in INFORMATION}
+    assert names_in(wheel_of(built)) == source | information
+    assert {name for name in source if not name.endswith(".py")} == OTHER_FILES
+
+
+def test_the_sdist_has_the_source_and_no_test_and_no_page(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as content:
+        names = [name.partition("/")[2] for name in content.getnames()]
+    assert {name.partition("/")[0] for name in names} <= TOP_OF_SDIST | {".gitignore"}
+    assert {name.split("/")[1] for name in names if name.startswith("src/")} == set(PACKAGES)
+
+
+@pytest.mark.timeout(SECONDS_MAX)
+def test_a_clean_environment_runs_the_commands_of_the_readme(built: Path, tmp_path: Path) -> None:
+    place = tmp_path / "clean"
+    venv.create(place, with_pip=True)
+    python = str(place / "bin" / "python")
+    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
+    pins = ["-c", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, *pins, str(wheel_of(built))], check=True)
+
+    environment = {
+        "PATH": f"{place / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+    }
+
+    def typed(*command: str) -> str:
+        ran = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran.stdout
+
+    assert typed("perago", "--version") == f"{__version__}\n"
+    assert "4 of 4 scenes lost nothing" in typed("perago", "demo")
+    assert "PRG-F002" in typed("perago", "explain", "PRG-F002")
+    assert "lakefs:" in typed("perago", "servers", "status")
+    typed(python, "-m", "pip", "check")
+    assert sys.prefix not in typed(python, "-c", "import perago; print(perago.__file__)")
