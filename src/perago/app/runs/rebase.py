@@ -22,29 +22,52 @@ from perago.domain.paths import ACTIONS_PREFIX
 from perago.domain.run import Run
 from perago.domain.settled import LookAgain
 from perago.ports.asking import pages
-from perago.ports.lakefs import Change
+from perago.ports.lakefs import Change, ChangeKind
 
 
 async def find_touched(
     ports: AttemptPorts, run: Run, run_head: CommitId, head: CommitId
 ) -> str | None:
-    """What keeps the run from being rebased: a path changed on both sides, or a reserved one."""
+    """What keeps the run from being rebased.
+
+    A path that both sides changed, a reserved one, or a file of one side that is a folder of the
+    other: lakeFS holds both, and no directory can.
+    """
     mine = _changes(ports, run.repository, run.base, run_head)
     theirs = _changes(ports, run.repository, run.base, head)
+    files: list[tuple[str, bool]] = []
     async with aclosing(mine), aclosing(theirs):
         left, right = await anext(mine, None), await anext(theirs, None)
         while left is not None or right is not None:
-            for change in (left, right):
-                if change is not None and change.path.startswith(ACTIONS_PREFIX):
-                    return f"{change.path} was changed, which is reserved"
             if left is not None and right is not None and left.path == right.path:
                 return f"{left.path} was changed by the run and on {run.branch}"
             # Both are in order of path: the lower one has no equal on the other side.
             if right is None or (left is not None and left.path < right.path):
-                left = await anext(mine, None)
+                assert left is not None, "one of the two is there"
+                change, of_the_run, left = left, True, await anext(mine, None)
             else:
-                right = await anext(theirs, None)
+                change, of_the_run, right = right, False, await anext(theirs, None)
+            if change.path.startswith(ACTIONS_PREFIX):
+                return f"{change.path} was changed, which is reserved"
+            if (file := _file_above(files, change, of_the_run=of_the_run)) is not None:
+                return f"{file} is a file on one side, and {change.path} on the other"
     return None
+
+
+def _file_above(files: list[tuple[str, bool]], change: Change, *, of_the_run: bool) -> str | None:
+    """The file of the other side in whose place this change needs a folder.
+
+    `files` holds what came before and this path begins with. Names such as `a-b` and `a.b` come
+    between `a` and `a/b`, so the last one alone would not do.
+    """
+    while files and not change.path.startswith(files[-1][0]):
+        files.pop()
+    if change.kind is ChangeKind.REMOVED:
+        return None
+    above = (path for path, whose in files if whose is not of_the_run)
+    found = next((path for path in above if change.path.startswith(f"{path}/")), None)
+    files.append((change.path, of_the_run))
+    return found
 
 
 async def rebase_run(ports: AttemptPorts, attempt: Attempt, merge: Merge) -> CommitId | LookAgain:

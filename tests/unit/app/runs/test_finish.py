@@ -229,6 +229,7 @@ async def test_a_run_is_rebased_when_no_path_was_changed_on_both_sides(
         pytest.param("data/kept.txt", None, id="changed and removed"),
         pytest.param("data/step-2", b"made", id="added twice"),
         pytest.param(FENCE_PATH, FENCE_FILE + b"# more", id="reserved"),
+        pytest.param("data/step-1/theirs", b"x", id="a folder in the place of a file"),
     ],
 )
 async def test_a_run_is_refused_when_a_path_was_changed_on_both_sides(
