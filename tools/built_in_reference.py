@@ -31,7 +31,8 @@ TEXTS = {
         " base.\n\n"
         '`on_moved`: what to do when the target has moved since the run began. `"refuse"` fails'
         ' without a retry and says what moved. `"rebase"` publishes the run onto the new head if no'
-        " path was changed on both sides and nothing below `_lakefs_actions/` was changed.\n\n"
+        " path was changed on both sides, no new file of one side is a folder of the other, and"
+        " nothing below `_lakefs_actions/` was changed.\n\n"
         '`history`: `"merge"` makes a commit with two parents, so that the commits of the tasks'
         ' stay reachable behind it; `"squash"` makes one with one parent. In both forms the history'
         " of first parents has one commit for each run.\n\n"
