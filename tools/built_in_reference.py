@@ -44,8 +44,9 @@ TEXTS = {
     ),
     JOIN_TASK.name: (
         f"Of up to {WORKSPACES_MAX} workspaces on one branch the task picks the one whose history"
-        " contains all others. Give it the outputs of the tasks that a FORK ran. If there is no"
-        " such workspace, it fails and names what was found on both sides."
+        " contains all others. Give it the workspaces of the branches of a fork, or the whole"
+        " output of its JOIN, of which it takes every `workspace`. If there is no such workspace,"
+        " it fails and names what was found on both sides."
     ),
 }
 HEAD = """# Built-in tasks

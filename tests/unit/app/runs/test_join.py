@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from pydantic import ValidationError
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.app.attempt.context import Attempt
 from perago.app.attempt.without_workspace import produce_freely
-from perago.app.runs.join import JOIN_TASK, WORKSPACES_MAX, JoinResult
+from perago.app.runs.join import JOIN_TASK, WORKSPACES_MAX, JoinParams, JoinResult
 from perago.app.worker.attempts import StopOrders, WaitingOrder
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, ExecutionId
 from perago.domain.errors import BodyFailedError
@@ -126,3 +127,26 @@ async def test_an_error_of_lakefs_is_an_error_of_lakefs(
     refs = scene.commits(2)
     with pytest.raises(type(error)):
         await scene.join(refs, refuse(WALK, error))
+
+
+WORKSPACE = {"repository": "repo", "branch": "main", "refType": "commit", "ref": "c1"}
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"left": {"subWorkflowId": "w", "workspace": WORKSPACE}, "mail": {"result": {}}},
+        {"left": {"workspace": WORKSPACE, "result": {"n": 1}}, "odd": "text", "none": None},
+    ],
+)
+def test_the_output_of_a_join_of_branches_has_their_workspaces(output: object) -> None:
+    (found,) = JoinParams.model_validate({"workspaces": output}).workspaces
+    assert found.ref == "c1"
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"mail": {"result": {}}}, [], None, {"left": {"workspace": None}}]
+)
+def test_branches_without_a_workspace_cannot_be_joined(given: object) -> None:
+    with pytest.raises(ValidationError):
+        JoinParams.model_validate({"workspaces": given})
