@@ -19,7 +19,14 @@ import yaml
 from perago.adapters.memory.object_tree import Tree
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.fence import FENCE_SCRIPT, FENCE_SCRIPT_1, HEAD_MOVED_TEXT, PRIVATE_BRANCH_TEXT
-from perago.domain.logical_execution import NO_METADATA, CommitId, RepositoryId
+from perago.domain.logical_execution import (
+    DECISION_TAG_PREFIX,
+    NO_METADATA,
+    STAGING_BRANCH_PREFIX,
+    CommitId,
+    RepositoryId,
+)
+from perago.domain.names import RUN_BRANCH_PREFIX, SCRATCH_BRANCH_PREFIX
 from perago.domain.paths import ACTIONS_PREFIX
 
 # The server's own patterns, so that a file is refused here if and only if it is refused there.
@@ -178,7 +185,12 @@ return function(code, action)
   if not passed then return tostring(failure) end
 end
 """
-_PRIVATE_SOURCES = ("perago-staging-", "perago-run-", "perago-scratch-", "perago-settled-")
+_PRIVATE_SOURCES = (
+    STAGING_BRANCH_PREFIX,
+    RUN_BRANCH_PREFIX,
+    SCRATCH_BRANCH_PREFIX,
+    DECISION_TAG_PREFIX,
+)
 
 
 class ScriptNeedsLuaError(Exception):

@@ -13,7 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import final
@@ -283,10 +283,18 @@ class CheckpointJudge:
         workflow = await self.ask(written if workflow_segment(written) == segment else segment)
         checkpoint = read_checkpoint(head)
         moment = execution_time(branch) if checkpoint is None else checkpoint.taken_at
-        age = None if moment is None else max(self.tools.clock.now() - moment, timedelta(0))
+        age = age_of(self.tools.clock, moment)
         return judge_checkpoint(
             standing_of(workflow), age, self.times, decided=decision is not None
         )
+
+
+def age_of(clock: Clock, moment: datetime | float | None) -> timedelta | None:
+    """How long ago something was, also where clocks differ; a number counts seconds since 1970."""
+    if moment is None:
+        return None
+    then = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
+    return max(clock.now() - then, timedelta(0))
 
 
 # A million tags or branches, because a pass holds what it lists in memory. What follows after them

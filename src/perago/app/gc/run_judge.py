@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
-from perago.app.gc.local_pass import GcTools, all_tags
+from perago.app.gc.local_pass import GcTools, age_of, all_tags
 from perago.domain.attempt import WorkflowSnapshot
 from perago.domain.logical_execution import (
     DECISION_TAG_PREFIX,
@@ -64,12 +64,8 @@ class RunJudge:
 
         Not since the base: the commit on which a run begins may be years old.
         """
-        seconds: float
         if workflow is not None and workflow.ended_at:
-            seconds = workflow.ended_at / 1000
-        elif head is not None and base is not None and head.commit != base:
-            seconds = head.created_at
-        else:
-            return None
-        passed = self.tools.clock.now() - datetime.fromtimestamp(seconds, UTC)
-        return max(passed, timedelta(0))
+            return age_of(self.tools.clock, workflow.ended_at / 1000)
+        if head is not None and base is not None and head.commit != base:
+            return age_of(self.tools.clock, head.created_at)
+        return None
