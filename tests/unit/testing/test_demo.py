@@ -39,6 +39,16 @@ async def test_the_documents_policies_survive_our_own_accidents(scene: Scene, po
     assert played.report == EXPECTED_REPORT
 
 
+async def test_a_workflow_that_is_a_transaction_leaves_the_target_untouched() -> None:
+    played = await play(SCENES[-1], "settled")
+    main = played.story.repositories[0].branch("main")
+    assert main is not None
+    root_and_events = 2  # the repository as the scene found it
+    assert len(main.commits) == root_and_events + 1, "the commit of the other writer alone"
+    assert main.commits[0].message == "a foreign commit"
+    assert "main: events -> [foreign]" in "\n".join(narrate(4, played))
+
+
 async def test_head_parent_loses_a_foreign_commit_and_the_demonstration_says_so() -> None:
     played = await play(SCENES[-1], "head-parent")
     assert [broken.partition(":")[0] for broken in played.broken] == ["lost"]

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json
+from perago.app.runs.finish import FINISH_TASK
 from perago.domain.policy import PolicySetting
 from perago.domain.text import plain
 from perago.testing.attempt_story import AttemptStory, EventKind
@@ -46,6 +47,12 @@ class Scene:
     title: str
     faults: tuple[Fault, ...]
     expected: Mapping[str, str]
+    in_transaction: tuple[Fault, ...] = ()
+    """The accident where the workflow is one transaction, which only `settled` can make of it."""
+
+    def is_transaction(self, policy: str) -> bool:
+        """Whether the tasks publish on a run branch, and the target shows all of them or none."""
+        return policy == PolicySetting.SETTLED and bool(self.in_transaction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,7 @@ SCENES = (
         "another writer commits to main while `report` is about to publish",
         (foreign_commit(after="stage", task="demo.report", files=FOREIGN),),
         {PolicySetting.SETTLED: "FAILED", PolicySetting.LINEAGE: "FAILED"},
+        (foreign_commit(before="merge", task=FINISH_TASK.name, files=FOREIGN),),
     ),
 )
 
@@ -100,10 +108,11 @@ async def play(scene: Scene, policy: str, *, on_spark: bool = False) -> Played:
     with PeragoEnvironment(policy=policy) as env:
         repository = await env.repository("sales-data", {"sales/raw/events.csv": RAW_EVENTS})
         await env.register(*tasks)
-        env.plan(*scene.faults)
+        transaction = scene.is_transaction(policy)
+        env.plan(*(scene.in_transaction if transaction else scene.faults))
         given: dict[str, object] = {"demo_clean": {}, "demo_aggregate": {}, "demo_report": {}}
         run = await env.start(
-            sequence("sales", *tasks),
+            sequence("sales", *tasks, transaction=transaction),
             {"workspace": await repository.workspace(), "params": given},
         )
         await env.until_idle()
@@ -127,6 +136,7 @@ async def play(scene: Scene, policy: str, *, on_spark: bool = False) -> Played:
 
 TITLE = "Perago: a workflow of three tasks on a versioned workspace, and what goes wrong with it"
 SETTING = "lakeFS and Conductor are in memory, time is virtual; the steps are the real ones"
+IN_TRANSACTION = "; the workflow is one transaction"
 ON_SPARK = "the aggregate runs on Spark in this process"
 
 
@@ -141,7 +151,8 @@ def opening(policy: str, no_spark: str | None) -> Iterator[str]:
 def narrate(number: int, played: Played) -> Iterator[str]:
     """One scene."""
     yield ""
-    yield f"{number}. {played.scene.title}"
+    transaction = played.scene.is_transaction(played.policy)
+    yield f"{number}. {played.scene.title}{IN_TRANSACTION if transaction else ''}"
     for attempt in played.story.attempts:
         injected = [e.text for e in attempt.events if e.kind is EventKind.INJECTED]
         if injected or attempt.number > 1 or attempt.reason:
@@ -149,6 +160,9 @@ def narrate(number: int, played: Played) -> Iterator[str]:
     yield f"   main: {_history(played.story)}"
     if played.status == "COMPLETED":
         yield f"   report: {plain(played.report)} after {played.bodies} runs of task code"
+    elif transaction:
+        yield f"   workflow {played.status}: main has none of its three steps, nothing was lost"
+        yield "   they are held on a private branch: `perago diff RUN` shows what they would change"
     else:
         yield f"   workflow {played.status}: nothing of `report` was published, nothing was lost"
     for broken in played.broken:
@@ -184,6 +198,7 @@ def _end(attempt: AttemptStory, injected: list[str]) -> str:
         "NOT SENT superseded": "finds that another attempt has taken over, and ends nothing",
         "FAILED recorded": "refused: the target moved",
         "FAILED_WITH_TERMINAL_ERROR recorded": "refused for good: the target moved",
+        "FAILED_WITH_TERMINAL_ERROR": "refused for good: the target moved",  # of a built-in task
     }
     end = ends.get(f"{attempt.status} {attempt.recorded}".strip(), attempt.status)
     return "; ".join(part for part in (happened, resumed, end) if part)
