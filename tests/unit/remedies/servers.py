@@ -59,7 +59,7 @@ class Lakectl:
             "log": self._log,
             "commit": self._commit,
             "fs ls": self._ls,
-            "diff": self._uncommitted,
+            "diff": self._diff,
         }
 
     def __call__(self, words: list[str]) -> Ran:
@@ -104,6 +104,13 @@ class Lakectl:
     def _commit(self, address: str, option: str, message: str) -> list[str]:
         assert option == "-m"
         return [self._repository.commit({}, *self._parts(address), message=message)]
+
+    def _diff(self, left: str, *right: str) -> list[str]:
+        """Of one branch what is not committed; of two commits what one has and the other has not."""
+        if not right:
+            return self._uncommitted(left)
+        old, new = (self._repository.files(*self._parts(each)) for each in (left, *right))
+        return [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
 
     def _uncommitted(self, address: str) -> list[str]:
         (branch,) = self._parts(address)

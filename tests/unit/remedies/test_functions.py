@@ -246,7 +246,7 @@ def test_the_help_of_run_shows_what_each_kind_of_task_takes(shell: Shell) -> Non
 def test_every_code_of_these_families_has_its_scene() -> None:
     families = tuple(f"PRG-{letter}" for letter in "IRBGW")
     ours = {code for code in error_codes() if code.startswith(families)}
-    # I012 is in test_publications, R003 and B006 are in test_others. R002 is of executors, which
-    # are processes, and B005 of workers that take checkpoints.
+    # I012 is in test_publications; R003, B005 and B006 are in test_others. R002 is of executors,
+    # which are processes.
     elsewhere = {f"PRG-{each}" for each in ("I005", "I007", "I012", "R002", "R003", "B005", "B006")}
     assert ours - elsewhere == set(SCENES)

@@ -1,6 +1,7 @@
 """Remedies of codes that no table of scenes has room for: each needs something of its own."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -8,13 +9,16 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld, reason_of
 from tests.unit.app.attempt.test_codes_by_mistake import MISTAKES, Told
 from tests.unit.remedies.servers import anew, retried, serve
 from tests.unit.remedies.shell import DONE, Shell, printed_for
-from tests.unit.remedies.test_functions import declared, module
+from tests.unit.remedies.test_functions import FINE, declared, module
 
+from perago.app.attempt.run_attempt import AttemptReport
+from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.settings.settings import load_settings
 from perago.domain.errors import CheckpointRefusedError, SparkSessionError
+from perago.domain.outcome import Merged
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import NothingToCommitError, ProtectedBranchError, ServiceError
-from perago.testing.faults import crash
+from perago.testing.faults import Fault, answer, crash
 
 GIB = 1024**3
 
@@ -99,3 +103,42 @@ def test_spark_runs_beside_the_worker_where_its_master_did_not_answer(shell: She
     refused = SparkSessionError("spark://nowhere:7077", "no answer")
     shell.follow("PRG-K002", printed_for(refused))
     assert load_settings().spark_master == "local[2]"
+
+
+def test_what_was_published_is_compared_with_what_was_staged(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = WorkspaceSpec(prefix="data", isolation="prefix")
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, spec=spec)
+    world.repository.branch("wrong")
+    wrong = world.repository.commit({"data/theirs.txt": b"theirs"}, "wrong")
+    reason = reason_of(asyncio.run(_published(world, answer("merge", Merged(wrong)))))
+    assert "PRG-F024" in reason
+    serve(shell, world, monkeypatch)
+    published, staged = re.findall(r"[0-9a-f]{64}", reason)[:2]
+    shell.typed += [reason, "repo"]
+    names = {"REPO": "repo", "STAGED": staged, "PUBLISHED": published}
+    paths = shell.follow_reason("PRG-F024", **names).out.splitlines()
+    assert {"data/out.txt", "data/theirs.txt"} <= set(paths)
+
+
+async def _published(world: FaultWorld, fault: Fault) -> AttemptReport:
+    await world.start()
+    return await world.report(fault)
+
+
+def test_checkpoints_are_taken_once_the_fence_is_installed(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.HEAD_PARENT, fenced=False)
+    keeps = 'current_attempt().checkpoint(workspace / "kept.txt"); '
+    shell.write(module(keeps + FINE))
+    world.task = declared(shell)
+    asyncio.run(world.start())
+    report = asyncio.run(world.report())
+    assert "PRG-B005" in reason_of(report)
+    serve(shell, world, monkeypatch)
+    shell.typed.append("repo main")
+    assert shell.follow_reason("PRG-B005", REPO="repo", BRANCH="main").code == 0
+    world.policy = PolicySetting.SETTLED
+    asyncio.run(anew(world, DONE))
