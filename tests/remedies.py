@@ -38,7 +38,7 @@ PLACEHOLDERS = MappingProxyType(
         "RUN": "the run in the error, or the one that `perago runs` lists",
         "STAGED": "the staged commit in the reason",
         "URL": "the address in the error",
-        "WORKFLOW": "the workflow of the row",
+        "WORKFLOW": "the id of the row's workflow, or the name under which it is registered",
     }
 )
 HTTP_METHODS = frozenset({"DELETE"})

@@ -14,6 +14,7 @@ from tests.remedies import (
     placeholders_of,
     words_of,
 )
+from tests.unit.remedies.coverage import BY_A_TEST_OF_ITS_OWN, IN_TABLES, WITHOUT
 from tools.write_reference import PAGES
 
 from perago.domain.error_codes import (
@@ -95,6 +96,12 @@ def test_what_a_remedy_has_in_backticks_can_be_pasted_into_a_shell(row: ErrorCod
 def test_a_command_that_perago_does_not_have_is_found(command: str) -> None:
     with pytest.raises(Exception, match=r"No such|Missing"):
         parse(words_of(command))
+
+
+def test_every_remedy_is_run_by_a_scene_or_says_why_not() -> None:
+    listed = [*IN_TABLES, *BY_A_TEST_OF_ITS_OWN, *WITHOUT]
+    assert set(listed) == set(error_codes())
+    assert len(listed) == len(set(listed))
 
 
 @ROWS

@@ -106,7 +106,7 @@ class Lakectl:
         return [self._repository.commit({}, *self._parts(address), message=message)]
 
     def _diff(self, left: str, *right: str) -> list[str]:
-        """Of one branch what is not committed; of two commits what one has and the other has not."""
+        """What a branch has not committed; or the paths at which two commits differ."""
         if not right:
             return self._uncommitted(left)
         old, new = (self._repository.files(*self._parts(each)) for each in (left, *right))

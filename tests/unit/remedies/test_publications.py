@@ -25,7 +25,6 @@ from tests.unit.remedies.servers import (
 )
 from tests.unit.remedies.shell import DONE, Shell
 
-from perago.domain.error_codes import error_codes
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import ACTIONS_PREFIX, FENCE_PATH
 from perago.domain.policy import PolicySetting
@@ -167,12 +166,3 @@ async def test_a_retry_goes_on_where_uncommitted_objects_were_thrown_away(tmp_pa
     world, _ = await told_in_trouble("PRG-F013", tmp_path)
     world.repository.discard_uncommitted()
     await completes(world, DONE)
-
-
-def test_every_code_of_these_families_has_its_scene() -> None:
-    families = ("PRG-F", "PRG-L", "PRG-U")
-    ours = {code for code in error_codes() if code.startswith(families)}
-    # F010 needs a server that keeps the runs of its hooks, and L010 Spark. The others are in
-    # test_others.
-    elsewhere = {f"PRG-{each}" for each in ("F010", "F024", "L001", "L005", "L006", "L010", "L011")}
-    assert ours - elsewhere == {code for code in SCENES if code.startswith(families)}

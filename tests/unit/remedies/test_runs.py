@@ -16,7 +16,6 @@ from tests.unit.remedies.shell import Shell
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.error_codes import error_codes
 from perago.domain.finish import OnMoved
 from perago.domain.outcome import MergeConflict
 from perago.testing.faults import answer, crash
@@ -141,10 +140,3 @@ def test_a_run_goes_when_its_workflow_was_terminated(
     world.conductor.terminate(world.workflow, "it is given up")
     assert shell(f"perago abandon {run.key}").code == 0
     assert run.run_branch not in world.repository.branch_names()
-
-
-def test_every_code_of_runs_has_its_scene() -> None:
-    assert {code for code in error_codes() if code.startswith("PRG-N")} == {
-        *SCENES,
-        "PRG-N008",
-    }

@@ -9,10 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from tests.unit.remedies.shell import Shell, printed_for
 
-from perago.app.worker.processes import SETTING
 from perago.app.worker_description import worker_child_specs
-from perago.domain.error_codes import error_codes
-from perago.domain.errors import RuntimeConfigError
+from perago.domain.errors import ChangesRefusedError, RuntimeConfigError
 
 TASK = """from pathlib import Path
 from pydantic import BaseModel
@@ -170,21 +168,33 @@ def test_a_worker_of_one_executor_starts_where_one_of_none_was_asked_for(shell: 
     assert "CONDUCTOR_SERVER_URL" in ran.err  # the next fact: it asks for what to poll
 
 
-def test_task_code_runs_as_the_worker_once_its_own_user_is_unset(shell: Shell) -> None:
-    shell("export PERAGO_CONDUCTOR=memory:c014 PERAGO_EXECUTOR_USER=0")
+def test_a_worker_is_what_can_say_what_changed(shell: Shell) -> None:
+    shell.write(FREE)
+    shell.typed.append(shell.module)
+    printed = printed_for(ChangesRefusedError("a check is shown what changed by its view"))
+    ran = shell.follow("PRG-B007", printed, MODULE=shell.module)
+    assert "CONDUCTOR_SERVER_URL" in ran.err  # the next fact: it asks for what to poll
+
+
+@pytest.mark.parametrize(
+    ("code", "variable", "value"),
+    [
+        ("PRG-C014", "PERAGO_EXECUTOR_USER", "0"),
+        ("PRG-C015", "PERAGO_EXECUTOR_PYTHON", "/nowhere/python"),
+    ],
+    ids=["user", "python"],
+)
+def test_task_code_runs_as_the_worker_once_its_own_setting_is_unset(
+    shell: Shell, code: str, variable: str, value: str
+) -> None:
+    shell(f"export PERAGO_CONDUCTOR=memory:{code} {variable}={value}")
     shell.write(FREE)
     shell(f"perago register {shell.module}")
     printed = shell(f"perago start {shell.module} --execution-mode process")
-    assert shell.follow("PRG-C014", printed).code == 0
-    assert SETTING not in os.environ
+    assert shell.follow(code, printed).code == 0
+    assert variable not in os.environ
 
 
 def test_an_error_of_another_package_shows_every_setting(shell: Shell) -> None:
     ran = shell.follow("PRG-C001", printed_for(RuntimeConfigError("no such region")))
     assert "PERAGO_LAKEFS=" in ran.out
-
-
-def test_every_code_of_settings_has_its_scene() -> None:
-    elsewhere = {f"PRG-C{number:03}" for number in (1, 5, 6, 8, 13, 14)}
-    ours = {code for code in error_codes() if code.startswith("PRG-C")}
-    assert ours == set(SCENES) | elsewhere

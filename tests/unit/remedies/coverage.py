@@ -1,0 +1,41 @@
+"""Which codes have a scene in which their remedy runs, and why the others have none.
+
+A new code needs a row in a table of scenes, a test of its own, or a reason here.
+"""
+
+from tests.unit.remedies import (
+    test_declarations,
+    test_functions,
+    test_publications,
+    test_runs,
+    test_settings,
+)
+
+IN_TABLES = frozenset(
+    {
+        *test_declarations.MISTAKES,
+        *test_functions.SCENES,
+        *test_publications.SCENES,
+        *test_runs.SCENES,
+        *test_settings.SCENES,
+    }
+)
+# Each in a file of tests/unit/remedies.
+BY_A_TEST_OF_ITS_OWN = frozenset(
+    f"PRG-{each}"
+    for each in (
+        *("T013", "T014", "T018", "T019", "T020", "T024"),
+        *("C001", "C005", "C006", "C008", "C013", "C014", "C015"),
+        *("I005", "I007", "I013", "R003", "B005", "B006", "B007", "F024", "N008", "K002"),
+        *("L001", "L005", "L006", "L011", "L012", "X001", "X002", "X003", "X004", "X006"),
+    )
+)
+WITHOUT = {
+    "PRG-F010": "the in-memory lakeFS keeps no runs of hooks for `lakectl actions`",
+    "PRG-R002": "only an executor that is a process hands results on",
+    "PRG-X005": "builds two servers; tests/integration does",
+    **dict.fromkeys(
+        (f"PRG-{each}" for each in ("K001", "K003", "K004", "K005", "K006", "K007", "L010")),
+        "needs Spark",
+    ),
+}
