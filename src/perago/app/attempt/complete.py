@@ -56,7 +56,8 @@ async def clean_up(ports: AttemptPorts, leftovers: Leftovers) -> None:
     if leftovers.directory is not None:
         facts: dict[str, object] = {"workspace_dir": str(leftovers.directory)}
         await _only_tell(ports, ports.directories.remove(leftovers.directory), LOCAL_FAILED, facts)
-    ports.progress.phase(Phase.CLEANED, {"staging_kept": not leftovers.staging_may_go})
+    left = {} if leftovers.left is None else {"outcome_left": str(leftovers.left)}
+    ports.progress.phase(Phase.CLEANED, {"staging_kept": not leftovers.staging_may_go, **left})
 
 
 async def leave_outcome(ports: AttemptPorts, attempt: Attempt, error: Exception) -> None:
@@ -68,6 +69,7 @@ async def leave_outcome(ports: AttemptPorts, attempt: Attempt, error: Exception)
     if leftovers.directory is None or not leaves_outcome(attempt, error):
         return
     directory, leftovers.directory = leftovers.directory, None
+    leftovers.left = directory
     facts: dict[str, object] = {"workspace_dir": str(directory)}
     await _only_tell(ports, ports.directories.leave(directory), LOCAL_FAILED, facts)
 

@@ -167,6 +167,7 @@ class Leftovers:
     decided: bool = False
     outcome_unknown: bool = False
     has_outcome: bool = False  # kept beside the directory
+    left: Path | None = None  # the directory, where a later attempt may go on with it
     moment: Moment = Moment.BEFORE_FUNCTION
     """What the task function has done so far decides whether the row may be handed back."""
 

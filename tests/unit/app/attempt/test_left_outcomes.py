@@ -21,7 +21,7 @@ from perago.domain.errors import GuardrailViolation, StaleAttemptError
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
 from perago.ports.errors import LocalDiskError, UnavailableError, WorkspaceLostError
-from perago.ports.workspace import Materialised, TransferCounts, WorkspaceSource
+from perago.ports.workspace import Materialised, Phase, TransferCounts, WorkspaceSource
 from perago.testing.faults import Fault, Moment, Side, always, meanwhile, refuse
 
 UPLOADS_FAIL = always(refuse("objects.upload", UnavailableError("lakeFS: connection refused")))
@@ -93,6 +93,8 @@ async def test_an_attempt_that_is_lost_after_the_function_leaves_its_outcome(hos
     report = await host.world.report_of(worker)
     assert isinstance(report.error, StaleAttemptError)
     (directory,) = directories(host)
+    cleaned = [facts for phase, facts in worker.progress.events if phase is Phase.CLEANED]
+    assert cleaned == [{"staging_kept": False, "outcome_left": str(directory)}]
     source = WorkspaceSource(host.world.repository.id, host.world.input, "data")
     with pytest.raises(WorkspaceLostError, match="nothing is known"):
         await worker.world.lakefs.pipeline.plan(Materialised(source, directory, TransferCounts()))
