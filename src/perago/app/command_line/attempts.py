@@ -40,7 +40,7 @@ from perago.domain.logical_execution import (
 
 SINCE = "24h"
 SHORT = 8  # digits of an id: enough to tell those of one workflow apart, and lakeFS takes them
-FOREIGN_MAX = 20  # lines of the table; --json has all
+SHOWN_MAX = 20  # of each kind below the table, which has every attempt; --json has all
 HEADINGS = ("TASK", "TRY", "POLLED (UTC)", "WORKER", "STATUS", "CAME TO", "STAGED", "PUBLISHED")
 
 
@@ -131,10 +131,10 @@ def _table(found: known.AttemptHistory) -> Iterator[str]:
         if not tasks:
             continue
         yield from _columns([_row(task, each) for task in tasks for each in task.attempts])
-        for task in tasks:
-            yield from _about(task)
-    for left in found.left_over:
-        yield f"left: {_leftover(left)}, of no attempt that is shown"
+        yield from _some([each for task in tasks for each in _reasons(task)])
+        yield from _some([each for task in tasks for each in _leftovers(task)])
+        yield from (f"  {each}" for task in tasks for each in _decision(task))
+    yield from _some([f"left: {_leftover(each)}, of no attempt shown" for each in found.left_over])
     for branch in found.branches:
         yield from _foreign(found, branch)
 
@@ -166,19 +166,32 @@ _STATES = {
 }
 
 
-def _about(task: known.TaskHistory) -> Iterator[str]:
-    """What the columns have no room for."""
+def _some(lines: Sequence[str]) -> Iterator[str]:
+    """The first of them, and how many there are besides."""
+    yield from lines[:SHOWN_MAX]
+    if len(lines) > SHOWN_MAX:
+        begins = lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+        yield f"{begins}... and {len(lines) - SHOWN_MAX} more; --json has all"
+
+
+def _reasons(task: known.TaskHistory) -> Iterator[str]:
     for attempt in task.attempts:
-        who = f"{task.name} attempt {attempt.retry_count}"
         if attempt.reason:
-            yield f"  why: {who}: {attempt.reason}"
+            yield f"  why: {task.name} attempt {attempt.retry_count}: {attempt.reason}"
+
+
+def _leftovers(task: known.TaskHistory) -> Iterator[str]:
+    for attempt in task.attempts:
         for left in attempt.leftovers:
-            yield f"  left: {_leftover(left)}, of {who}"
+            yield f"  left: {_leftover(left)}, of {task.name} attempt {attempt.retry_count}"
     for decision in task.decisions:
         yield f"  left: {_leftover(decision)}, of {task.name}"
+
+
+def _decision(task: known.TaskHistory) -> Iterator[str]:
     state = known.decision_state(task)
     if state in _STATES:
-        yield f"  decision of {task.name}: {_STATES[state]}"
+        yield f"decision of {task.name}: {_STATES[state]}"
 
 
 def _leftover(left: known.LeftTag | known.LeftBranch) -> str:
@@ -195,12 +208,14 @@ def _foreign(found: known.AttemptHistory, branch: known.BranchHistory) -> Iterat
         for record, role in found.roles(replace(branch, commits=branch.commits[:-1]))
         if role is known.CommitRole.FOREIGN
     ]
-    for record in foreign[:FOREIGN_MAX]:
-        when = _moment(datetime.fromtimestamp(record.created_at, UTC))
-        where = f"{branch.repository}/{branch.branch}"
-        yield f"foreign commit {_short(record.commit)} on {where} at {when}: {record.message}"
-    if len(foreign) > FOREIGN_MAX:
-        yield f"and {len(foreign) - FOREIGN_MAX} more foreign commits on {branch.branch}"
+    where = f"{branch.repository}/{branch.branch}"
+    yield from _some(
+        [
+            f"foreign commit {_short(record.commit)} on {where} at {_committed(record)}: "
+            f"{record.message}"
+            for record in foreign
+        ]
+    )
 
 
 def _tree(found: known.AttemptHistory) -> Iterator[str]:
@@ -241,8 +256,7 @@ _MARKS = {
 
 
 def _commit_text(record: CommitRecord, role: known.CommitRole) -> str:
-    when = _moment(datetime.fromtimestamp(record.created_at, UTC))
-    begins = f"{_short(record.commit)} {when}"
+    begins = f"{_short(record.commit)} {_committed(record)}"
     if role is not known.CommitRole.PUBLICATION:
         return f"{begins} {role}: {record.message}"
     said = record.metadata
@@ -270,6 +284,10 @@ def _short(commit: str | None) -> str:
 
 def _moment(moment: datetime | None) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}" if moment else "-"
+
+
+def _committed(record: CommitRecord) -> str:
+    return _moment(datetime.fromtimestamp(record.created_at, UTC))
 
 
 def _document(found: known.AttemptHistory) -> dict[str, object]:

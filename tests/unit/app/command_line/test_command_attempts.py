@@ -7,7 +7,7 @@ from tests.unit.app.command_line.command_run import Run
 
 from perago.adapters.memory.installations import RepositoryBuilder, shared_memory
 from perago.adapters.system.host import SystemIdentities
-from perago.app.command_line.attempts import HEADINGS
+from perago.app.command_line.attempts import HEADINGS, SHOWN_MAX
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
 from perago.domain.commit_metadata import (
     CODE_VERSION,
@@ -134,3 +134,16 @@ def test_explain_says_in_three_sentences_what_happened_to_a_workflow(
     assert document["schema"] == "perago.explain-workflow/1"
     assert document["situation"] == "unknown"
     assert run("explain", WORKFLOW).code == 2
+
+
+def test_what_is_left_of_many_attempts_is_cut_and_counted(
+    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERAGO_LAKEFS", f"memory:{project}")
+    builder = RepositoryBuilder(shared_memory(f"memory:{project}"), "repo")
+    for number in range(SHOWN_MAX + 5):
+        row = AttemptSnapshot(WORKFLOW, TASKS[0], "clean", "clean", AttemptStatus.FAILED, number)
+        builder.branch(staging_branch_name(row, SystemIdentities().new_execution_id()))
+    text = run("attempts", WORKFLOW, "--repo", "repo").out.splitlines()
+    assert sum(line.startswith("  left: ") for line in text) == SHOWN_MAX
+    assert text[-1] == "  ... and 5 more; --json has all"
