@@ -5,10 +5,11 @@ waiting for a lease, so several run at once, each with its own repository, workf
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
+from tests.approved_runs import approve_a_run, refuse_a_run
 from tests.kit_cases import CASES, Case, Outcome, outcome_of
 from tests.prefixed_songs import (
     SongTask,
@@ -86,3 +87,12 @@ async def test_a_dynamic_fork_publishes_every_item_below_its_own_prefix_on_one_b
     env = environments("settled")
     env.plan(crash(before="merge", task="songs_count"))
     await count_songs_in_a_dynamic_fork(env, 6)
+
+
+@pytest.mark.lakefs
+@pytest.mark.conductor
+@pytest.mark.parametrize("ends", [approve_a_run, refuse_a_run])
+async def test_a_run_that_waits_for_a_person_ends_as_the_person_says(
+    environments: Environments, ends: Callable[[PeragoEnvironment], Awaitable[None]]
+) -> None:
+    await ends(environments("settled"))
