@@ -112,6 +112,9 @@ class Branches(Protocol):
     B36 unprotect_takes_one_rule: the rule of exactly this pattern goes, the others stay; one that
        is absent is no error.
     B37 merge_without_a_message_names_both_sides: lakeFS writes one, with the source as it was sent.
+    B38 hook_sees_the_source_as_it_was_sent: with the fence, a merge of a private branch, or of a
+       decision's tag, that names no head is RefusedByHook, squashed or not; by the id of the same
+       commit it is Merged.
     """
 
     async def head(self, repository: RepositoryId, branch: BranchName) -> CommitRecord:

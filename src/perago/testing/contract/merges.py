@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from perago.domain.commit_metadata import EXPECTED_HEAD
-from perago.domain.logical_execution import BranchName
+from perago.domain.logical_execution import BranchName, TagName
 from perago.domain.outcome import (
     BrokenActions,
     DirtyTarget,
@@ -198,3 +198,25 @@ async def test_B37_merge_without_a_message_names_both_sides(scene: Scene) -> Non
         await scene.merged(replace(scene.request, source=source, message=""))
         head = await scene.under_test.branches.head(scene.repository, MAIN)
         assert head.message == f"Merge '{source}' into 'main'"
+
+
+@pytest.mark.parametrize("squash", [True, False], ids=["squashed", "both parents"])
+async def test_B38_hook_sees_the_source_as_it_was_sent(
+    fenced: Scene,
+    squash: bool,  # noqa: FBT001 - of the table
+) -> None:
+    branches, tags = fenced.under_test.branches, fenced.under_test.tags
+    names = ["perago-staging-1", "perago-run-1", "perago-scratch-1"]
+    for name in names:
+        await branches.create(fenced.repository, BranchName(name), fenced.staged, hidden=True)
+    await tags.create(fenced.repository, TagName("perago-settled-1"), fenced.staged)
+    request = replace(fenced.request, squash=squash)
+    for source in (*names, "perago-settled-1", f"{names[0]}~0"):
+        refused = await fenced.merge(replace(request, source=source))
+        assert isinstance(refused, RefusedByHook)
+        assert f"perago.private_branch {source}: publish through Perago" in refused.text
+    assert await fenced.head() == fenced.input_ref
+    expecting = replace(fenced.expecting(fenced.input_ref), source=names[1], squash=squash)
+    published = await fenced.merged(expecting)
+    await fenced.under_test.branches.relocate(fenced.repository, MAIN, fenced.input_ref)
+    assert published != await fenced.merged(request), "the id tells the hook nothing"
