@@ -41,6 +41,7 @@ RUN_PAGES = frozenset(
         "docs/how-to/send-events.md",
         "docs/how-to/choose-servers.md",
         "docs/how-to/checkpoints.md",
+        "docs/how-to/incremental.md",
         "docs/how-to/several-tasks-on-one-branch.md",
         "docs/how-to/workflow-as-one-transaction.md",
         "docs/how-to/audit-approve-publish.md",

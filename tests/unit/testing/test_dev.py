@@ -218,3 +218,48 @@ def test_the_page_and_its_parts_are_in_the_package() -> None:
 
     (place,) = package.__path__
     assert {"page.css", "page.js"} <= {path.name for path in Path(place).iterdir()}
+
+
+async def _graph_of_a_run(*faults: Fault) -> str:
+    first, _ = counting_task("first")
+    second, runs = counting_task("second")
+    runs.append(1)  # else it would write what the first one wrote, and publish nothing
+    request = DevRequest(
+        definitions=[sequence("flow", first, second, transaction=True)],
+        tasks=[first, second],
+        files={"data/in.txt": "in"},
+        workflow_input={"params": {"first": {}, "second": {}}},
+        faults=faults,
+    )
+    scene = await run_scenes(request, "settled")
+    repositories = as_list(as_object(scene["story"])["repositories"])
+    return branch_graph(as_object(repositories[0]))
+
+
+def _published(graph: str) -> dict[str, tuple[int, int]]:
+    """Where each published commit stands, by its label."""
+    dots = re.findall(
+        r'class="commit published">.*?cx="(\d+)" cy="(\d+)".*?<text x[^>]*>([^<]*)<', graph
+    )
+    return {label: (int(x), int(y)) for x, y, label in dots}
+
+
+async def test_a_run_is_a_lane_that_joins_the_target_once() -> None:
+    graph = await _graph_of_a_run()
+    points = _published(graph)
+    (x1, y1), (x2, y2) = points["first #1"], points["second #1"]
+    x3, y3 = points["perago_finish #1"]
+    assert y1 == y2 > y3, "the tasks stand in one row below main"
+    assert x1 < x2 < x3
+    assert graph.count(f'<line class="edge" x1="{x2}" y1="{y2}" x2="{x3}" y2="{y3}"/>') == 1
+    assert f'<line class="edge" x1="{x1}" y1="{y1}" x2="{x3}" y2="{y3}"/>' not in graph
+    assert "run, published" in graph
+
+
+async def test_a_run_that_is_held_is_a_lane_that_joins_nothing() -> None:
+    graph = await _graph_of_a_run(foreign_commit(before="merge", task="perago.finish"))
+    points = _published(graph)
+    x, y = points["second #1"]
+    assert "perago_finish #1" not in points
+    assert f'<line class="edge" x1="{x}" y1="{y}"' not in graph
+    assert "run, held" in graph

@@ -198,7 +198,8 @@ def _end(attempt: AttemptStory, injected: list[str]) -> str:
         "NOT SENT superseded": "finds that another attempt has taken over, and ends nothing",
         "FAILED recorded": "refused: the target moved",
         "FAILED_WITH_TERMINAL_ERROR recorded": "refused for good: the target moved",
-        "FAILED_WITH_TERMINAL_ERROR": "refused for good: the target moved",  # of a built-in task
+        # What published nothing is not read back.
+        "FAILED_WITH_TERMINAL_ERROR acknowledged": "refused for good: the target moved",
     }
     end = ends.get(f"{attempt.status} {attempt.recorded}".strip(), attempt.status)
     return "; ".join(part for part in (happened, resumed, end) if part)

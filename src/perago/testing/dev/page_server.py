@@ -16,6 +16,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 
 from perago.app.command_line.reporting import note
+from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.testing.definitions import as_list, as_object
 
 # Pixels: between commits, beside main, between rows, of a dot, and the margins.
@@ -33,7 +34,7 @@ def branch_graph(repository: Mapping[str, object]) -> str:
     }
     width = max((x for x, _ in points.values()), default=0) + LEFT + RADIUS
     height = max((y for _, y in points.values()), default=0) + ROW // 2
-    body = [*_edges(commits, points), *_dots(commits, points)]
+    body = [*_edges(commits, points), *_dots(commits, points), *_run_labels(branches, points)]
     size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
     return f'<svg class="graph" role="img" {size}>{"".join(body)}</svg>'
 
@@ -43,22 +44,65 @@ def _commits(branch: Mapping[str, object]) -> Sequence[Mapping[str, object]]:
 
 
 def _points(branches: Sequence[Mapping[str, object]]) -> dict[str, Point]:
-    """Main from left to right; what stands on it elsewhere is a row down, half a step aside."""
-    points: dict[str, Point] = {}
-    ordered = sorted(branches, key=lambda branch: branch.get("name") != "main")
-    row = 0
-    for branch in ordered:
-        news = [c for c in reversed(_commits(branch)) if str(c["id"]) not in points]
-        if not news:
+    """Main in a row, and what stands beside it in rows below, each commit right of its parents.
+
+    Runs come right below main: the decisions of their tasks have the same commits, which would else
+    be drawn in the rows of these. Where nothing was decided on it, a commit is half a step aside.
+    """
+    runs = _runs(branches)
+    rows: dict[str, int] = {}
+    wide: set[str] = set()
+    parents: dict[str, list[str]] = {}
+    for branch in sorted(branches, key=lambda each: (each.get("name") != "main", each not in runs)):
+        news = [commit for commit in _commits(branch) if str(commit["id"]) not in rows]
+        y = max(rows.values(), default=TOP - ROW) + ROW
+        for commit in reversed(news):
+            name = str(commit["id"])
+            rows[name] = y
+            parents[name] = [str(parent) for parent in as_list(commit.get("parents"))]
+            if y == TOP or branch in runs:
+                wide.add(name)
+    across: dict[str, int] = {}
+    left = list(rows)
+    while left:  # without recursion, because a history is longer than a stack is deep
+        name = left[-1]
+        known = [parent for parent in parents[name] if parent in rows]
+        missing = [parent for parent in known if parent not in across]
+        if missing:
+            left += missing
             continue
-        y = TOP + row * ROW
-        row += 1
-        for commit in news:
-            parents = [str(parent) for parent in as_list(commit.get("parents"))]
-            step = STEP if y == TOP else ASIDE
-            known = [points[parent][0] + step for parent in parents if parent in points]
-            points[str(commit["id"])] = (max(known, default=LEFT), y)
-    return points
+        step = STEP if name in wide else ASIDE
+        across[name] = max((across[parent] + step for parent in known), default=LEFT)
+        left.pop()
+    return {name: (x, rows[name]) for name, x in across.items()}
+
+
+def _runs(branches: Sequence[Mapping[str, object]]) -> list[Mapping[str, object]]:
+    """The rows of runs: held ones have their branch, a published one is the second parent on main.
+
+    By then its branch is gone, and the decision of finish still leads to its commits.
+    """
+    main = [commit for each in branches if each.get("name") == "main" for commit in _commits(each)]
+    merged = {str(parent) for commit in main for parent in as_list(commit.get("parents"))[1:]}
+    return [
+        each
+        for each in branches
+        if str(each.get("name")).startswith(RUN_BRANCH_PREFIX)
+        or any(str(commit["id"]) in merged for commit in _commits(each)[:1])
+    ]
+
+
+def _run_labels(
+    branches: Sequence[Mapping[str, object]], points: Mapping[str, Point]
+) -> Iterator[str]:
+    for each in _runs(branches):
+        drawn = [points[str(commit["id"])] for commit in _commits(each)]
+        lowest = max(y for _, y in drawn)
+        if lowest > TOP:
+            x = min(x for x, y in drawn if y == lowest)
+            held = str(each.get("name")).startswith(RUN_BRANCH_PREFIX)
+            said = "run, held" if held else "run, published"
+            yield f'<text class="run" x="{x}" y="{lowest + 36}">{said}</text>'
 
 
 def _edges(
