@@ -84,6 +84,18 @@ async def test_the_fence_of_the_base_counts_and_not_that_of_the_head(tmp_path: P
     assert "PRG-F020" in await begin(world)
 
 
+async def test_the_fence_of_a_base_that_was_decided_counts_too(tmp_path: Path) -> None:
+    """Whoever may create tags can put that of a run on any commit."""
+    world = await RunWorld(tmp_path).started()
+    assert await world.attempt(world.worker([crash(after="tags.create")])) is None
+    (tag,) = (name for name in world.repository.tags() if name.startswith("perago-base-"))
+    world.repository.delete_tag(tag)
+    world.repository.tag(tag, world.repository.history()[-1].commit)
+    await world.lose_lease()
+    assert "PRG-F020" in reason_of(await world.report())
+    assert not any(name.startswith("perago-run-") for name in world.repository.branch_names())
+
+
 async def test_a_server_that_does_not_run_the_fence_is_refused(tmp_path: Path) -> None:
     world = await RunWorld(tmp_path).started()
     world.lakefs.actions_enabled = False

@@ -7,17 +7,18 @@ import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, reason_of
 from tests.unit.app.runs.run_world import FINISH, RunWorld
 
+from perago.app.attempt.complete import Recorded
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
-from perago.domain.commit_metadata import EXPECTED_HEAD, PHASE
-from perago.domain.fence import FENCE_FILE
+from perago.domain.commit_metadata import EXPECTED_HEAD, RUN
+from perago.domain.fence import FENCE_FILE, FenceState
 from perago.domain.finish import History, OnMoved
 from perago.domain.outcome import MergeConflict, Merged, NoChanges
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.domain.run import base_tag
 from perago.ports.conductor import TerminalUpdate
-from perago.testing.faults import answer, crash, lose_answer, meanwhile
+from perago.testing.faults import always, answer, crash, lose_answer, lose_request, meanwhile
 
 TARGET = {"repository": "repo", "branch": "main", "ref_type": "commit"}
 SCRATCH_MERGE = "branches.merge"
@@ -176,6 +177,16 @@ async def test_the_decision_is_kept_whatever_is_written_to_the_run_branch_later(
     assert "data/foreign" not in world.repository.files()
 
 
+async def test_the_decision_is_kept_in_the_next_round_of_the_same_attempt(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    branch = (await world.begun()).run_branch
+    foreign = partial(world.repository.commit, {"data/foreign": b"x"}, branch=branch)
+    report = await world.report(meanwhile(foreign, after="decide"), lose_request("merge"))
+    assert report.error is None
+    await world.assert_published()
+    assert "data/foreign" not in world.repository.files()
+
+
 async def test_a_target_that_moved_is_refused_with_what_moved_and_what_to_do(
     tmp_path: Path,
 ) -> None:
@@ -217,7 +228,8 @@ async def test_a_run_is_rebased_when_no_path_was_changed_on_both_sides(
         (_, made) = record.parents
         (behind,) = (each for each in world.commits_behind(made) if each.commit == made)
         assert behind.parents == (head, run_head)
-        assert PHASE not in behind.metadata
+        assert behind.metadata[EXPECTED_HEAD] == head
+        assert RUN not in behind.metadata
     assert not any(name.startswith("perago-staging-") for name in world.repository.branch_names())
 
 
@@ -296,6 +308,29 @@ async def test_a_merge_without_changes_is_looked_at_once_and_then_refused(
     await world.assert_untouched()
 
 
+async def test_a_merge_that_was_lost_may_find_no_changes_when_it_is_sent_again(
+    tmp_path: Path,
+) -> None:
+    """The first one may have arrived between the look and the second one."""
+    world = await waiting(tmp_path)
+    report = await world.report(
+        lose_request("merge"), answer("merge", NoChanges("no changes"), nth=2)
+    )
+    assert report.error is None
+    await world.assert_published()
+
+
+async def test_an_end_that_nobody_recorded_keeps_the_run_branch(tmp_path: Path) -> None:
+    world = await waiting(tmp_path)
+    run_branch = (await world.begun()).run_branch
+    report = await world.report(always(lose_request("complete")))
+    assert report.recorded is Recorded.UNKNOWN
+    assert run_branch in world.repository.branch_names()
+    await world.lose_lease()
+    assert (await world.report()).error is None
+    await world.assert_published(branch_gone=True)
+
+
 async def test_a_finish_that_is_run_again_finds_the_publication(tmp_path: Path) -> None:
     """A rerun is another execution, and must not publish the run a second time."""
     world = await waiting(tmp_path)
@@ -335,10 +370,15 @@ async def test_a_run_without_the_fence_in_its_head_is_refused(tmp_path: Path) ->
     await world.assert_untouched()
 
 
-async def test_a_publication_on_another_parent_is_reported(tmp_path: Path) -> None:
+async def test_a_publication_on_another_parent_is_reported_and_the_fence_not_trusted_again(
+    tmp_path: Path,
+) -> None:
     world = await waiting(tmp_path)
-    report = await world.report(answer("merge", Merged(world.input)))
+    worker = world.worker([answer("merge", Merged(world.input))])
+    report = await world.report_of(worker)
     assert "`perago fence verify repo main`" in refused(report, "PRG-F023")
+    trust = worker.world.lakefs.trust
+    assert await trust.proven(world.repository.id, world.input) is FenceState.DISTRUSTED
 
 
 async def test_a_dirty_target_is_named(tmp_path: Path) -> None:
