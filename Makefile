@@ -52,7 +52,7 @@ check-programs:
 
 docs: .venv/.gate  ## Builds the documentation to build/docs, and runs its code.
 	@$(BIN)/python -m tools.build_docs
-	$(PYTEST) tests/integration/test_kit_docs.py tests/integration/test_tutorial.py tests/integration/test_add_a_policy.py tests/unit/test_readme.py
+	$(PYTEST) tests/integration/test_kit_docs.py tests/integration/test_tutorial.py tests/integration/test_add_a_policy.py tests/integration/test_first_workflow.py tests/unit/test_readme.py tests/unit/test_pages.py
 
 servers: .venv/.gate  ## Fetches and builds the real servers, once per user of the machine.
 	@$(BIN)/python -m perago_servers fetch

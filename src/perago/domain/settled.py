@@ -136,8 +136,7 @@ def _who_of_us(facts: PublicationFacts) -> str:
 
 def start_anew(repository: str, branch: str) -> str:
     """The way out; the command shows the commit that the new workflow's input has to name."""
-    address = f"lakefs://{repository}/{branch}"
-    return f"start a new workflow from the current head: `lakectl branch show {address}`"
+    return f"start a new workflow from the current head: `perago head {repository} {branch}`"
 
 
 # The deadline ends the looking; this ends it also where a clock stands still. The specification

@@ -209,7 +209,7 @@ def test_the_base_is_refused_where_the_run_branch_has_more() -> None:
 def test_a_refusal_says_what_moved_and_what_to_do() -> None:
     refusal = decide(facts("moved"))
     assert isinstance(refusal, RunRefusal)
-    for part in (BASE, "h; a writer other than Perago", "lakectl branch show", "on_moved"):
+    for part in (BASE, "h; a writer other than Perago", "perago head", "on_moved"):
         assert part in refusal.reason
 
 

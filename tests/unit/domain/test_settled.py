@@ -133,7 +133,7 @@ UPON = published("Q", "X", changes={"perago.logical_execution_key": "x", POLICY:
 OTHER = "another writer published: "
 DECLARE = '; if that changed other folders only, declare isolation="prefix"'
 FOREIGN = f"{OTHER}a writer other than Perago{DECLARE}"
-START = "start a new workflow from the current head: `lakectl branch show lakefs://songs/main`"
+START = "start a new workflow from the current head: `perago head songs main`"
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,7 @@ async def anew(world: FaultWorld, _: Ran) -> None:
 
 async def anew_from_what_was_printed(world: FaultWorld, ran: Ran) -> None:
     """The command has printed the head from which that workflow is started."""
-    assert f"Commit ID: {world.repository.head().commit}\n" in ran.out
+    assert f"{world.repository.head().commit}\n" in ran.out
     await anew(world, ran)
 
 

@@ -195,7 +195,7 @@ async def test_a_target_that_moved_is_refused_with_what_moved_and_what_to_do(
     reason = refused(await world.report(), "PRG-N004")
     assert world.input in reason
     assert head in reason
-    assert "lakectl branch show lakefs://repo/main" in reason
+    assert "perago head repo main" in reason
     await world.assert_untouched()
     assert world.repository.head().commit == head
     assert (await world.read()).status is WorkflowStatus.FAILED
