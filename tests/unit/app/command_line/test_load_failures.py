@@ -74,6 +74,21 @@ def test_a_refused_declaration_is_one_line_with_file_and_line_number(
     assert remedy.startswith(f"  {code}: ")
 
 
+@pytest.mark.parametrize("command", ["check", "register"])
+def test_a_placeholder_that_no_param_fills_is_refused_with_file_and_line_number(
+    project: Path, run: Run, command: str
+) -> None:
+    body = "def f(workspace: Path, params: P) -> P: ...\n"
+    declared = "workspace=WorkspaceSpec(prefix='songs/{params.sing}')"
+    (project / "refused.py").write_text(f"{HEAD}@task({NAMED}, {declared})\n{body}")
+    ran = run(command, "refused")
+    assert (ran.code, ran.out) == (1, "")
+    error, line, remedy = ran.err.splitlines()
+    assert error.startswith("error: WorkspaceSpec.prefix names {params.sing}, but P has no such")
+    assert line == f"  at {project / 'refused.py'}:7"
+    assert remedy.startswith("  PRG-T023: `perago check MODULE`")
+
+
 def test_the_error_of_a_missing_module_names_the_folder_and_a_similar_module(
     project: Path, run: Run, module: Module
 ) -> None:
