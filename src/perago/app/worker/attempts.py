@@ -10,7 +10,7 @@ or threads.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, Self, TypeAlias, TypeVar, final
 
@@ -114,10 +114,12 @@ class HeartbeatLease(Lease):
             failed = True
         if self._ended:
             return
-        try:
-            verdict: FenceVerdict | None = await self._heartbeat.look()
-        except ServiceError:
-            verdict = None
+        # After a lost beat the next one must not wait for a read that may be lost, too.
+        limit = min(self._pause, AGAIN_SECONDS_MAX) if failed else None
+        verdict: FenceVerdict | None = None
+        with suppress(ServiceError, TimeoutError):
+            async with asyncio.timeout(limit):
+                verdict = await self._heartbeat.look()
         if isinstance(verdict, Stale):
             self._heartbeat.lost(verdict)
         else:

@@ -240,6 +240,31 @@ async def test_the_first_beat_after_an_outage_is_sent_at_once() -> None:
     assert beat == pytest.approx(sent[3], abs=0.01)
 
 
+async def test_a_look_without_an_answer_holds_up_no_beat() -> None:
+    """Conductor swallows both, and is back before the look is given up by its client."""
+    sent: list[float] = []
+    clock = SystemClock()
+
+    async def send() -> None:
+        sent.append(clock.monotonic())
+        if len(sent) == 1:
+            raise OutcomeUnknownError("no answer")
+
+    async def look() -> FenceVerdict:
+        if len(sent) == 1:
+            await asyncio.sleep(60)
+        return Current()
+
+    def lost(stale: Stale) -> None:
+        raise AssertionError(stale)
+
+    heartbeat = Heartbeat(send, look, lost, pause_seconds=0.5, fraction=lambda: 0.05)
+    lease = HeartbeatLease(heartbeat, clock).start()
+    await _until(lambda: len(sent) == 2)
+    await lease.end()
+    assert lease.last_beat == pytest.approx(sent[1], abs=0.01)
+
+
 async def _some_attempt() -> Attempt:
     found: list[Attempt] = []
 
