@@ -24,6 +24,7 @@ class CuttingProxy:
         self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
         self._cuts = False
+        self._sent = b""
         self.answers_lost = 0
 
     @property
@@ -34,6 +35,10 @@ class CuttingProxy:
     def cut(self) -> None:
         """Lose every answer from now on."""
         self._cuts = True
+
+    def cut_after(self, sent: bytes) -> None:
+        """Lose the answer to the next request that holds these bytes, and no other."""
+        self._sent = sent
 
     def heal(self) -> None:
         """Lose nothing more."""
@@ -47,11 +52,12 @@ class CuttingProxy:
         server_reader, server_writer = await asyncio.open_connection(
             self._parts.hostname, self._parts.port
         )
-        to_server = asyncio.ensure_future(_carry(reader, server_writer))
+        is_cut = asyncio.Event()
+        to_server = asyncio.ensure_future(self._carry(reader, server_writer, is_cut))
         try:
             with suppress(ConnectionError):
                 while answer := await server_reader.read(PIECE_BYTES):
-                    if self._cuts:
+                    if self._cuts or is_cut.is_set():
                         self.answers_lost += 1
                         return
                     writer.write(answer)
@@ -62,20 +68,25 @@ class CuttingProxy:
                 each.transport.abort()
             self._connections.discard(task)
 
+    async def _carry(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_cut: asyncio.Event
+    ) -> None:
+        """Carry requests; `is_cut` is set when the one has left whose answer is to be lost."""
+        with suppress(ConnectionError):
+            while request := await reader.read(PIECE_BYTES):
+                if self._sent and self._sent in request:
+                    self._sent = b""
+                    is_cut.set()
+                writer.write(request)
+                await writer.drain()
+        # The client has gone; the server's end closes with its answer, or with the proxy.
+        writer.close()
+
     async def end(self) -> None:
         """Cut every connection."""
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)
-
-
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while request := await reader.read(PIECE_BYTES):
-            writer.write(request)
-            await writer.drain()
-    # The client has gone; the server's end closes with its answer, or with the proxy.
-    writer.close()
 
 
 @asynccontextmanager
