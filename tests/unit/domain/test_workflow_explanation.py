@@ -92,7 +92,7 @@ def test_a_refusal_has_the_remedy_of_its_code_with_the_names_of_the_workflow() -
     assert found.left == (
         "Task clean has published nothing; 0 of 1 tasks have a publication on a target branch."
     )
-    assert "lakefs://repo/main" in found.command
+    assert "perago head repo main" in found.command
     assert found.command in found.to_do
 
 
