@@ -31,11 +31,12 @@ BY_A_TEST_OF_ITS_OWN = frozenset(
     )
 )
 WITHOUT = {
-    "PRG-F010": "the in-memory lakeFS keeps no runs of hooks for `lakectl actions`",
+    "PRG-F010": "runs of hooks are kept by servers: integration/test_remedies_on_real_servers.py",
     "PRG-R002": "only an executor that is a process hands results on",
     "PRG-X005": "builds two servers; tests/integration does",
     **dict.fromkeys(
-        (f"PRG-{each}" for each in ("K001", "K003", "K004", "K005", "K006", "K007", "L010")),
-        "needs Spark",
+        (f"PRG-{each}" for each in ("K004", "K005", "K006")),
+        "needs Spark: tests/integration/test_spark_remedies.py",
     ),
+    **dict.fromkeys((f"PRG-{each}" for each in ("K001", "K003", "K007", "L010")), "needs Spark"),
 }

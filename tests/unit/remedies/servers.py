@@ -105,11 +105,16 @@ class Lakectl:
         assert option == "-m"
         return [self._repository.commit({}, *self._parts(address), message=message)]
 
-    def _diff(self, left: str, *right: str) -> list[str]:
-        """What a branch has not committed; or the paths at which two commits differ."""
-        if not right:
-            return self._uncommitted(left)
-        old, new = (self._repository.files(*self._parts(each)) for each in (left, *right))
+    def _diff(self, *words: str) -> list[str]:
+        """What a branch has not committed; or the paths at which two commits differ.
+
+        Without `--two-way` lakectl shows of two commits what the right one has changed.
+        """
+        if len(words) == 1:
+            return self._uncommitted(*words)
+        option, *refs = words
+        assert option == "--two-way"
+        old, new = (self._repository.files(*self._parts(each)) for each in refs)
         return [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
 
     def _uncommitted(self, address: str) -> list[str]:
