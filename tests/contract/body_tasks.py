@@ -141,6 +141,11 @@ def _forge_or_end(what: str) -> None:
     if what == "forge":
         forged = frames.Returned("of somebody else", {"number": 99})
         os.write(int(sys.argv[1]), frames.encode(forged))
+    if what == "ask past the asker":
+        for _ in range(5):
+            asked = frames.ChangesAsked(current_attempt().execution_id)
+            os.write(int(sys.argv[1]), frames.encode(asked))
+        current_attempt().changes()
     if what == "crash with a program running":
         program = subprocess.Popen(["sleep", "600"])  # noqa: S607 - found by PATH
         sys.stderr.write(f"it left process {program.pid}\n")

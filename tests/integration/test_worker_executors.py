@@ -208,6 +208,20 @@ async def test_an_answer_for_another_execution_reaches_nobody() -> None:
         assert await body.run(call_of("count", 4, execution_id="e4")) == BodyReturned({"number": 4})
 
 
+async def test_a_function_that_asks_past_the_asker_costs_one_question_at_a_time() -> None:
+    questions: list[None] = []
+
+    async def changes() -> None:
+        questions.append(None)
+        await asyncio.sleep(0.3)
+
+    async with process_body() as body:
+        call = replace(call_of("ask past the asker", 1), changes=changes)
+        assert await body.run(call) == BodyReturned({"number": 1})
+        assert await body.run(call_of("count", 2)) == BodyReturned({"number": 2})
+    assert len(questions) == 1
+
+
 async def test_the_executor_of_a_body_that_a_signal_from_outside_ended_is_not_used_again() -> None:
     async with process_body() as body:
         running = asyncio.create_task(body.run(call_of("sleep", 50)))

@@ -23,6 +23,7 @@ from perago.app.worker.executor import (
 )
 from perago.app.worker.slot_budget import first_of
 from perago.app.worker_description import restart_backoff_seconds
+from perago.domain.attempt import ExecutionId
 from perago.domain.hand_back import Cause
 from perago.ports.system import Clock
 from perago.ports.task_body import (
@@ -158,7 +159,7 @@ class ProcessBody(TaskBody):
         self._slots = [ExecutorSlot(number) for number in range(1, settings.slots + 1)]
         self._freed = asyncio.Event()
         self._restarts: set[asyncio.Task[None]] = set()
-        self._answers: set[asyncio.Task[None]] = set()
+        self._answers: dict[ExecutionId, asyncio.Task[None]] = {}
         self._closing = asyncio.Event()
         self._changed: Callable[[], None] = lambda: None
         self._failed_starts = 0  # in a row, of all slots
@@ -227,7 +228,7 @@ class ProcessBody(TaskBody):
     async def close(self) -> None:
         """Let idle executors leave, and kill what stays."""
         self._closing.set()
-        for answer in self._answers:
+        for answer in self._answers.values():
             answer.cancel()
         if self._restarts:  # never cancelled: no one would end a process that is half started
             await asyncio.wait(self._restarts)
@@ -381,10 +382,12 @@ class ProcessBody(TaskBody):
         if isinstance(frame, frames.CheckpointTaken):
             if call.checkpoints is not None:
                 call.checkpoints.taken()
-        elif call.changes is not None and slot.executor is not None:
+        elif slot.executor is not None and call.execution_id not in self._answers:
+            # One at a time, as the executor's own code asks: its process is not trusted, and each
+            # question is requests to lakeFS.
             work = asyncio.create_task(_answer_changes(slot.executor, call))
-            self._answers.add(work)
-            work.add_done_callback(self._answers.discard)
+            self._answers[call.execution_id] = work
+            work.add_done_callback(lambda _: self._answers.pop(call.execution_id, None))
 
     def _take(self, slot: ExecutorSlot, frame: frames.Frame) -> None:
         call = slot.call
@@ -407,9 +410,9 @@ class ProcessBody(TaskBody):
 async def _answer_changes(executor: Executor, call: BodyCall) -> None:
     """Answer in any case: the function waits for it, and has its limit for everything together."""
     execution_id = call.execution_id
-    assert call.changes is not None, "only then it may ask"
     try:
-        answer = frames.ChangesAnswered(execution_id, await call.changes())
+        found = None if call.changes is None else await call.changes()
+        answer = frames.ChangesAnswered(execution_id, found)
     except Exception as error:  # noqa: BLE001 - a question never ends a worker
         answer = frames.ChangesAnswered(execution_id, refused=str(error) or type(error).__name__)
     try:
