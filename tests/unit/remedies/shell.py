@@ -14,6 +14,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 import typer
@@ -89,7 +90,12 @@ class Shell:
         return first
 
     def write(self, text: str) -> None:
-        """Write the task module."""
+        """Write the task module.
+
+        Python takes a compiled module for the current one if size and whole second of its source
+        are the same, and a correction may be as long as the mistake.
+        """
+        rmtree(self.project / "__pycache__", ignore_errors=True)
         (self.project / f"{self.module}.py").write_text(text)
 
     def _forget_modules(self) -> None:
