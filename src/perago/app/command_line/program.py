@@ -44,6 +44,7 @@ COMMANDS = (
     CommandRow("head", "submit:head", "Print the commit id of the head of a branch."),
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
     CommandRow("gc", "gc:gc", "Remove what crashed attempts left behind."),
+    CommandRow("doctor", "doctor:doctor", "Find out why nothing runs or publishes."),
     CommandRow("attempts", "attempts:attempts", "Show every attempt of a workflow or a branch."),
     CommandRow(
         "reset-task", "reset_task:reset_task", "Discard a task's result, so that it runs again."

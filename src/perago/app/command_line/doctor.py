@@ -1,0 +1,158 @@
+"""`perago doctor`: examine settings, servers and this machine, and name the next command.
+
+One line for each finding, or one document (`--json`). Both can be pasted into an issue: keys,
+secrets and passwords in addresses are masked. What is examined is in `perago.app.inspection`.
+"""
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+import typer
+
+from perago._version import __version__
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.command_line.loading import load_tasks
+from perago.app.command_line.reporting import (
+    FAILED,
+    JsonOption,
+    note,
+    reports_errors_by_class,
+    say,
+    say_json,
+)
+from perago.app.inspection.doctor import (
+    Check,
+    Examination,
+    Finding,
+    Status,
+    Subject,
+    failure_of,
+    ok,
+)
+from perago.app.inspection.doctor_lakefs import LAKEFS_CHECKS
+from perago.app.settings.runtime_config import connections_of
+from perago.app.settings.settings import Settings, load_settings
+from perago.domain.errors import PeragoError
+from perago.domain.logical_execution import BranchName, RepositoryId
+from perago.domain.text import Secrets
+
+CHECKS: tuple[Check, ...] = (*LAKEFS_CHECKS,)
+MODULES = "task modules"
+# By the family of the first failure: the table of docs/reference/command-line.md, as far as the
+# codes of a family mean one line of it.
+_EXIT_CODES = {"PRG-C": 3, "PRG-F": 4, "PRG-U": 5, "PRG-L": 6}
+
+
+@reports_errors_by_class
+def doctor(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODULE]...", help="Task modules that this worker serves."),
+    ] = None,
+    *,
+    repository: Annotated[
+        str | None,
+        typer.Option("--repo", metavar="REPO", help="Repository to try rights and fence on."),
+    ] = None,
+    branch: Annotated[
+        str | None,
+        typer.Option(
+            "--branch", metavar="BRANCH", help="Target branch. Default: the repository's."
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find out why nothing runs or publishes, and print a command for each problem.
+
+    Each finding is ok, a warning or a failure. What it tries, it tries on scratch branches and
+    removes again. The output holds no keys.
+    """
+    settings, modules = load_settings(), tuple(targets or ())
+    tasks, known = _load(modules)
+    asked = _Asked(
+        None if repository is None else RepositoryId(repository),
+        None if branch is None else BranchName(branch),
+        modules,
+        tasks,
+    )
+    findings = asyncio.run(_examine(settings, asked, known, as_json=as_json))
+    counts = Counter(each.status for each in findings)
+    if as_json:
+        rows = [{**asdict(each), "commands": list(each.commands)} for each in findings]
+        totals = {f"{status}_count": counts[status] for status in Status}
+        say_json("doctor/1", {"version": __version__, **totals, "findings": rows})
+    note(", ".join(f"{counts[status]} {status}" for status in Status))
+    code = exit_code_of(findings)
+    if code:
+        raise typer.Exit(code)
+
+
+def exit_code_of(findings: Sequence[Finding]) -> int:
+    """That of the first failure, which is behind those after it; 0 without one."""
+    first = next((each for each in findings if each.status is Status.FAILURE), None)
+    return 0 if first is None else _EXIT_CODES.get(first.code[:5], FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the command was told to examine."""
+
+    repository: RepositoryId | None
+    branch: BranchName | None
+    modules: tuple[str, ...]
+    tasks: tuple[TaskDefinition, ...]
+
+
+def _load(targets: Sequence[str]) -> tuple[tuple[TaskDefinition, ...], list[Finding]]:
+    """The tasks, and what importing them said."""
+    if not targets:
+        return (), []
+    try:
+        tasks = load_tasks(targets)
+    except PeragoError as error:
+        return (), [failure_of(MODULES, error, {"MODULE": " ".join(targets)})]
+    return tuple(tasks), [ok(MODULES, ", ".join(task.name for task in tasks))]
+
+
+async def _examine(
+    settings: Settings, asked: _Asked, known: Sequence[Finding], *, as_json: bool
+) -> list[Finding]:
+    from perago.app import container  # noqa: PLC0415  # heavy, and needed late
+    from perago.app.start_worker import known_secrets  # noqa: PLC0415  # heavy
+
+    parts = container.Container(connections=connections_of(settings))
+    subject = Subject(
+        settings=settings,
+        connections=parts.connections(),
+        open_lakefs=container.open_lakefs,
+        open_conductor=container.open_conductor,
+        clock=parts.clock(),
+        identities=parts.identities(),
+        concurrency=parts.concurrency(),
+        repository=asked.repository,
+        branch=asked.branch,
+        modules=asked.modules,
+        tasks=asked.tasks,
+    )
+    # The ids of keys as well: with one of them a stranger needs the secret only.
+    ids = {settings.lakectl_credentials_access_key_id or "", settings.conductor_auth_key or ""}
+    secrets = Secrets.of(known_secrets(settings, os.environ) | ids)
+    examination = Examination(subject, secrets, lambda check: note(f"waiting for: {check}"))
+    findings: list[Finding] = []
+    async for finding in examination.run(CHECKS, known):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    return findings
+
+
+def _print(finding: Finding) -> None:
+    say(f"{finding.status:<7}  {finding.check}: {finding.evidence}")
+    if finding.code:
+        say(f"         {finding.code}: {finding.remedy}")
+    elif finding.remedy:
+        say(f"         {finding.remedy}")
