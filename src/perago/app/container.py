@@ -121,6 +121,21 @@ def _real_conductor(connection: ConductorConnection) -> ConductorInstallation:
     )
 
 
+Opened = list[LakeFSInstallation | ConductorInstallation]
+
+
+def _opened_lakefs(connection: LakeFSConnection | None, opened: Opened) -> LakeFSInstallation:
+    opened.append(found := open_lakefs(connection))
+    return found
+
+
+def _opened_conductor(
+    connection: ConductorConnection | None, opened: Opened
+) -> ConductorInstallation:
+    opened.append(found := open_conductor(connection))
+    return found
+
+
 def _clock() -> Clock:
     from perago.adapters.system.host import SystemClock  # noqa: PLC0415 - lazy
 
@@ -242,8 +257,10 @@ class Container(containers.DeclarativeContainer):
     progress = providers.Singleton(_progress)
     directories = providers.Singleton(_directories, connections, clock, concurrency)
 
-    lakefs = providers.Singleton(open_lakefs, connections.provided.lakefs)
-    conductor = providers.Singleton(open_conductor, connections.provided.conductor)
+    # What was opened has to be closed, and asking a provider for it would open the rest as well.
+    opened: providers.Singleton[Opened] = providers.Singleton(Opened)
+    lakefs = providers.Singleton(_opened_lakefs, connections.provided.lakefs, opened)
+    conductor = providers.Singleton(_opened_conductor, connections.provided.conductor, opened)
     pipeline = providers.Singleton(_pipeline, connections, lakefs, concurrency, progress, clock)
     canary = providers.Singleton(_canary, lakefs, identities)
     trust = providers.Singleton(_trust, lakefs, canary, concurrency, clock)

@@ -1,10 +1,20 @@
 """Asking a service more than once: page by page, and until it answers."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import TypeVar
 
+from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
-from perago.ports.lakefs import BranchPage, ChangePage, RepositoryPage, TagPage
+from perago.ports.lakefs import (
+    BranchPage,
+    Change,
+    ChangePage,
+    Commits,
+    Repositories,
+    RepositoryPage,
+    TagPage,
+)
 from perago.ports.objects import ObjectPage
 from perago.ports.system import Clock
 
@@ -38,6 +48,24 @@ async def pages(
             return
         after = page.last
     raise ServiceError(f"expected at most {pages_max} pages, and more follow after {after!r}")
+
+
+async def all_changes(
+    commits: Commits, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str = ""
+) -> AsyncGenerator[Change]:
+    """Every object that differs from left to right, in order of path; a page of them at a time."""
+    listed = pages(
+        lambda after: commits.diff_page(repository, left, right, prefix=prefix, after=after)
+    )
+    async with aclosing(listed):  # a caller that has seen enough closes this one only
+        async for page in listed:
+            for change in page.changes:
+                yield change
+
+
+async def all_repositories(repositories: Repositories) -> list[RepositoryId]:
+    """Every repository that these keys may see, in order."""
+    return [name async for page in pages(repositories.list_page) for name in page.names]
 
 
 async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) -> Result:

@@ -5,12 +5,13 @@ nothing.
 """
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.domain.last_publication import PublishingTask, run_inside
 from perago.domain.logical_execution import CommitId, CommitRecord, WorkspaceReference
 from perago.domain.paths import is_reserved_object, listing_prefix
-from perago.ports.asking import pages
+from perago.ports.asking import all_changes
 from perago.ports.lakefs import ChangeKind
 from perago.ports.task_body import ChangedPaths
 
@@ -35,17 +36,18 @@ async def changes_since_publication(
         return None
     outer = listing_prefix(spec.prefix)
     found: dict[ChangeKind, list[str]] = {kind: [] for kind in ChangeKind}
-    listed = pages(
-        lambda after: ports.lakefs.commits.diff_page(
-            workspace.repository, published.commit, workspace.ref, prefix=outer, after=after
-        )
+    number = 0
+    listed = all_changes(
+        ports.lakefs.commits, workspace.repository, published.commit, workspace.ref, outer
     )
-    async for page in listed:
-        for change in page.changes:
-            if not is_reserved_object(change.path):
-                found[change.kind].append(change.path.removeprefix(outer))
-        if sum(map(len, found.values())) > PATHS_MAX:
-            return None
+    async with aclosing(listed):
+        async for change in listed:
+            if is_reserved_object(change.path):
+                continue
+            number += 1
+            if number > PATHS_MAX:
+                return None
+            found[change.kind].append(change.path.removeprefix(outer))
     return ChangedPaths(
         published.commit,
         tuple(found[ChangeKind.ADDED]),

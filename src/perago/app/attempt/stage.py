@@ -26,7 +26,7 @@ from perago.domain.paths import (
     object_path,
 )
 from perago.domain.sync_plan import FileFacts, SyncPlan
-from perago.ports.asking import pages
+from perago.ports.asking import all_changes, pages
 from perago.ports.errors import BranchExistsError, NothingToCommitError, OutcomeUnknownError
 from perago.ports.lakefs import Change, ChangeKind, CommitRequest
 from perago.ports.workspace import Materialised, Phase, StagingArea, TransferCounts
@@ -343,13 +343,10 @@ async def staged_changes(
 ) -> AsyncGenerator[Change]:
     """The difference that lakeFS sees below the prefix between the input and a staged commit."""
     workspace, outer = target.workspace, listing_prefix(target.prefix)
-    listed = pages(
-        lambda after: ports.lakefs.commits.diff_page(
-            workspace.repository, workspace.ref, staged, prefix=outer, after=after
-        )
-    )
-    async for page in listed:
-        for change in page.changes:
+    commits = ports.lakefs.commits
+    listed = all_changes(commits, workspace.repository, workspace.ref, staged, outer)
+    async with aclosing(listed):
+        async for change in listed:
             if not is_reserved_object(change.path):
                 yield change
 

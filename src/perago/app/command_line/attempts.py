@@ -4,11 +4,10 @@ As a table, as a graph of commits (`--tree`) or as one document (`--json`). What
 gathered in `perago.app.inspection.attempts`; nothing is judged here.
 """
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,9 +19,9 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
+from perago.app.command_line.services import ask, conductor_if_configured
 from perago.app.inspection.attempts import Question, gather
 from perago.app.settings.parsing import parse_time_to_live
-from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain import attempt_history as known
 from perago.domain.commit_metadata import (
@@ -37,6 +36,9 @@ from perago.domain.logical_execution import (
     CommitRecord,
     RepositoryId,
 )
+
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 SINCE = "24h"
 SHORT = 8  # digits of an id: enough to tell those of one workflow apart, and lakeFS takes them
@@ -87,7 +89,7 @@ def attempts(
         age if workflow is None or since else None,
         settings.gc_tag_ttl,
     )
-    found = asyncio.run(read_history(settings, question))
+    found = read_history(settings, question)
     if as_json:
         say_json("attempts/1", _document(found))
     else:
@@ -103,21 +105,16 @@ def _print(found: known.AttemptHistory, *, as_tree: bool) -> None:
         note(f"missing: {text}")
 
 
-async def read_history(settings: Settings, question: Question) -> known.AttemptHistory:
+def read_history(settings: Settings, question: Question) -> known.AttemptHistory:
     """Ask both services; without an address of Conductor only lakeFS."""
-    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
 
-    connections = connections_of(settings)
-    container = Container(connections=connections)
-    tools = container.inspection_tools()
-    if connections.conductor is not None:
-        tools = replace(tools, workflows=container.conductor().workflows)
-    try:
+    async def read(services: "Container") -> known.AttemptHistory:
+        tools = services.inspection_tools()
+        if (conductor := conductor_if_configured(services)) is not None:
+            tools = replace(tools, workflows=conductor.workflows)
         return await gather(tools, question)
-    finally:
-        await container.lakefs().close()
-        if connections.conductor is not None:
-            await container.conductor().close()
+
+    return ask(read, settings)
 
 
 def _table(found: known.AttemptHistory) -> Iterator[str]:

@@ -4,7 +4,6 @@ Prints the objects that differ, in order of path. The comparison is that of lake
 downloaded.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -19,11 +18,11 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.runs.held_changes import HeldChanges, all_repositories, changes_of, find_held
-from perago.app.settings.runtime_config import connections_of
-from perago.app.settings.settings import load_settings
-from perago.domain.logical_execution import RepositoryId
+from perago.app.command_line.services import ask, one_or_all
+from perago.app.runs.held_changes import HeldChanges, find_held
 from perago.domain.text import in_units
+from perago.ports.asking import all_changes
+from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import Change, ChangeKind
 
 _SIGNS = {ChangeKind.ADDED: "+", ChangeKind.CHANGED: "~", ChangeKind.REMOVED: "-"}
@@ -51,7 +50,7 @@ def diff(
 
     The size of a removed object is not known.
     """
-    held, changes = asyncio.run(_read(name, repository))
+    held, changes = ask(lambda services: _read(services.lakefs(), name, repository))
     if as_json:
         say_json("diff/1", _document(held, changes, stat=stat))
         return
@@ -66,21 +65,17 @@ def diff(
     note(_total(changes))
 
 
-async def _read(name: str, repository: str | None) -> tuple[HeldChanges, list[Change]]:
-    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
-
-    container = Container(connections=connections_of(load_settings()))
-    lakefs = container.lakefs()
-    try:
-        searched = [RepositoryId(repository)] if repository else await all_repositories(lakefs)
-        held = await find_held(lakefs, name, searched)
-        if held is None:
-            where = repository or f"{len(searched)} repositories"
-            text = f"expected a run, an execution or a private branch, found {name!r}"
-            raise CommandUsageError(f"{text}, which is not or no longer in {where}")
-        return held, [change async for change in changes_of(lakefs, held)]
-    finally:
-        await lakefs.close()
+async def _read(
+    lakefs: LakeFSInstallation, name: str, repository: str | None
+) -> tuple[HeldChanges, list[Change]]:
+    searched = await one_or_all(lakefs, repository)
+    held = await find_held(lakefs, name, searched)
+    if held is None:
+        where = repository or f"{len(searched)} repositories"
+        text = f"expected a run, an execution or a private branch, found {name!r}"
+        raise CommandUsageError(f"{text}, which is not or no longer in {where}")
+    changes = all_changes(lakefs.commits, held.repository, held.base, held.head)
+    return held, [change async for change in changes]
 
 
 def _document(held: HeldChanges, changes: Sequence[Change], *, stat: bool) -> dict[str, object]:

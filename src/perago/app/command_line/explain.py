@@ -1,6 +1,5 @@
 """`perago explain`: the long form of an error code, or what a workflow needs."""
 
-import asyncio
 import re
 from dataclasses import asdict
 from typing import Annotated
@@ -74,7 +73,7 @@ def _explain_workflow(workflow: str, repository: str | None, *, as_json: bool) -
     settings = load_settings()
     where = None if repository is None else RepositoryId(repository)
     question = Question(workflow, where, decisions_kept=settings.gc_tag_ttl)
-    history = asyncio.run(read_history(settings, question))
+    history = read_history(settings, question)
     explanation = explain_workflow(history, history.workflows[0])
     if as_json:
         say_json(

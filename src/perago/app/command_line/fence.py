@@ -3,11 +3,10 @@
 Prints what was found and done, and what running workflows must do; the work is `app.fence`.
 """
 
-import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,6 +20,7 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
+from perago.app.command_line.services import ask
 from perago.app.fence.install import (
     FenceChange,
     FenceFailure,
@@ -30,11 +30,9 @@ from perago.app.fence.install import (
     remove_fence,
 )
 from perago.app.fence.verify import UNPROTECTED, FenceVerdict, verify_fence
-from perago.app.settings.runtime_config import connections_of
-from perago.app.settings.settings import load_settings
 from perago.domain.fence import FenceState
 from perago.domain.logical_execution import BranchName, RepositoryId
-from perago.ports.asking import pages
+from perago.ports.asking import all_repositories
 
 if TYPE_CHECKING:
     from perago.app.container import Container
@@ -43,7 +41,6 @@ app = command_group("Install, verify or remove the publication fence of a branch
 
 Repository = Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")]
 Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the target branch.")]
-Answer = TypeVar("Answer")
 NOT_TRUSTED = 4  # as PublishFenceError in `reporting`: scripts need one test for both
 INCOMPLETE = 1
 OLDER_COMMITS = (
@@ -88,7 +85,7 @@ def install(
         _install_in_many(match, branch, protect=protect, as_json=as_json)
         return
     repository = RepositoryId(names[0])
-    report = _ask(
+    report = ask(
         lambda container: install_fence(
             container.fence_tools(), repository, branch, protect=protect
         )
@@ -111,8 +108,7 @@ def _install_in_many(match: str, branch: BranchName, *, protect: bool, as_json: 
             warn(f"{end.repository}: {end.error}")
 
     async def install(container: "Container") -> list[FenceReport | FenceFailure]:
-        listing = container.lakefs().repositories.list_page
-        every = [name async for page in pages(listing) for name in page.names]
+        every = await all_repositories(container.lakefs().repositories)
         found = [name for name in every if fnmatchcase(name, match)]
         if not found:
             raise CommandUsageError(f"none of {len(every)} repositories matches {match!r}")
@@ -120,7 +116,7 @@ def _install_in_many(match: str, branch: BranchName, *, protect: bool, as_json: 
         tools, concurrency = container.fence_tools(), container.concurrency()
         return await install_in_many(tools, concurrency, found, branch, show, protect=protect)
 
-    ends = _ask(install)
+    ends = ask(install)
     reports = [end for end in ends if isinstance(end, FenceReport)]
     failures = [end for end in ends if isinstance(end, FenceFailure)]
     if as_json:
@@ -146,7 +142,7 @@ def _sum_up(branch: BranchName, reports: Sequence[FenceReport], failed: int) -> 
 @reports_errors_by_class
 def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
     """Remove the fence from the branch."""
-    report = _ask(
+    report = ask(
         lambda container: remove_fence(
             container.fence_tools(), RepositoryId(repository), BranchName(branch)
         )
@@ -162,7 +158,7 @@ def verify(repository: Repository, branch: Branch, *, as_json: JsonOption = Fals
     Perago tries a merge on a scratch branch that the server must refuse, and one into a protected
     scratch branch that must pass. For the second one it adds a protection rule for a moment.
     """
-    verdict = _ask(
+    verdict = ask(
         lambda container: verify_fence(
             container.fence_tools(),
             container.canary(),
@@ -174,20 +170,6 @@ def verify(repository: Repository, branch: Branch, *, as_json: JsonOption = Fals
     _print_verdict(verdict, as_json=as_json)
     if not verdict.works:
         raise typer.Exit(NOT_TRUSTED)
-
-
-def _ask(question: Callable[["Container"], Awaitable[Answer]]) -> Answer:
-    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
-
-    container = Container(connections=connections_of(load_settings()))
-
-    async def ask() -> Answer:
-        try:
-            return await question(container)
-        finally:
-            await container.lakefs().close()
-
-    return asyncio.run(ask())
 
 
 def _document(report: FenceReport) -> dict[str, object]:

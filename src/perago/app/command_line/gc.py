@@ -3,9 +3,8 @@
 With `--dry-run` everything is judged and nothing is removed.
 """
 
-import asyncio
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +16,7 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
+from perago.app.command_line.services import ask
 from perago.app.gc.local_pass import (
     GcTools,
     Judged,
@@ -27,13 +27,14 @@ from perago.app.gc.local_pass import (
 )
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.settings.parsing import parse_time_to_live
-from perago.app.settings.runtime_config import connections_of
-from perago.app.settings.settings import Settings, load_settings
+from perago.app.settings.settings import load_settings
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.retention import RetentionTimes
-from perago.ports.asking import pages
+from perago.ports.asking import all_repositories
 from perago.ports.errors import ServiceError
-from perago.ports.installations import LakeFSInstallation
+
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 # 6 as for every ServiceError (`reporting`): another try may help. 1: something that was judged
 # could not be removed, and the lines say what.
@@ -70,7 +71,9 @@ def gc(
     times = retention_times(settings)
     if older_than is not None:
         times = one_age(parse_time_to_live(older_than, "--older-than"))
-    done = asyncio.run(_collect(settings, repositories or [], times, dry_run=dry_run))
+    done = ask(
+        lambda services: _collect(services, repositories or [], times, dry_run=dry_run), settings
+    )
     failed = [each for judged in done.repositories.values() for each in judged if each.error]
     if as_json:
         say_json("gc/1", _document(done, dry_run=dry_run))
@@ -85,34 +88,19 @@ def gc(
 
 
 async def _collect(
-    settings: Settings, repositories: list[str], times: RetentionTimes, *, dry_run: bool
+    services: "Container", repositories: list[str], times: RetentionTimes, *, dry_run: bool
 ) -> _Done:
-    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
-
-    container = Container(connections=connections_of(settings))
-    lakefs, conductor = container.lakefs(), container.conductor()
-    tools = GcTools(
-        lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue, container.clock()
-    )
+    lakefs, queue = services.lakefs(), services.conductor().queue
+    tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, services.clock())
     judged: dict[str, list[Judged]] = {}
     unreached: list[ServiceError] = []
-    try:
-        for name in repositories or await _all_repositories(lakefs):
-            try:
-                judged[name] = await RemotePass(tools, RepositoryId(name), times, dry_run).run()
-            except ServiceError as error:  # the others are looked through first
-                unreached.append(error)
-        directories, queue = container.directories(), conductor.queue
-        local = await sweep_directories(directories, times, queue, dry_run=dry_run)
-        return _Done(judged, local, unreached)
-    finally:
-        await lakefs.close()
-        await conductor.close()
-
-
-async def _all_repositories(lakefs: LakeFSInstallation) -> list[str]:
-    """Every repository that these keys may see."""
-    return [name async for page in pages(lakefs.repositories.list_page) for name in page.names]
+    for name in map(RepositoryId, repositories or await all_repositories(lakefs.repositories)):
+        try:
+            judged[name] = await RemotePass(tools, name, times, dry_run).run()
+        except ServiceError as error:  # the others are looked through first
+            unreached.append(error)
+    local = await sweep_directories(services.directories(), times, queue, dry_run=dry_run)
+    return _Done(judged, local, unreached)
 
 
 def _print(done: _Done, *, dry_run: bool) -> None:

@@ -3,7 +3,6 @@
 Fields of the operator are kept. With `--dry-run` only the difference is printed.
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -24,9 +23,10 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
+from perago.app.command_line.services import ask
 from perago.app.runs.built_in import served_tasks
-from perago.app.settings.runtime_config import conductor_connection, runtime_config
-from perago.app.settings.settings import Settings, load_settings
+from perago.app.settings.runtime_config import runtime_config
+from perago.app.settings.settings import load_settings
 from perago.ports.conductor import TaskDefinitions
 
 
@@ -57,7 +57,12 @@ def register(
     tasks = served_tasks(load_tasks(targets))
     with python_warnings():
         built = [build_taskdef(task) for task in tasks]
-    done = asyncio.run(_register_on(settings, built, dry_run=dry_run))
+    done = ask(
+        lambda services: register_taskdefs(
+            services.conductor().definitions, built, dry_run=dry_run
+        ),
+        settings,
+    )
     if as_json:
         say_json("register/1", {"dry_run": dry_run, "tasks": [_facts(each) for each in done]})
         return
@@ -85,18 +90,6 @@ async def _register_one(
     if not dry_run:
         await definitions.put(taskdef_to_register(registered, built))
     return Registration(name, "created" if registered is None else "updated", differences)
-
-
-async def _register_on(
-    settings: Settings, built: Sequence[Mapping[str, Any]], *, dry_run: bool
-) -> list[Registration]:
-    from perago.app.container import open_conductor  # noqa: PLC0415  # heavy, and needed late
-
-    conductor = open_conductor(conductor_connection(settings))
-    try:
-        return await register_taskdefs(conductor.definitions, built, dry_run=dry_run)
-    finally:
-        await conductor.close()
 
 
 def _facts(each: Registration) -> dict[str, object]:

@@ -1,8 +1,7 @@
 """`perago reset-task WORKFLOW REFERENCE`: let a task be computed anew."""
 
-import asyncio
 from collections.abc import Mapping
-from typing import Annotated, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -16,11 +15,13 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.settings.runtime_config import connections_of
-from perago.app.settings.settings import load_settings
+from perago.app.command_line.services import ask
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.settled import start_anew
 from perago.ports.conductor import Workflows
+
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 
 @reports_errors_by_class
@@ -43,7 +44,7 @@ def reset_task(
     The workflow must not be running. Later attempts ignore what earlier ones decided or published.
     What is published stays on its branch.
     """
-    done = asyncio.run(_reset(repository, workflow, reference))
+    done = ask(lambda services: _reset(services, repository, workflow, reference))
     if as_json:
         published = [each.record.commit for each in done.published]
         names = {"decisions": done.decisions, "branches": done.branches, "marks": done.marks}
@@ -64,18 +65,12 @@ def reset_task(
         note(f"{text} will be refused; {start_anew(workspace.repository, workspace.branch)}")
 
 
-async def _reset(repository: str | None, workflow: str, reference: str) -> Reset:
-    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
-
-    container = Container(connections=connections_of(load_settings()))
-    try:
-        found = repository or await _repository_of(
-            container.conductor().workflows, workflow, reference
-        )
-        return await reset(container.reset_tools(), RepositoryId(found), workflow, reference)
-    finally:
-        await container.lakefs().close()
-        await container.conductor().close()
+async def _reset(
+    services: "Container", repository: str | None, workflow: str, reference: str
+) -> Reset:
+    workflows = services.conductor().workflows
+    found = repository or await _repository_of(workflows, workflow, reference)
+    return await reset(services.reset_tools(), RepositoryId(found), workflow, reference)
 
 
 async def _repository_of(workflows: Workflows, workflow: str, reference: str) -> str:

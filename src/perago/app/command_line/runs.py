@@ -1,8 +1,6 @@
 """`perago runs REPO` and `perago abandon RUN`: runs that have begun and are not published."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,17 +13,15 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
-from perago.app.runs.held_changes import all_repositories
+from perago.app.command_line.services import ask, conductor_if_configured, one_or_all
 from perago.app.runs.held_runs import HeldRun, abandon_run, find_run, held_runs, with_workflow
-from perago.app.settings.runtime_config import connections_of
-from perago.app.settings.settings import load_settings
 from perago.domain.errors import RuntimeConfigError
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.run import RunKey
 from perago.ports.errors import ServiceError
-from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 
-Answer = TypeVar("Answer")
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 
 @reports_errors_by_class
@@ -42,7 +38,7 @@ def runs(
 
     The target and the state of the workflow come from Conductor; without it they are unknown.
     """
-    found, unreached = _ask(lambda lakefs, conductor: _list(lakefs, conductor, repository))
+    found, unreached = ask(lambda services: _list(services, repository))
     if unreached is not None and branch is not None:
         raise unreached  # which run is for which branch, only Conductor knows
     shown = [run for run in found if branch is None or run.target == branch]
@@ -78,10 +74,9 @@ def abandon(
     The target has nothing of it and stays as it is. The workflow of the run must have ended.
     """
 
-    async def remove(
-        lakefs: LakeFSInstallation, conductor: ConductorInstallation | None
-    ) -> tuple[RepositoryId, RunKey, list[str]]:
-        searched = [RepositoryId(repository)] if repository else await all_repositories(lakefs)
+    async def remove(services: "Container") -> tuple[RepositoryId, RunKey, list[str]]:
+        lakefs, conductor = services.lakefs(), conductor_if_configured(services)
+        searched = await one_or_all(lakefs, repository)
         found = await find_run(lakefs, run, searched)
         if found is None:
             where = repository or f"{len(searched)} repositories"
@@ -90,7 +85,7 @@ def abandon(
         workflows = None if conductor is None else conductor.workflows
         return home, key, await abandon_run(lakefs, workflows, home, key, force=force)
 
-    home, key, removed = _ask(remove)
+    home, key, removed = ask(remove)
     if as_json:
         say_json("abandon/1", {"repository": home, "run": key, "removed": removed})
         return
@@ -98,10 +93,9 @@ def abandon(
         say(f"removed: {name}")
 
 
-async def _list(
-    lakefs: LakeFSInstallation, conductor: ConductorInstallation | None, repository: str
-) -> tuple[list[HeldRun], Exception | None]:
-    found = [run async for run in held_runs(lakefs, RepositoryId(repository))]
+async def _list(services: "Container", repository: str) -> tuple[list[HeldRun], Exception | None]:
+    found = [run async for run in held_runs(services.lakefs(), RepositoryId(repository))]
+    conductor = conductor_if_configured(services)  # lakeFS alone knows most of a run
     if conductor is None:
         return found, RuntimeConfigError("no Conductor is configured; set PERAGO_CONDUCTOR")
     try:
@@ -114,25 +108,3 @@ def _row(run: HeldRun) -> dict[str, object]:
     facts = {"key": run.key, "branch": run.branch, "base": run.base, "head": run.head}
     more = {"publications": run.publications, "target": run.target, "status": run.status}
     return {**facts, "workflow": run.workflow_id, **more}
-
-
-def _ask(
-    question: Callable[[LakeFSInstallation, ConductorInstallation | None], Awaitable[Answer]],
-) -> Answer:
-    """Ask with the servers that are configured; lakeFS alone knows most of a run."""
-    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
-
-    connections = connections_of(load_settings())
-    container = Container(connections=connections)
-
-    async def ask() -> Answer:
-        lakefs = container.lakefs()
-        conductor = None if connections.conductor is None else container.conductor()
-        try:
-            return await question(lakefs, conductor)
-        finally:
-            await lakefs.close()
-            if conductor is not None:
-                await conductor.close()
-
-    return asyncio.run(ask())

@@ -4,10 +4,9 @@
 published, `spark jars` fetches what Spark needs. pyspark is imported only when one of them runs.
 """
 
-import asyncio
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,9 +19,13 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
+from perago.app.command_line.services import ask
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.logical_execution import CommitId
+
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 DAMAGED = 1  # damage was found; an error before the answer has a finer code (`reporting`)
 
@@ -46,7 +49,7 @@ def verify(
     spark_parts.require_spark()
     settings = load_settings()
     wanted = parse_address(address)
-    commit = asyncio.run(commit_of(settings, wanted))
+    commit = commit_of(settings, wanted)
     destination = report or f"perago-verify-{wanted.repository}-{commit[:12]}"
     if "://" not in destination:
         destination = f"file://{Path(destination).absolute()}"
@@ -67,15 +70,13 @@ def verify(
         raise typer.Exit(DAMAGED)
 
 
-async def commit_of(settings: Settings, address: CommitAddress) -> CommitId:
+def commit_of(settings: Settings, address: CommitAddress) -> CommitId:
     """The commit that a reference names now."""
-    from perago.app.container import open_lakefs  # noqa: PLC0415  # heavy, and needed late
 
-    lakefs = open_lakefs(connections_of(settings).lakefs)
-    try:
-        return (await lakefs.commits.read(address.repository, address.ref)).commit
-    finally:
-        await lakefs.close()
+    async def read(services: "Container") -> CommitId:
+        return (await services.lakefs().commits.read(address.repository, address.ref)).commit
+
+    return ask(read, settings)
 
 
 HEADINGS = ("task", "day", "policy", "publications", "retries", "adoptions", "replacements")
@@ -101,7 +102,7 @@ def publications(
     spark_parts.require_spark()
     settings = load_settings()
     wanted = parse_address(address)
-    commit = asyncio.run(commit_of(settings, wanted))
+    commit = commit_of(settings, wanted)
     target = spark_parts.job_target(wanted.repository, commit, "/")
     lakefs = connections_of(settings).lakefs
     found = spark_parts.publications(spark_parts.spark_configuration(settings), lakefs, target)

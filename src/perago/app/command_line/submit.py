@@ -4,7 +4,6 @@ The input is what tasks expect: `workspace` with the head's commit id, and `para
 of each task under its reference name. Names are compared with the definition on Conductor.
 """
 
-import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -24,8 +23,7 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.settings.runtime_config import connections_of
-from perago.app.settings.settings import load_settings
+from perago.app.command_line.services import ask
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.ports.conductor import WorkflowRecord, Workflows
@@ -54,7 +52,7 @@ def head(
     as_json: JsonOption = False,
 ) -> None:
     """Print the commit id of the head of a branch, which is the input of a workflow."""
-    commit = asyncio.run(_head(RepositoryId(repository), BranchName(branch)))
+    commit = ask(lambda services: _head(services, RepositoryId(repository), BranchName(branch)))
     if as_json:
         say_json("head/1", {"repository": repository, "branch": branch, "commit": commit})
     else:
@@ -87,7 +85,9 @@ def submit(
     """
     given = merged_params(params or [])
     address = RepositoryId(repository), BranchName(branch)
-    submitted, record = asyncio.run(_submit(workflow, address, given, waits=wait))
+    submitted, record = ask(
+        lambda services: _submit(services, workflow, address, given, waits=wait)
+    )
     if as_json:
         ended = {} if record is None else {"status": record.status, "output": record.output_data}
         reason = {} if record is None else {"reason": record.reason}
@@ -116,41 +116,27 @@ class Submitted:
         return {**facts, "workflow_id": self.workflow_id, "input": dict(self.workflow_input)}
 
 
-async def _head(repository: RepositoryId, branch: BranchName) -> CommitId:
-    lakefs = _container().lakefs()
-    try:
-        return (await lakefs.branches.head(repository, branch)).commit
-    finally:
-        await lakefs.close()
-
-
-def _container() -> "Container":
-    from perago.app.container import Container  # noqa: PLC0415  # heavy, and needed late
-
-    return Container(connections=connections_of(load_settings()))
+async def _head(services: "Container", repository: RepositoryId, branch: BranchName) -> CommitId:
+    return (await services.lakefs().branches.head(repository, branch)).commit
 
 
 async def _submit(
+    services: "Container",
     workflow: str,
     address: tuple[RepositoryId, BranchName],
     params: Mapping[str, object],
     *,
     waits: bool,
 ) -> tuple[Submitted, WorkflowRecord | None]:
-    commit = await _head(*address)
+    commit = await _head(services, *address)
     repository, branch = address
     workspace = {"repository": repository, "branch": branch, "refType": "commit", "ref": commit}
-    container = _container()
-    conductor = container.conductor()
-    try:
-        submitted = await start_workflow(conductor.workflows, workflow, workspace, params)
-        note(f"started {workflow} {submitted.workflow_id} on {branch} at {commit}")
-        if not waits:
-            return submitted, None
-        looks = follow(conductor.workflows, submitted.workflow_id, container.clock(), note)
-        return submitted, await looks
-    finally:
-        await conductor.close()
+    workflows = services.conductor().workflows
+    submitted = await start_workflow(workflows, workflow, workspace, params)
+    note(f"started {workflow} {submitted.workflow_id} on {branch} at {commit}")
+    if not waits:
+        return submitted, None
+    return submitted, await follow(workflows, submitted.workflow_id, services.clock(), note)
 
 
 async def start_workflow(

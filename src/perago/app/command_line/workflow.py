@@ -1,6 +1,5 @@
 """`perago workflow new`: write a Conductor workflow definition for the tasks of modules."""
 
-import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,8 +18,8 @@ from perago.app.command_line.reporting import (
     say_json,
     say_lines,
 )
-from perago.app.settings.runtime_config import conductor_connection
-from perago.app.settings.settings import load_settings
+from perago.app.command_line.services import ask
+from perago.ports.conductor import Workflows
 
 app = command_group("Write workflow definitions for tasks.")
 
@@ -68,7 +67,7 @@ def new(  # noqa: PLR0913 - one parameter an option
         definitions = [sequence_definition(title, tasks, transaction=transaction)]
     files = [] if output is None else _write(output, definitions)
     if register:
-        asyncio.run(_register(definitions))
+        ask(lambda services: _register(services.conductor().workflows, definitions))
     if as_json:
         facts = {"registered": register, "files": [str(each) for each in files]}
         say_json("workflow/1", {"definitions": definitions, **facts})
@@ -96,13 +95,7 @@ def _text(document: object) -> str:
     return json.dumps(document, indent=2)
 
 
-async def _register(definitions: Sequence[Mapping[str, object]]) -> None:
-    """Put them on Conductor, branches first: nobody starts a fork whose branches are missing."""
-    from perago.app.container import open_conductor  # noqa: PLC0415  # heavy, and needed late
-
-    conductor = open_conductor(conductor_connection(load_settings()))
-    try:
-        for definition in reversed(definitions):
-            await conductor.workflows.put_definition(definition)
-    finally:
-        await conductor.close()
+async def _register(workflows: Workflows, definitions: Sequence[Mapping[str, object]]) -> None:
+    """Put them on Conductor, branches first, so that a fork never starts without its branches."""
+    for definition in reversed(definitions):
+        await workflows.put_definition(definition)

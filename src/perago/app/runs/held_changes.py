@@ -5,7 +5,7 @@ staging branch until they are published. They are compared with the commit that 
 attempt started from. Nothing is written.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from perago.app.runs.held_runs import find_run
@@ -21,7 +21,7 @@ from perago.domain.run import base_tag, run_branch
 from perago.ports.asking import pages
 from perago.ports.errors import MissingError
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.lakefs import BranchPage, Change, ChangePage
+from perago.ports.lakefs import BranchPage
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +62,6 @@ async def find_held(
         base = CommitId(head.metadata.get(INPUT_REF, head.commit))
         return HeldChanges(repository, branch, base, head.commit)
     return None
-
-
-async def all_repositories(lakefs: LakeFSInstallation) -> list[RepositoryId]:
-    """Every repository, in order."""
-    return [name async for page in pages(lakefs.repositories.list_page) for name in page.names]
-
-
-async def changes_of(lakefs: LakeFSInstallation, held: HeldChanges) -> AsyncGenerator[Change]:
-    """Every object that differs, in order of path."""
-
-    async def ask(after: str) -> ChangePage:
-        return await lakefs.commits.diff_page(
-            held.repository, held.base, held.head, prefix="", after=after
-        )
-
-    async for page in pages(ask):
-        for change in page.changes:
-            yield change
 
 
 async def _branch(

@@ -15,13 +15,13 @@ from perago.app.attempt.stage import create_private_branch
 from perago.app.runs.merge import Merge
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.errors import RunRefusedError
-from perago.domain.logical_execution import CommitId, RepositoryId
+from perago.domain.logical_execution import CommitId
 from perago.domain.names import scratch_branch
 from perago.domain.outcome import HeadMoved, Merged, NoAnswer, TooManyTries
 from perago.domain.paths import ACTIONS_PREFIX
 from perago.domain.run import Run
 from perago.domain.settled import LookAgain
-from perago.ports.asking import pages
+from perago.ports.asking import all_changes
 from perago.ports.lakefs import Change, ChangeKind
 
 
@@ -33,8 +33,8 @@ async def find_touched(
     A path that both sides changed, a reserved one, or a file of one side that is a folder of the
     other: lakeFS holds both, and no directory can.
     """
-    mine = _changes(ports, run.repository, run.base, run_head)
-    theirs = _changes(ports, run.repository, run.base, head)
+    changes = partial(all_changes, ports.lakefs.commits, run.repository)
+    mine, theirs = changes(run.base, run_head), changes(run.base, head)
     files: list[tuple[str, bool]] = []
     async with aclosing(mine), aclosing(theirs):
         left, right = await anext(mine, None), await anext(theirs, None)
@@ -76,7 +76,7 @@ async def rebase_run(ports: AttemptPorts, attempt: Attempt, merge: Merge) -> Com
     if isinstance(made, LookAgain):
         return made
     run, head = merge.run, merge.expected_head
-    changes = partial(_changes, ports, run.repository)
+    changes = partial(all_changes, ports.lakefs.commits, run.repository)
     lost = await _first_difference(
         changes(head, made), changes(run.base, merge.run_head)
     ) or await _first_difference(changes(merge.run_head, made), changes(run.base, head))
@@ -110,21 +110,6 @@ async def _merge_on_scratch(
         return LookAgain(answer.text)
     text = f"the run does not merge onto head {head} of {run.branch}: {answer}"
     raise RunRefusedError(text, code="PRG-N007")
-
-
-async def _changes(
-    ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId
-) -> AsyncGenerator[Change]:
-    """All changes between two commits, in order of path; a page of them at a time."""
-    listed = pages(
-        lambda after: ports.lakefs.commits.diff_page(
-            repository, left, right, prefix="", after=after
-        )
-    )
-    async with aclosing(listed):
-        async for page in listed:
-            for change in page.changes:
-                yield change
 
 
 async def _first_difference(
