@@ -43,6 +43,7 @@ from perago.domain.publication import (
     PublicationFacts,
     Refusal,
 )
+from perago.domain.run import key_of_run
 
 _STALE = "yes, within one logical execution; not after a rerun, a restart or a human's hard reset"
 PROMISES = (
@@ -135,7 +136,12 @@ def _who_of_us(facts: PublicationFacts) -> str:
 
 
 def start_anew(repository: str, branch: str) -> str:
-    """The way out; the command shows the commit that the new workflow's input has to name."""
+    """The way out; the command shows the commit that the new workflow's input has to name.
+
+    Not that of a run branch: a workflow that started there would publish where nobody reads.
+    """
+    if key_of_run(branch) is not None:
+        return f"start a new workflow; `perago runs {repository}` lists the runs that are left"
     return f"start a new workflow from the current head: `perago head {repository} {branch}`"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.unit.app.attempt.fault_world import reason_of
+from tests.unit.app.attempt.fault_world import TASK, reason_of
 from tests.unit.app.runs.run_world import FINISH, RunWorld
 from tests.unit.remedies.servers import serve
 from tests.unit.remedies.shell import Shell
@@ -87,6 +87,16 @@ async def lakefs_merges_with_a_conflict(root: Path) -> Refused:
     return Refused(world, report, run.run_branch, head)
 
 
+async def a_task_runs_again_after_its_run_has_ended(root: Path) -> Refused:
+    world = await waiting(root)
+    run = await world.begun()
+    await world.until(None)
+    world.clock.advance(1)
+    rows = [row for row in (await world.read()).attempts if row.snapshot.task_type == TASK]
+    await world.operator.workflows.rerun(world.workflow, rows[-1].snapshot.task_id)
+    return Refused(world, await world.report(), run.run_branch)
+
+
 SCENES: dict[str, Callable[[Path], Awaitable[Refused]]] = {
     "PRG-N001": others_wrote_to_the_run,
     "PRG-N002": the_workspace_is_on_another_branch,
@@ -95,6 +105,7 @@ SCENES: dict[str, Callable[[Path], Awaitable[Refused]]] = {
     "PRG-N005": both_sides_changed_a_path,
     "PRG-N006": the_branch_was_made_by_others,
     "PRG-N007": lakefs_merges_with_a_conflict,
+    "PRG-N009": a_task_runs_again_after_its_run_has_ended,
 }
 
 
@@ -111,7 +122,9 @@ def test_a_run_that_was_refused_is_looked_at_and_begun_anew(
     shell.typed += [reason_of(report), "repo main", run_branch]
     ran = shell.follow_reason(code, **names)
     assert (ran.code, shown in ran.out) == (0, True), ran
+    before = len(world.runs_on_target())
     asyncio.run(_publishes_anew(world))
+    assert len(world.runs_on_target()) == before + 1
 
 
 async def _made(make: Callable[[Path], Awaitable[Refused]], root: Path) -> Refused:
@@ -119,12 +132,12 @@ async def _made(make: Callable[[Path], Awaitable[Refused]], root: Path) -> Refus
 
 
 async def _publishes_anew(world: RunWorld) -> None:
-    world.conductor.terminate(world.workflow, "a new one is started")
+    if (await world.read()).status is WorkflowStatus.RUNNING:
+        world.conductor.terminate(world.workflow, "a new one is started")
     await world.start()
     await world.until(None)
     workflow = await world.read()
     assert workflow.status is WorkflowStatus.COMPLETED, workflow.reason
-    assert len(world.runs_on_target()) == 1
 
 
 def test_a_run_goes_when_its_workflow_was_terminated(

@@ -19,7 +19,7 @@ from perago.domain.attempt import (
 )
 from perago.domain.checkpoints import BYTES_MAX, INTERVAL_SECONDS
 from perago.domain.commit_metadata import PublicationIdentity
-from perago.domain.errors import InputNotCommitError, PublicationRefusedError
+from perago.domain.errors import InputNotCommitError, PublicationRefusedError, RunRefusedError
 from perago.domain.hand_back import Moment
 from perago.domain.logical_execution import (
     BranchName,
@@ -32,8 +32,11 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.policy import Level, PolicySetting
 from perago.domain.publication import Isolation
+from perago.domain.run import key_of_run
+from perago.domain.settled import start_anew
 from perago.domain.text import NO_SECRETS, Secrets
 from perago.ports.conductor import TaskQueue
+from perago.ports.errors import BranchMissingError
 from perago.ports.lakefs import Branches, BranchList, Commits, Repositories, RepositoryFacts, Tags
 from perago.ports.objects import Objects
 from perago.ports.system import Clock, Concurrency, Identities
@@ -86,7 +89,15 @@ class KnownRepositories:
         return self._facts[repository]
 
     async def _find_branch(self, repository: RepositoryId, branch: BranchName) -> None:
-        if (repository, branch) not in self._seen:
+        """A run branch is looked for each time: it goes, and each workflow has one of its own."""
+        if key_of_run(branch) is not None:
+            try:
+                await self._branches.head(repository, branch)
+            except BranchMissingError as missing:
+                text = f"run branch {branch} of {repository} is gone: its run was published or"
+                more = f"given up; {start_anew(repository, branch)}"
+                raise RunRefusedError(f"{text} {more}", code="PRG-N009") from missing
+        elif (repository, branch) not in self._seen:
             await self._branches.head(repository, branch)
             self._seen.add((repository, branch))
 

@@ -30,12 +30,13 @@ async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> B
     candidate = await _find_candidate(ports, params)
     chain = await find_chain(ports, attempt.row, repository, candidate)
     key = run_key(attempt.row, chain, repository, branch)
-    base = await ports.lakefs.tags.read(repository, base_tag(key))
-    if base is None:
-        await require_fence(ports, repository, branch, candidate.commit)
+    decided = await ports.lakefs.tags.read(repository, base_tag(key))
+    base = decided or candidate.commit
+    await require_fence(ports, repository, branch, base)
+    if decided is None:
         base = await put_if_absent(ports, repository, base_tag(key), candidate.commit)
-    if base != candidate.commit:  # the target has moved since an earlier attempt decided
-        await require_fence(ports, repository, branch, base)
+        if base != candidate.commit:  # another attempt has decided meanwhile
+            await require_fence(ports, repository, branch, base)
     facts = {"level": Level.SETTLED, "execution_key": key, "repository": repository}
     ports.progress.phase(Phase.POLICY, facts)
     ports.progress.phase(Phase.DECIDED, {"commit": base, "mine": base == candidate.commit})

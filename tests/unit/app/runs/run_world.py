@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.attempt_worlds import AttemptWorker
-from tests.unit.app.attempt.fault_world import TASK, FaultWorld
+from tests.unit.app.attempt.fault_world import TASK, FaultWorld, reason_of
 
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.runs.begin import BEGIN_TASK
@@ -20,13 +20,14 @@ from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.finish import History, OnMoved
 from perago.domain.logical_execution import CommitId, CommitRecord
 from perago.domain.policy import PolicySetting
-from perago.ports.conductor import WorkflowRecord
+from perago.ports.conductor import TerminalUpdate, WorkflowRecord
 from perago.ports.errors import OutcomeUnknownError, UnavailableError
 from perago.testing.fault_injector import ProcessDied
 from perago.testing.faults import Fault
 
 BEGIN, FINISH = BEGIN_TASK.name, FINISH_TASK.name
 STEPS = ("one", "two")
+TARGET = {"repository": "repo", "branch": "main", "ref_type": "commit"}
 
 
 def write_step(workspace: Path, run: int) -> None:
@@ -186,3 +187,22 @@ class RunWorld(FaultWorld):
 def _row(task_type: str, reference: str, **given: object) -> dict[str, object]:
     row: dict[str, object] = {"name": task_type, "taskReferenceName": reference, "type": "SIMPLE"}
     return {**row, "inputParameters": given}
+
+
+async def waiting(
+    root: Path,
+    on_moved: OnMoved = OnMoved.REFUSE,
+    history: History = History.MERGE,
+) -> RunWorld:
+    """A world in which finish waits."""
+    world = await RunWorld(root, on_moved=on_moved, history=history).started()
+    await world.until(FINISH)
+    return world
+
+
+def refused(report: AttemptReport, code: str) -> str:
+    """The reason of a refusal that no retry follows."""
+    assert isinstance(report.update, TerminalUpdate)
+    assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+    assert code in reason_of(report)
+    return reason_of(report)

@@ -96,6 +96,16 @@ async def test_the_fence_of_a_base_that_was_decided_counts_too(tmp_path: Path) -
     assert not any(name.startswith("perago-run-") for name in world.repository.branch_names())
 
 
+async def test_the_fence_counts_in_a_retry_too(tmp_path: Path) -> None:
+    """The server may have been restarted without hooks since the first attempt tried them."""
+    world = await RunWorld(tmp_path).started()
+    assert await world.attempt(world.worker([crash(after="tags.create")])) is None
+    world.lakefs.actions_enabled = False
+    await world.lose_lease()
+    assert "PRG-F022" in reason_of(await world.report())
+    assert not any(name.startswith("perago-run-") for name in world.repository.branch_names())
+
+
 async def test_a_server_that_does_not_run_the_fence_is_refused(tmp_path: Path) -> None:
     world = await RunWorld(tmp_path).started()
     world.lakefs.actions_enabled = False

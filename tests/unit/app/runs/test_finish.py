@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld, reason_of
-from tests.unit.app.runs.run_world import FINISH, RunWorld
+from tests.unit.app.runs.run_world import FINISH, TARGET, RunWorld, refused, waiting
 
 from perago.app.attempt.complete import Recorded
-from perago.app.attempt.run_attempt import AttemptReport
-from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import EXPECTED_HEAD, RUN
 from perago.domain.fence import FENCE_FILE, FenceState
 from perago.domain.finish import History, OnMoved
@@ -17,30 +16,9 @@ from perago.domain.outcome import MergeConflict, Merged, NoChanges
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.domain.run import base_tag
-from perago.ports.conductor import TerminalUpdate
 from perago.testing.faults import always, answer, crash, lose_answer, lose_request, meanwhile
 
-TARGET = {"repository": "repo", "branch": "main", "ref_type": "commit"}
 SCRATCH_MERGE = "branches.merge"
-
-
-async def waiting(
-    root: Path,
-    on_moved: OnMoved = OnMoved.REFUSE,
-    history: History = History.MERGE,
-) -> RunWorld:
-    """A world in which finish waits."""
-    world = await RunWorld(root, on_moved=on_moved, history=history).started()
-    await world.until(FINISH)
-    return world
-
-
-def refused(report: AttemptReport, code: str) -> str:
-    """The reason of a refusal that no retry follows."""
-    assert isinstance(report.update, TerminalUpdate)
-    assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
-    assert code in reason_of(report)
-    return reason_of(report)
 
 
 @pytest.mark.parametrize("history", History)
@@ -72,62 +50,6 @@ async def test_the_tag_of_the_base_stays_when_the_branch_goes(tmp_path: Path) ->
     await world.assert_published(branch_gone=True)
     key = (await world.begun()).as_value().key
     assert world.repository.tags()[base_tag(key)] == world.input
-
-
-async def test_a_run_that_others_wrote_to_is_refused_with_both_commits(tmp_path: Path) -> None:
-    world = await waiting(tmp_path)
-    run_branch = (await world.begun()).run_branch
-    head = world.repository.head(run_branch).commit
-    foreign = world.repository.commit({"data/foreign": b"x"}, branch=run_branch)
-    reason = refused(await world.report(), "PRG-N001")
-    assert head in reason
-    assert foreign in reason
-    await world.assert_untouched()
-    assert run_branch in world.repository.branch_names()
-
-
-async def test_the_workspace_of_begin_is_refused_where_tasks_have_published(
-    tmp_path: Path,
-) -> None:
-    world = await waiting(tmp_path)
-    run = await world.begun()
-    workspace = {**TARGET, "branch": run.run_branch, "ref": run.base}
-    refused(await world.finish_again(workspace=workspace), "PRG-N001")
-    await world.assert_untouched()
-
-
-async def test_a_workspace_that_is_not_on_the_run_branch_is_refused(tmp_path: Path) -> None:
-    world = await waiting(tmp_path)
-    workspace = {**TARGET, "ref": world.input}
-    refused(await world.finish_again(workspace=workspace), "PRG-N002")
-
-
-async def test_a_run_with_another_base_is_refused(tmp_path: Path) -> None:
-    world = await waiting(tmp_path)
-    run = {**(await world.begun()).model_dump(), "base": world.human()}
-    refused(await world.finish_again(run=run), "PRG-N002")
-    await world.assert_untouched()
-
-
-async def test_a_run_whose_branch_was_reset_is_refused(tmp_path: Path) -> None:
-    world = await waiting(tmp_path)
-    run_branch = (await world.begun()).run_branch
-    root = world.repository.history()[-1].commit
-    world.repository.reset_hard(root, run_branch)
-    workspace = {**TARGET, "branch": run_branch, "ref": root}
-    refused(await world.finish_again(workspace=workspace), "PRG-N002")
-
-
-@pytest.mark.parametrize("gone", ["branch", "tag"])
-async def test_a_run_that_was_given_up_is_refused(tmp_path: Path, gone: str) -> None:
-    world = await waiting(tmp_path)
-    run = await world.begun()
-    if gone == "branch":
-        world.repository.delete_branch(run.run_branch)
-    else:
-        world.repository.delete_tag(f"perago-base-{run.key}")
-    refused(await world.report(), "PRG-N003")
-    await world.assert_untouched()
 
 
 @pytest.mark.parametrize("moved", [False, True], ids=["at the base", "moved"])
@@ -299,6 +221,18 @@ async def test_a_conflict_on_the_scratch_branch_is_a_refusal(tmp_path: Path) -> 
     assert world.repository.head().commit == head
 
 
+async def test_a_wait_for_conductor_is_followed_by_another_look(tmp_path: Path) -> None:
+    """What was seen of the target before the wait may be minutes old."""
+    world = await waiting(tmp_path)
+    quick = world.worker()
+    assert (await world.report_of(quick)).error is None
+    looks = world.requests(-1)["commits.first_parents"]
+    world = await waiting(tmp_path / "again")
+    assert (await world.report(lose_request("queue.read_workflow"))).error is None
+    assert world.requests(-1)["commits.first_parents"] == looks + 1
+    assert world.requests(-1)["branches.merge"] == 1 + 2, "one beside those of the canary"
+
+
 async def test_a_merge_without_changes_is_looked_at_once_and_then_refused(
     tmp_path: Path,
 ) -> None:
@@ -361,15 +295,6 @@ async def test_the_second_of_two_runs_on_one_target_is_refused(
     assert len(world.runs_on_target()) == 1
 
 
-async def test_a_run_without_the_fence_in_its_head_is_refused(tmp_path: Path) -> None:
-    world = await waiting(tmp_path)
-    run_branch = (await world.begun()).run_branch
-    head = world.repository.commit({FENCE_PATH: None}, branch=run_branch)
-    workspace = {**TARGET, "branch": run_branch, "ref": head}
-    refused(await world.finish_again(workspace=workspace), "PRG-F020")
-    await world.assert_untouched()
-
-
 async def test_a_publication_on_another_parent_is_reported_and_the_fence_not_trusted_again(
     tmp_path: Path,
 ) -> None:
@@ -390,20 +315,6 @@ async def test_a_dirty_target_is_named(tmp_path: Path) -> None:
     world.repository.discard_uncommitted()
     assert (await world.report()).error is None
     await world.assert_published()
-
-
-async def test_a_forged_decision_is_refused(tmp_path: Path) -> None:
-    world = await waiting(tmp_path)
-    assert await world.attempt(world.worker([crash(before="merge")])) is None
-    (tag,) = (
-        name
-        for name, commit in world.repository.tags().items()
-        if name.startswith("perago-settled-") and commit == world.run_head
-    )
-    world.repository.delete_tag(tag)
-    world.repository.tag(tag, world.input)
-    await world.lose_lease()
-    refused(await world.report(), "PRG-F006")
 
 
 @pytest.mark.parametrize(
@@ -432,3 +343,31 @@ async def test_the_scratch_branch_is_found_by_the_next_round_where_the_answer_wa
     assert report.error is None
     await world.assert_published()
     assert EXPECTED_HEAD in world.runs_on_target()[0].metadata
+
+
+@pytest.mark.parametrize("on_moved", OnMoved)
+async def test_a_merge_that_is_never_answered_leaves_everything_to_the_next_attempt(
+    tmp_path: Path, on_moved: OnMoved
+) -> None:
+    """It may still arrive, and its source is the scratch branch where the run was rebased."""
+    world = await waiting(tmp_path, on_moved)
+    if on_moved is OnMoved.REBASE:
+        world.human()
+    before = world.repository.branch_names()
+    report = await world.report(always(lose_request("merge")))
+    assert "handed back" in reason_of(report)
+    assert "publication outcome unknown" in reason_of(report)
+    assert world.repository.head().commit in reason_of(report)
+    left = world.repository.branch_names() - before
+    assert len(left) == (on_moved is OnMoved.REBASE)
+    await world.lose_lease()
+    assert (await world.report()).error is None
+    await world.assert_published()
+
+
+async def test_a_merge_that_takes_all_its_time_is_looked_for(tmp_path: Path) -> None:
+    """The budget ended with the merge itself; settling has its own time."""
+    world = await waiting(tmp_path)
+    slow = meanwhile(lambda: world.clock.advance(60), after="merge")
+    assert (await world.report(slow, lose_answer("merge"))).error is None
+    await world.assert_published()
