@@ -11,7 +11,7 @@ from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.runs.held_runs import abandon_run
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.finish import History
-from perago.testing.faults import crash
+from perago.testing.faults import Fault, crash
 
 
 async def rerun(world: RunWorld, reference: str) -> None:
@@ -43,7 +43,7 @@ async def abandon(world: RunWorld) -> None:
     ],
 )
 async def test_a_workflow_that_was_terminated_is_retried_and_publishes_its_run_once(
-    tmp_path: Path, task: str, died: object, history: History
+    tmp_path: Path, task: str, died: Fault, history: History
 ) -> None:
     world = await RunWorld(tmp_path, history=history).started()
     await world.until(task)
