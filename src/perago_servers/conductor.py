@@ -39,7 +39,7 @@ WORKERS: Mapping[str, object] = {**LEAN, "conductor.system-task-workers.enabled"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConductorServer:
-    """A running Conductor; `pid` is None when somebody else started it."""
+    """A running Conductor; `pid` is None when another process started it."""
 
     endpoint: str
     pid: int | None = None

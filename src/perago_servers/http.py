@@ -17,7 +17,7 @@ def ask(
     basic_auth: tuple[str, str] | None = None,
     timeout_seconds: float = ANSWER_SECONDS,
 ) -> tuple[int, bytes]:
-    """Send `body` as JSON and return status and answer; OSError when nobody answers."""
+    """Send `body` as JSON and return status and answer; OSError when no server answers."""
     parts = urlsplit(url)
     headers = {"Content-Type": "application/json"}
     if basic_auth is not None:

@@ -22,7 +22,7 @@ REGION = "us-east-1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakefsServer:
-    """A running lakeFS; `pid` is None when somebody else started it."""
+    """A running lakeFS; `pid` is None when another process started it."""
 
     endpoint: str
     access_key_id: str

@@ -56,7 +56,7 @@ class Started:
 
 @contextmanager
 def leased_port() -> Generator[int]:
-    """Hold a free loopback port: no other run of this tool gets it, and nobody listens."""
+    """Hold a free loopback port: no other run of this tool gets it, and no server listens there."""
     leases = cache_root() / "ports"
     leases.mkdir(parents=True, exist_ok=True)
     for port in random.sample(PORTS, PORT_TRIES_MAX):
@@ -157,7 +157,7 @@ def _wait_until_ready(process: subprocess.Popen[bytes], launch: Launch) -> str |
     deadline = time.monotonic() + launch.deadline_seconds
     while time.monotonic() < deadline:
         ready = launch.is_ready()
-        # In this order: an answer of somebody else's server on the port does not count.
+        # In this order: an answer of another server on the port does not count.
         code = process.poll()
         if code is not None:
             return f"the process ended with {code}"

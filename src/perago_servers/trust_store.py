@@ -1,7 +1,8 @@
 """What a fetched Java trusts: what this machine trusts, private certificate authorities included.
 
-Decides by what is there: a bundle of certificates that somebody named, the keystore that the
-machine keeps for Java, its bundle for everybody else. An installed Java is its owner's business.
+Decides by what is there: a bundle of certificates that the environment names, the keystore that
+the machine keeps for Java, its bundle for all other programs. A Java that is installed is used as
+it is.
 """
 
 import hashlib

@@ -93,7 +93,7 @@ async def test_a_rerun_from_a_retried_attempt_with_another_input_is_another_exec
     assert chain_of(await application.run(again)) != chain_of(key)
 
 
-async def test_a_rerun_of_an_attempt_that_nobody_ran_is_the_same_execution(
+async def test_a_rerun_of_an_attempt_that_never_ran_is_the_same_execution(
     application: Application,
 ) -> None:
     """It left no mark; what the attempts before it decided stays decided."""

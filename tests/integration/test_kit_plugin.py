@@ -82,7 +82,7 @@ def test_a_run_that_asks_for_nothing_imports_nothing(tmp_path: Path) -> None:
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
-def test_real_servers_that_nobody_names_are_an_error_and_no_skip(tmp_path: Path) -> None:
+def test_real_servers_without_an_address_are_an_error_and_no_skip(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(TESTS.replace("TAKES_NO_FIXTURE", "True"))
     ran = _pytest(tmp_path, "--perago-backend=real", "-k", "test_env")
     assert ran.returncode == 1

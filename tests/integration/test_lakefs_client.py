@@ -100,7 +100,7 @@ def says(body: bytes, status: str = "200 OK") -> Script:
     return script
 
 
-async def test_nobody_listens() -> None:
+async def test_a_port_without_a_server() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -114,7 +114,7 @@ async def test_an_unknown_host() -> None:
     assert isinstance(await fails_with(client_of("http://lakefs.invalid")), NotSent)
 
 
-async def test_a_certificate_that_nobody_vouches_for(certificate: Path) -> None:
+async def test_an_untrusted_certificate(certificate: Path) -> None:
     async with scripted(says(b"{}"), certificate) as server:
         assert isinstance(await fails_with(client_of(server.url)), NotSent)
         assert server.requests == []

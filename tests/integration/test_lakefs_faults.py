@@ -207,7 +207,7 @@ async def test_every_write_that_is_not_answered_is_unknown(scene: Scene, tmp_pat
             await write()
 
 
-async def test_nothing_is_sent_where_nobody_listens(scene: Scene, tmp_path: Path) -> None:
+async def test_nothing_is_sent_to_a_port_without_a_server(scene: Scene, tmp_path: Path) -> None:
     writes = await every_write(scene, tmp_path / "source")
     scene.proxy.set_enabled(enabled=False)
     writes.append(lambda: scene.far.branches.merge(scene.merge))
@@ -314,7 +314,7 @@ async def test_wrong_credentials_are_refused(lakefs_server: LakefsServer) -> Non
     client.close()
 
 
-async def test_nobody_there_is_said(
+async def test_a_port_without_a_server_is_named(
     lakefs_server: LakefsServer, toxiproxy: ToxiproxyServer
 ) -> None:
     with toxiproxy.proxied(lakefs_server.endpoint) as proxy:

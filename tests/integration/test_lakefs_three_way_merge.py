@@ -64,7 +64,7 @@ async def test_an_object_that_was_staged_is_lost(world: RealLakeFS) -> None:
     assert found == {"a": b"0"}
 
 
-async def test_an_object_that_somebody_else_committed_is_lost(world: RealLakeFS) -> None:
+async def test_an_object_that_another_writer_committed_is_lost(world: RealLakeFS) -> None:
     meanwhile = {"copy": b"same", "neighbour": None, "z": b"1"}
 
     found = await merged(world, {"neighbour": None}, meanwhile)

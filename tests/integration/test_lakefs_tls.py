@@ -72,7 +72,7 @@ async def check(configuration: LakeFSConfiguration) -> None:
         client.close()
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_refused_and_nothing_is_sent(
+async def test_an_untrusted_certificate_is_refused_and_nothing_is_sent(
     server_side: ssl.SSLContext,
 ) -> None:
     async with answering(server_side) as server:

@@ -29,7 +29,7 @@ from perago.ports.objects import (
     Objects,
     ObjectTransport,
     ObjectUpload,
-    nobody_counts,
+    uncounted,
 )
 
 
@@ -47,7 +47,7 @@ class OverHttp(ObjectTransport):
         repository: RepositoryId,
         ref: str,
         orders: Sequence[FetchOrder],
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> Sequence[Fetched]:
         """From memory."""
         return await self._beneath.fetch(repository, ref, orders, moved)
@@ -57,7 +57,7 @@ class OverHttp(ObjectTransport):
         repository: RepositoryId,
         branch: BranchName,
         uploads: Sequence[ObjectUpload],
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> Sequence[ObjectEntry]:
         """Over HTTP; what has arrived is there whatever was answered."""
         arrived = self._bench.lakefs.objects

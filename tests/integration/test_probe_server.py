@@ -43,7 +43,7 @@ async def ask(
         "",
     ],
 )
-async def test_addresses_and_names_that_nobody_can_register_are_answered(
+async def test_addresses_and_names_that_cannot_be_registered_are_answered(
     path: str, host: str
 ) -> None:
     assert (await ask(path, host))[0] == 200

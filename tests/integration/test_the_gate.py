@@ -81,7 +81,7 @@ def test_every_contract_is_broken_here() -> None:
     assert [contract["name"] for contract in CONTRACTS] == list(BREACHES)
 
 
-def test_a_dependency_that_nobody_declared_fails(tmp_path: Path, run: Run) -> None:
+def test_an_undeclared_dependency_fails(tmp_path: Path, run: Run) -> None:
     kept = run("deptry", "src")
     assert kept.returncode == 0, kept.stderr
     plant(tmp_path / "src/perago/app/planted.py", "import execnet")

@@ -161,7 +161,7 @@ def run(project: Path, asked: Service, env: Mapping[str, str]) -> tuple[int, str
     return done.returncode, done.stdout + done.stderr
 
 
-def test_a_server_that_nobody_vouches_for_gets_no_request(
+def test_a_server_with_an_untrusted_certificate_gets_no_request(
     project: Path, asked: Service, service: Seen
 ) -> None:
     code, said = run(project, asked, asked.environment(service.port))

@@ -199,7 +199,7 @@ async def test_executors_that_died_while_idle_leave_one_place_for_one_body_each(
             assert await long == BodyReturned({"number": 2})
 
 
-async def test_an_answer_for_another_execution_reaches_nobody() -> None:
+async def test_an_answer_for_another_execution_is_dropped() -> None:
     """A late answer must not be taken for the one that is waited for, nor the next one's."""
     async with process_body() as body:
         for number, execution in enumerate(("e1", "e2", "e3")):

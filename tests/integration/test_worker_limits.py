@@ -59,7 +59,7 @@ async def test_a_service_manager_hears_of_readiness_life_and_the_end(scene: Work
             assert heard[-1] == b"STOPPING=1"
 
 
-async def test_nobody_else_may_look_at_workspaces_and_their_cache(scene: WorkerScene) -> None:
+async def test_other_users_cannot_read_workspaces_and_their_cache(scene: WorkerScene) -> None:
     module = await scene.declare("assert (workspace / 'a.txt').exists()", workspace=True)
     async with scene.polling_worker([module]) as worker:
         assert (await scene.ended(await scene.start(module))).status is WorkflowStatus.COMPLETED

@@ -199,7 +199,7 @@ async def test_an_unregistered_task_stops_start_before_anything_is_polled(
         assert expected in worker.screen
 
 
-async def test_two_workers_on_one_root_refuse_each_other_and_a_killed_one_blocks_nobody(
+async def test_two_workers_on_one_root_refuse_each_other_and_a_killed_one_blocks_none(
     scene: WorkerScene,
 ) -> None:
     module = await scene.declare()

@@ -159,7 +159,7 @@ def test_gc_never_takes_the_branch_of_a_decision() -> None:
 
 
 @pytest.mark.parametrize("moment", ENDS_OF_PROMISES)
-def test_what_nobody_can_see_is_not_held_against_anybody(moment: str) -> None:
+def test_what_no_worker_could_see_breaks_no_rule(moment: str) -> None:
     mix, situation, differences = ENDS_OF_PROMISES[moment]
     ran = Engine(MIXES[mix], ReplayedChoices(differences)).run()
     assert ran.broken is None

@@ -17,5 +17,5 @@ def test_a_machine_without_such_a_place_keeps_its_own_choice(tmp_path: Path) -> 
     assert scratch_space({}, tmp_path / "absent", room_bytes_min=1) is None
 
 
-def test_a_directory_that_somebody_chose_is_taken(tmp_path: Path) -> None:
+def test_a_directory_that_the_environment_names_is_taken(tmp_path: Path) -> None:
     assert scratch_space({"TMPDIR": "elsewhere"}, tmp_path, room_bytes_min=1) is None

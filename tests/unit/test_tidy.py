@@ -41,6 +41,8 @@ FOREIGN_ADDRESS = re.compile(
 )
 MACHINE_PATH = re.compile("/(?:" + "root|home|work" + r")/\w")
 POLICY_NAMED = re.compile(r"(?:Policy|Level|PolicySetting)\.(?!AUTO$)[A-Z_]+")
+# `nobody` is also the name of a user of the machine, as in PERAGO_EXECUTOR_USER=nobody.
+UNNAMED_ACTOR = re.compile(r"(?<!USER=)\b(?:no|some|any|every)body\b", re.IGNORECASE)
 SKIPPING = frozenset({"skip", "skipif", "xfail", "importorskip"})
 
 
@@ -224,6 +226,18 @@ def test_no_name_has_a_retired_word() -> None:
     """docs/glossary.md says what to write instead."""
     words = retired_words(GLOSSARY.read_text(encoding="utf-8"))
     assert retired_names(SOURCE, words) == {}
+
+
+def test_sentences_name_who_acts() -> None:
+    """House 3.7: the actor has a name, such as Conductor, gc, an operator or another worker."""
+    files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "src").rglob("*.toml"), ROOT / "README.md"]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in (*files, *(ROOT / "docs").rglob("*.md"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if UNNAMED_ACTOR.search(line)
+    ]
+    assert found == []
 
 
 def test_what_a_clone_runs_names_no_address() -> None:

@@ -296,7 +296,7 @@ class HttpClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,  # proxies and keys come from the settings, by one rule
             read_bufsize=PIECE_BYTES,
-            # A signed address may not carry a type that nobody signed.
+            # The type would have to be part of the signature, and it is not.
             skip_auto_headers=("Accept-Encoding", "Content-Type"),
             headers={"User-Agent": "perago"},
             trace_configs=[trace],

@@ -328,9 +328,9 @@ class DirectBody(TaskBody):
 
 
 def refusing_questions() -> AbstractContextManager[CurrentAttempt]:
-    """Run a task function whose `checkpoint` raises, because nobody would upload what it copies.
+    """Run a task function whose `checkpoint` raises, because no worker uploads what it copies.
 
-    So does `changes`, for which nobody would ask lakeFS.
+    So does `changes`, because no worker asks lakeFS for it.
     """
     return running(CurrentAttempt(take=_refuse_checkpoint, ask=_refuse_changes))
 

@@ -308,7 +308,7 @@ def decision_state(task: TaskHistory) -> DecisionState:
     gone           none         yes                                removed (by garbage collection)
     gone           none         no                                 none
 
-    Without a publication nobody can tell a decision that is gone from one that never was.
+    Without a publication, a decision that is gone looks like one that never was.
     """
     if task.decisions:
         return DecisionState.THERE
@@ -370,7 +370,7 @@ def commit_role(record: CommitRecord, keys: frozenset[str], inputs: frozenset[st
     one of the tasks             publication
     another workflow, or a run   other workflow
     `perago fence`               fence
-    nobody                       foreign        input, if a row began on it
+    none of these                foreign        input, if a row began on it
 
     Its phase says nothing: a relocation makes the staged commit itself the head.
     """

@@ -31,9 +31,9 @@ if expected ~= nil then
 end
 """
 
-# Such a merge would publish what nobody has agreed on: half a run, or a commit that no attempt has
-# decided. A decision's tag names a staged commit too. What the caller wrote is all there is to
-# judge by: a hook is told no branch and no metadata of a source that is given as a commit id.
+# Such a merge would publish half a run, or a commit that no attempt has decided. A decision's tag
+# names a staged commit too. The hook judges by what the caller wrote, because lakeFS tells it no
+# branch and no metadata of a source that is given as a commit id.
 FENCE_SCRIPT = """\
 local expected = action.commit.metadata["perago.expected_head"]
 if expected ~= nil then

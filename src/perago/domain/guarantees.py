@@ -70,7 +70,7 @@ atomic step that moves the branch. It refuses two kinds of merges:
   (`perago.private_branch`, `PRG-F027`). Such a branch holds what no attempt has decided, or half a
   run. All other merges pass.
 
-The hook judges what the caller wrote. It does not notice a staged commit that somebody merges by its
+The hook judges what the caller wrote. It does not notice a staged commit that an operator merges by its
 commit id: lakeFS tells a hook the id of the source commit, and neither its metadata nor the branches
 that hold it. It does not notice a branch of one's own that was created from a private branch, a
 cherry-pick, or objects copied from a private branch either. Perago takes the result for a commit of

@@ -42,7 +42,7 @@ REMEDY = "nothing was published; start a new workflow from the current head"
 def decide(facts: PublicationFacts) -> Decision:
     """Choose the one operation that may follow.
 
-    head:          the input      its child, ours or nobody's   anything else
+    head:          the input      its child, ours or foreign    anything else
     changed        MergeStaged    Relocate to the staged        Refusal
     unchanged      Keep           Relocate to the input         Refusal
     """

@@ -108,7 +108,7 @@ def manifest_job(path: str) -> str | None:
 
 
 def writing_job(path: str) -> str | None:
-    """The job that wrote this file under our protocol, or None for everybody else's files."""
+    """The job that wrote this file under our protocol, or None for all other files."""
     found = _TRIED.search(path.rpartition("/")[2])
     return None if found is None else found["job"]
 

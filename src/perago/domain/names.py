@@ -66,7 +66,7 @@ def is_execution_id(text: str) -> bool:
 def is_private_branch(name: str) -> bool:
     """Whether Perago may delete a branch of this name, wherever it has read the name.
 
-    Names come from commit metadata too, which anybody writes who may commit.
+    Names come from commit metadata too, which every user who may commit can write.
     """
     return name.startswith(PRIVATE_BRANCH_PREFIXES)
 

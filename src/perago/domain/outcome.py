@@ -89,7 +89,7 @@ class NoChanges:
 
 @dataclass(frozen=True, slots=True)
 class DirtyTarget:
-    """400 dirty branch: somebody left uncommitted objects on the target."""
+    """400 dirty branch: another writer left uncommitted objects on the target."""
 
     text: str
 

@@ -43,7 +43,8 @@ def plan_sync(base: Mapping[str, FileFacts], local: Mapping[str, FileFacts]) -> 
     """Compare what was materialised with what is there now.
 
     A new path whose bytes stand in the base is copied on the server instead of uploaded. An
-    empty file is uploaded: it costs the same and takes nobody else's content type along.
+    empty file is uploaded, because that costs the same and a copy would bring the content type of
+    another file.
     """
     changed = [facts for path, facts in sorted(local.items()) if _differs(base.get(path), facts)]
     added = {(facts.checksum, facts.size) for facts in changed if facts.path not in base}

@@ -71,7 +71,7 @@ async def all_repositories(repositories: Repositories) -> list[RepositoryId]:
 async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) -> Result:
     """Do work again while its answer is missing; the last failure is raised.
 
-    For work that may be done twice and that nobody does later when it is given up here, such as
+    For work that may be done twice and that no later pass does when it is given up here, such as
     putting back a branch that no pass of garbage collection would miss.
     """
     for number in range(1, TRIES_MAX):

@@ -127,8 +127,8 @@ class TaskQueue(Protocol):
     Q26 ended_workflow_tells_when: a terminal workflow says when it ended; brought back and ended
        again it says the later time.
     Q27 lost_answer_is_unknown: law L0. A heartbeat, an update, a log line or a poll whose answer is
-       lost raises OutcomeUnknownError: a poll hands rows out, and nobody works on them then. So
-       does a hand back.
+       lost raises OutcomeUnknownError: a poll hands rows out, which no worker has then. So does a
+       hand back.
     Q28 rerun_hands_failed_attempts_out: a rerun hands out every earlier task's failed attempt
        again, `retried` as before; the workflow waits for its end and ignores its output.
     Q29 hand_back_spends_no_retry: a row that is handed back is SCHEDULED under the same id, retry
@@ -217,7 +217,7 @@ class Workflows(Protocol):
     W9 restart_starts_from_the_first_task: same workflow id, new rows, retry count 0.
     W10 unknown_workflow_is_none: reading an unknown id is None.
     W11 fork_and_join: branches run side by side; what follows the join sees their outputs. The
-        server's own rows are of the types FORK and JOIN, and nobody has to answer for them.
+        server's own rows are of the types FORK and JOIN, and no worker has to answer for them.
     W12 failed_branch_ends_the_workflow: a branch's terminal failure cancels its siblings; a
         retry continues all of them.
     W13 loop: each iteration has rows of its own, and an output by its number. A workflow in which

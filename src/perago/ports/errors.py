@@ -131,7 +131,7 @@ class UnsafeNameError(ServiceError):
 
 
 class WorkspaceLostError(ServiceError):
-    """The attempt's directory vanished or is somebody else's; an empty diff is never assumed."""
+    """The attempt's directory is gone or another execution has it; never read as empty."""
 
     code = "PRG-W003"
 

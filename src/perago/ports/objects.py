@@ -160,8 +160,8 @@ Moved = Callable[[int, int], None]
 """Told how many bytes moved and how many objects ended with them; from any thread; never raises."""
 
 
-def nobody_counts(_size: int, _objects: int) -> None:
-    """The default of `moved`: no one is interested in the progress."""
+def uncounted(_size: int, _objects: int) -> None:
+    """The default of `moved`: progress is not shown."""
 
 
 class ObjectTransport(Protocol):
@@ -191,7 +191,7 @@ class ObjectTransport(Protocol):
         repository: RepositoryId,
         ref: str,
         orders: Sequence[FetchOrder],
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> Sequence[Fetched]:
         """Bring objects to local files; the directories exist."""
         ...
@@ -201,7 +201,7 @@ class ObjectTransport(Protocol):
         repository: RepositoryId,
         branch: BranchName,
         uploads: Sequence[ObjectUpload],
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> Sequence[ObjectEntry]:
         """Write local files as uncommitted objects."""
         ...

@@ -77,7 +77,7 @@ class AttemptDirectories(Protocol):
     A15 one_execution_takes_over: a directory whose owner is gone becomes that of another
        execution; one whose owner lives raises WorkspaceLostError.
     A16 a_damaged_outcome_is_found: one whose key cannot be read is found under every key, so that
-       somebody says so and removes it.
+       the attempt that finds it says so and removes it.
     A17 what_stands_beside_goes_too: removing a directory removes the one beside it, which is no
        leftover of its own.
     A18 what_is_left_may_be_taken_over: after `leave` the outcome of a directory is found, and one
@@ -101,7 +101,7 @@ class AttemptDirectories(Protocol):
         ...
 
     async def leftovers(self, *, older_than_seconds: float) -> Sequence[Leftover]:
-        """Directories that nobody is known to work in, oldest first."""
+        """Directories without a known living owner, oldest first."""
         ...
 
     async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
@@ -291,7 +291,7 @@ class SparkWorkspace(Protocol):
     Laws (tests/contract/test_spark_workspace.py has one test for each, by name):
 
     X1 reads_are_of_the_input: `read` and `table` see the input commit, whatever the body or
-       anybody else has written since.
+       another writer has written since.
     X2 writes_are_on_staging: what was written reads back from `output`, and is not at the input.
     X3 overwriting_replaces_the_table: mode `overwrite` leaves the new rows only, on staging only.
     X4 partitions_are_directories: `partition_by` columns are in the paths and read back.

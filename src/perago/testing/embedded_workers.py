@@ -235,7 +235,7 @@ class EmbeddedWorkers(Surrounding):
                 worker.running.cancel()
 
     async def work(self, workflow_ids: Sequence[str]) -> None:
-        """Poll, run, let time pass; until nothing is due any more and nobody stands still."""
+        """Poll, run, let time pass; until nothing is due any more and no worker stands still."""
         for _ in range(ROUNDS_MAX):
             polled = await self._poll_all()
             running = len(self._workers)
@@ -316,7 +316,7 @@ class EmbeddedWorkers(Surrounding):
         return await _let_go(due, senders)
 
     async def _release_idle(self) -> bool:
-        """When nothing else can happen, nobody waits any more, whatever for."""
+        """When nothing else can happen, let every worker go on that stands still."""
         standing = [worker for worker in self._workers if worker.injector.waits_for is not None]
         return await _let_go(standing, self._senders())
 

@@ -217,7 +217,7 @@ class PeragoEnvironment:
         waiting = [
             row for row in await run.attempts(reference) if not row.snapshot.status.is_terminal
         ]
-        assert waiting, f"{reference} of workflow {run.name} does not wait for anybody"
+        assert waiting, f"{reference} of workflow {run.name} does not wait for a person"
         status = AttemptStatus.COMPLETED
         if refused is not None:
             status = AttemptStatus.FAILED_WITH_TERMINAL_ERROR

@@ -142,7 +142,7 @@ class LateRequest:
     until: Until
 
     async def arrive(self) -> object:
-        """Let it take effect; a refusal is returned, because nobody listens any more."""
+        """Let it take effect; a refusal is returned, because its sender is gone."""
         try:
             return await self.send()
         except ServiceError as refusal:
@@ -216,7 +216,7 @@ class FaultInjector(CallGate):
         try:
             return await send()
         finally:
-            self._live()  # killed while the call was under way: nobody reads the answer
+            self._live()  # killed while the call was under way: the answer is lost
 
     async def arrive_late(self) -> object:
         """Let the oldest request that is still on its way arrive, also after its sender's death."""
@@ -226,7 +226,7 @@ class FaultInjector(CallGate):
 
     def _keep_late(self, due: Sequence[Fault], call: Call, send: Send) -> None:
         late = next((fault for fault in due if isinstance(fault, ArriveLate)), None)
-        # A read that arrives changes nothing, and nobody takes its answer.
+        # A read that arrives changes nothing, and its answer is lost.
         if late is not None and not call.is_read:
             self.late.append(LateRequest(call.operation, self._sent(send), late.until))
 

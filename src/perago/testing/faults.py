@@ -44,7 +44,7 @@ OPERATIONS = frozenset(
 ANY_CALL = "any call"  # every request that travels; with `nth=` a test reaches each in turn
 
 # Calls that only look. Every other call changes something, also a poll: it hands rows out, and
-# nobody works on those of a lost answer until their leases end.
+# the rows of a lost answer wait until their leases end.
 READS = frozenset(
     {"head", "list_page", "is_protected", "diff_page", "first_parents", "read", "uncommitted_page"}
     | {"download", "check", "in_progress", "read_attempt", "read_log", "read_workflow"}
@@ -150,7 +150,7 @@ def find_point(name: str) -> Point:
     )
 
 
-FOREIGN_FILES: Mapping[str, bytes | None] = {"elsewhere/foreign.txt": b"somebody else"}
+FOREIGN_FILES: Mapping[str, bytes | None] = {"elsewhere/foreign.txt": b"of another writer"}
 
 
 class Side(StrEnum):

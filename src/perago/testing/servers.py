@@ -65,7 +65,7 @@ class Servers(Protocol):
         files: Mapping[str, bytes | None],
         message: str,
     ) -> CommitId:
-        """Write files (None deletes one) and commit them, as anybody could."""
+        """Write files (None deletes one) and commit them, as any writer with keys could."""
         ...
 
     async def create_branch(
@@ -91,7 +91,7 @@ class Servers(Protocol):
         ...
 
     async def give_way(self) -> None:
-        """Let everybody who can run go on for a moment."""
+        """Let every worker that can run go on for a moment."""
         ...
 
     async def rest(self, workflow_ids: Sequence[str]) -> bool:

@@ -122,7 +122,7 @@ class Story:
 
 
 def commit_kind(commit: CommitRecord, accepted: Iterable[str]) -> str:
-    """What a commit is to the workflows: staged, published, abandoned, or somebody else's."""
+    """What a commit is to the workflows: staged, published, abandoned, or of another writer."""
     if PHASE not in commit.metadata:  # the commit of a fence has an owner, and is no task's work
         return "foreign" if commit.parents else "root"
     if commit.commit in set(accepted):

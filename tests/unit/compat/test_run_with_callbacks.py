@@ -258,7 +258,7 @@ def test_what_a_callback_ends_the_process_with_is_not_lost_in_a_thread(caller: C
         asyncio.run(inside())
 
 
-def test_a_read_only_task_asks_nobody(caller: Caller) -> None:
+def test_a_read_only_task_asks_no_callback(caller: Caller) -> None:
     result = caller.run(_declare(WorkspaceSpec(read_only=True), _write), {"text": "dropped"})
 
     assert result.output == {"workspace": INPUT, "result": {"files": 2}}

@@ -52,7 +52,7 @@ def test_no_state_of_the_server_is_missing_from_the_tables() -> None:
     assert len(WorkflowStatus) == 6
 
 
-def test_a_row_that_says_nothing_more_is_a_first_attempt_nobody_holds() -> None:
+def test_a_row_that_says_nothing_more_is_a_first_attempt_without_a_worker() -> None:
     plain = AttemptSnapshot("wf", "t1", "mix", "mix_stems", AttemptStatus.SCHEDULED)
     numbers = (plain.retry_count, plain.seq, plain.iteration, plain.poll_count)
     assert numbers == (0, 0, 0, 0)
@@ -69,7 +69,7 @@ def test_the_logical_task_key_is_the_same_for_every_retry() -> None:
     assert retry.logical_task_key == ATTEMPT.logical_task_key
 
 
-def test_a_record_without_data_shares_one_that_nobody_can_fill() -> None:
+def test_a_record_without_data_shares_one_that_cannot_be_filled() -> None:
     record = AttemptRecord(ATTEMPT)
     assert record.input_data is record.output_data
     assert record.input_data == {}

@@ -27,7 +27,7 @@ def test_a_walk_has_a_head_and_what_is_above_the_goal(
     assert [record.commit for record in walk.above] == above
 
 
-def test_a_commit_without_metadata_shares_one_that_nobody_can_fill() -> None:
+def test_a_commit_without_metadata_shares_one_that_cannot_be_filled() -> None:
     assert P.metadata is X.metadata is NO_METADATA
     assert not hasattr(NO_METADATA, "__setitem__")
 

@@ -28,7 +28,7 @@ async def test_what_is_refused_never_is_on_the_target(perago_env: PeragoEnvironm
     await refuse_a_run(perago_env)
 
 
-async def test_a_step_that_waits_for_nobody_cannot_be_completed(
+async def test_a_step_that_waits_for_no_person_cannot_be_completed(
     perago_env: PeragoEnvironment,
 ) -> None:
     _, run = await until_approval(perago_env)

@@ -80,7 +80,7 @@ def test_words_that_are_no_fault_are_refused(text: str, said: str) -> None:
         parse_fault(text)
 
 
-async def test_params_that_nobody_gives_are_empty() -> None:
+async def test_params_that_are_not_given_are_empty() -> None:
     clean, _ = counting_task()
     scene = await run_scenes(DevRequest([sequence("flow", clean)], [clean], {}, {}), "settled")
     assert scene["status"] == "COMPLETED"

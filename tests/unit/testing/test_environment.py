@@ -123,7 +123,7 @@ async def test_a_terminal_error_is_not_retried(perago_env: PeragoEnvironment) ->
     assert [story.status for story in perago_env.attempts] == ["FAILED_WITH_TERMINAL_ERROR"]
 
 
-async def test_tasks_that_nobody_registered_leave_the_environment_idle(
+async def test_tasks_that_are_not_registered_leave_the_environment_idle(
     perago_env: PeragoEnvironment,
 ) -> None:
     run = await perago_env.start(sequence("waiting", write_a), {"workspace": None})

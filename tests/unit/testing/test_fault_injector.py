@@ -182,7 +182,7 @@ async def test_a_fault_of_each_time_happens_from_its_number_on_and_is_never_used
 
 
 @pytest.mark.parametrize("side", Side)
-async def test_somebody_else_acts_on_either_side_of_the_effect(side: Side) -> None:
+async def test_another_writer_acts_on_either_side_of_the_effect(side: Side) -> None:
     worker = MemoryWorker()
     moment = Moment("branches.merge", side)
     human = Meanwhile(moment, lambda: worker.repository.commit({"human": b"human"}))

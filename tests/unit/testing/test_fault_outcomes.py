@@ -110,7 +110,9 @@ async def test_a_late_merge_arrives_after_the_death_of_its_sender(
     await perago_env.assert_sound()
 
 
-async def test_somebody_acts_while_a_call_is_on_its_way(perago_env: PeragoEnvironment) -> None:
+async def test_another_writer_acts_while_a_call_is_on_its_way(
+    perago_env: PeragoEnvironment,
+) -> None:
     repository = await perago_env.repository("repo", {"data/in.txt": "in"})
 
     async def commit_beside() -> None:

@@ -39,7 +39,7 @@ def test_the_machine_is_gone_by(
 
 
 @pytest.mark.parametrize("name", NAMED_BY)
-def test_a_bundle_that_somebody_named_comes_first(tmp_path: Path, name: str) -> None:
+def test_a_bundle_that_the_environment_names_comes_first(tmp_path: Path, name: str) -> None:
     (tmp_path / KEYSTORES[0]).parent.mkdir(parents=True)
     (tmp_path / KEYSTORES[0]).touch()
     named = tmp_path / "corporate.pem"

@@ -7,7 +7,7 @@
     429                  UnavailableError     UnavailableError
     401, 403             AccessDeniedError    AccessDeniedError
     404 of Conductor     MissingError         MissingError
-    404 of anybody else  UnavailableError     UnavailableError
+    404 of a proxy etc.  UnavailableError     UnavailableError
     a page of HTML       UnavailableError     OutcomeUnknownError
     other 4xx            RequestRefusedError  RequestRefusedError
     no token             as a read            as a read: the write was never sent

@@ -132,7 +132,7 @@ NAMES_BYTES_MAX = 64 * 1024
 
 
 def _worker_names(content: bytes) -> tuple[str, ...]:
-    """What earlier workers wrote; none where 0.6.1 or nobody was before."""
+    """What earlier workers wrote; none where only 0.6.1 or no worker was before."""
     try:
         parsed: object = json.loads(content)
     except ValueError:

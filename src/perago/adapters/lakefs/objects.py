@@ -24,7 +24,7 @@ from perago.ports.objects import (
     Objects,
     ObjectTransport,
     ObjectUpload,
-    nobody_counts,
+    uncounted,
 )
 
 
@@ -104,7 +104,7 @@ class LakeFSObjects(Objects, ObjectTransport):
         repository: RepositoryId,
         ref: str,
         orders: Sequence[FetchOrder],
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> Sequence[Fetched]:
         work = self._bytes.fetch_all(at_ref(repository, ref), orders, moved)
         return await self._client.run(work)
@@ -114,7 +114,7 @@ class LakeFSObjects(Objects, ObjectTransport):
         repository: RepositoryId,
         branch: BranchName,
         uploads: Sequence[ObjectUpload],
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> Sequence[ObjectEntry]:
         work = self._bytes.store_all(at_branch(repository, branch), uploads, moved)
         return await self._client.run(work)

@@ -225,7 +225,7 @@ class TaskRow:
             input_data=json_copy(dict(self.input_data)),
             output_data={} if self.output_is_offloaded else json_copy(dict(self.output_data)),
             reason=self.reason,
-            # The server's own tasks are not answered by anybody.
+            # No worker answers the server's own tasks.
             response_timeout_seconds=(
                 self.settings.response_timeout_seconds if self.is_queued_type else 0
             ),

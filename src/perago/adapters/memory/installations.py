@@ -1,4 +1,4 @@
-"""Installations in memory, and a builder of repositories that acts as anybody who is not a worker.
+"""Installations in memory, and a builder of repositories that acts as every writer but a worker.
 
 `lakefs_installation` and `conductor_installation` are the ports of one worker; `shared_*` are the
 installations of `memory:` addresses. `RepositoryBuilder` does what a human, another tool or the

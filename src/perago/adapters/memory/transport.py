@@ -21,8 +21,8 @@ from perago.ports.objects import (
     Objects,
     ObjectTransport,
     ObjectUpload,
-    nobody_counts,
     stamp_of,
+    uncounted,
 )
 from perago.ports.system import Concurrency
 
@@ -42,7 +42,7 @@ class MemoryTransport(ObjectTransport):
         repository: RepositoryId,
         ref: str,
         orders: Sequence[FetchOrder],
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> Sequence[Fetched]:
         async def fetch_one(order: FetchOrder) -> Fetched:
             try:
@@ -60,7 +60,7 @@ class MemoryTransport(ObjectTransport):
         repository: RepositoryId,
         branch: BranchName,
         uploads: Sequence[ObjectUpload],
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> Sequence[ObjectEntry]:
         async def store_one(upload: ObjectUpload) -> ObjectEntry:
             if not upload.source.is_file():

@@ -83,7 +83,8 @@ class RotatedLogFile(BaseRotatingHandler):
         self._retention = retention
         self._root = root
         self._path = path
-        # `parents` would give the directories between them to everybody.
+        # `mkdir(parents=True)` would create the directories between them with the usual mode, which
+        # other users may read.
         for folder in (*reversed(path.parent.parents), path.parent):
             if folder == root or folder.is_relative_to(root):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)

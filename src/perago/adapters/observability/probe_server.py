@@ -4,7 +4,7 @@ What is true is asked of functions; nothing is known of workers. One request a c
 
 A web page that a developer has open may have its own name point at this address (DNS rebinding),
 and its script could then read the metrics. The browser sends that name as Host, so only names are
-answered that nobody can register: addresses, names without a dot, names below `.svc`, `.local`,
+answered that cannot be registered: addresses, names without a dot, names below `.svc`, `.local`,
 `.internal` and `.localhost`, this machine's own name, and the name that is listened on. A kubelet
 and Prometheus' pod discovery send the pod's address.
 """

@@ -231,7 +231,7 @@ def write_plan(
 
 def _with_sources(index: Any, changes: Any) -> Any:  # noqa: ANN401 - frames
     """A new file whose bytes stand in the index is copied on the server."""
-    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as everybody calls it
+    from pyspark.sql import functions as F  # noqa: N812, PLC0415 - its usual name
 
     is_wanted = F.col("is_new") & (F.col("size") > 0)
     sources = (

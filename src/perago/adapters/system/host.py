@@ -126,7 +126,7 @@ class AsyncioConcurrency(Concurrency):
 
 @final
 class _Turn:
-    """One name's lock, kept as long as anybody wants it."""
+    """The lock of one name, kept as long as a task holds it or waits for it."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()

@@ -28,7 +28,7 @@ from perago.ports.objects import (
     Objects,
     ObjectTransport,
     ObjectUpload,
-    nobody_counts,
+    uncounted,
 )
 from perago.ports.system import Concurrency
 from perago.ports.workspace import DirectoryUploads, StagingArea, TransferCounts
@@ -65,7 +65,7 @@ class Staging:
         entry_of: EntryOf,
         plan: SyncPlan,
         area: StagingArea,
-        moved: Moved = nobody_counts,
+        moved: Moved = uncounted,
     ) -> TransferCounts:
         """Make every change of the plan; any refusal raises after the others have ended."""
         staged, prefix = area.staged, area.prefix

@@ -164,8 +164,8 @@ async def decision_of(
 ) -> SettledDecision:
     """The decision a staged commit stands for, its result joined from the commits below.
 
-    The result must still be one of today's model: nobody can complete with another, so it is
-    found before anything is published.
+    The result must still fit the model of today, because no attempt can complete with another one.
+    So that is checked before anything is published.
     """
     repository = target.workspace.repository
     below: tuple[CommitRecord, ...] = ()

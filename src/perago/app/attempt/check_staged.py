@@ -75,7 +75,7 @@ def _judge(attempt: Attempt, staged: StagedReference, outcome: BodyOutcome) -> N
         case BodyReturned():
             return
         case BodyRaised(reason, terminal, traceback):
-            # Somebody has to see what was refused. gc removes the branch when its age has come.
+            # The branch stays, so that the team can look at what was refused; gc removes it later.
             attempt.leftovers.staging_may_go = False
             text = f"staged commit {staged.commit}: {reason}"
             error = CheckFailedError(text, terminal=terminal)

@@ -74,7 +74,7 @@ async def choose_target(
     """Check the input, look at its fence and for earlier decisions, and choose the level.
 
     Nothing is written before the input is known to be a commit, because a tag or a canary on a
-    branch that somebody named by mistake would stay. Where the input has no fence file, no
+    branch that the input names by mistake would stay. Where the input has no fence file, no
     attempt can have decided on it: a key names its input commit, and only `settled`, which needs
     the fence, makes decisions. So such an attempt leaves no mark and needs no right to tags.
 
@@ -111,7 +111,7 @@ async def choose_target(
 
 
 def _is_first(row: AttemptSnapshot) -> bool:
-    """Whether nobody can have worked on this task before."""
+    """Whether no earlier execution can have worked on this task."""
     return row.retry_count == 0 and row.poll_count <= 1
 
 

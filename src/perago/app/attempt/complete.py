@@ -109,7 +109,7 @@ async def _keep_staging(
     """Leave the branch of a decision behind, and put it back if garbage collection took it.
 
     An attempt that stood still between its commit and its decision may have been replaced and
-    collected meanwhile: nothing said then that anybody needed the branch. It goes on, decides, and
+    collected meanwhile: nothing said then that the branch was needed. It goes on, decides, and
     learns here that its decision points at a commit that no branch keeps.
     """
 
@@ -271,7 +271,7 @@ async def complete(
 
 
 def _waits_on(ports: AttemptPorts, wait: Wait | None) -> Wait:
-    """Count a try of the end that nobody acknowledged; a wait that lasts is an event."""
+    """Count a try of the end that Conductor did not acknowledge; a wait that lasts is an event."""
     now = ports.clock.monotonic()
     wait = wait or Wait(CONDUCTOR, "the end of the attempt", now)
     wait.failures += 1
@@ -300,10 +300,10 @@ def _unread_seconds(attempt: Attempt) -> float:
 
 
 async def _may_end(ports: AttemptPorts, attempt: Attempt, *, sent: bool) -> bool:
-    """Whether the row is still this attempt's; False also when nobody can tell now.
+    """Whether the row is still this attempt's; False also when Conductor cannot tell now.
 
     The server compares nothing: an update with the id of a row that was rerun, redelivered or
-    brought back by a late heartbeat ends the work of somebody else.
+    brought back by a late heartbeat ends the work of another execution.
     """
     if not attempt.settings.reads_before_end:
         return True

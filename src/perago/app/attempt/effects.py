@@ -66,7 +66,7 @@ async def rebase(
         timeout_seconds=attempt.effect_seconds,
     )
     answer = await ports.lakefs.branches.merge(request)
-    if isinstance(answer, NoAnswer | TooManyTries):  # nobody but us sees this branch
+    if isinstance(answer, NoAnswer | TooManyTries):  # only this attempt knows the branch
         return LookAgain(answer.text)
     if not isinstance(answer, Merged):
         text = f"the staged prefix does not merge onto head {plan.base}: {answer}"

@@ -89,7 +89,7 @@ def what_failed(attempt: Attempt, error: Exception) -> Exception:
 
 
 def end_of_lost(attempt: Attempt, why: str, *, may_publish: bool) -> AttemptEnd | None:
-    """What ends a row that nobody works on; None where its response time-out has to."""
+    """What ends a row without a worker; None where its response time-out has to end it."""
     match ending_of(attempt, Cause.WORKER_DIED, may_publish=may_publish):
         case Ending.HAND_BACK:
             return hand_back(attempt, Cause.WORKER_DIED, why)

@@ -408,8 +408,8 @@ async def _recovered(
         raise WorkspaceLostError(f"the outcome kept for {directory} cannot be read")
     if kept.ran_for != ran_for:
         raise WorkspaceLostError(f"the outcome kept for {directory} is of {kept.ran_for}")
-    # A deploy may have changed the result model. Nobody could complete with the old result, and
-    # here nothing is decided yet, so the new code can still run.
+    # A deploy may have changed the result model. No attempt could complete with the old result.
+    # Nothing is decided yet, so the new code can still run.
     check_stored_result(attempt.task, kept.result)
     await ports.directories.take_over(directory, _marker(attempt))
     attempt.leftovers.directory = directory

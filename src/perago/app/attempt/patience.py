@@ -28,8 +28,8 @@ QUEUE = "queue"
 # attempts lose the service at the same moment and would come back at the same moment.
 FIRST_PAUSE_SECONDS = 0.2
 PAUSE_SECONDS_MAX = 5.0
-# A shorter wait is over before anybody could look; only its end is an event, and it is no reason to
-# poll less.
+# A shorter wait is over before an operator could look. So only its end is an event, and the worker
+# polls on as before.
 UNREPORTED_SECONDS_MAX = 1.0
 # Calls that may be made again as they are: reads, and work whose repetition changes nothing. Every
 # other call needs a look of its own, for example `commit_on_private_branch`.
@@ -60,7 +60,7 @@ class StopOrder(Protocol):
 
 @final
 class NoStopOrder(StopOrder):
-    """For attempts that nobody stops."""
+    """For attempts that no order stops, such as a trial."""
 
     async def before_end_of(self, work: Awaitable[Answer]) -> Answer | BodyStopped:
         """The answer."""

@@ -99,7 +99,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A merge of `settled` that nobody answered: it may be there, it may still come."""
+    """A merge of `settled` without an answer: it may be there, or it may still arrive."""
 
     plan: WorkspacePublicationPlan
     reason: str
@@ -116,7 +116,7 @@ async def publish(
 
     `walk` is a first look that was made before; later rounds look for themselves.
     Raises PublishFenceError when the head cannot be explained, StaleAttemptError when the
-    attempt no longer counts, OutcomeUnknownAtDeadlineError when nobody can tell.
+    attempt no longer counts, OutcomeUnknownAtDeadlineError when time is over and neither is known.
     """
     removed = None
     if staged is not None and target.level.shape.reads_removed:

@@ -164,6 +164,6 @@ async def _remove_decisions(
         await tools.tags.delete(repository, tag.name)
         reset.decisions.append(tag.name)
         branch = BranchName(metadata.get(STAGING_BRANCH, ""))
-        if is_staging_branch_of(branch, task):  # anybody may have written what the metadata says
+        if is_staging_branch_of(branch, task):  # the metadata may be forged
             await tools.branches.delete(repository, branch)
             reset.branches.append(branch)

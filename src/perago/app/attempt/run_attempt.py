@@ -76,8 +76,8 @@ class GivenInput:
         )
 
 
-def nobody(error: Exception) -> None:
-    """For those who need not hear of a failure before Conductor does."""
+def ignore(error: Exception) -> None:
+    """For callers that need not hear of a failure before Conductor does."""
     del error
 
 
@@ -87,7 +87,7 @@ async def run_attempt(
     lease: Lease,
     *,
     polled_at: float | None = None,
-    failed: Callable[[Exception], None] = nobody,
+    failed: Callable[[Exception], None] = ignore,
 ) -> AttemptReport:
     """Run one attempt to its end; only cancellation and death pass through.
 

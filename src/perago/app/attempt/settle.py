@@ -87,7 +87,8 @@ async def _look(
 ) -> AfterLook:
     """One look at the target; a failed look is a look that saw nothing.
 
-    Whatever the policy reads to decide, a publication may stand below somebody else's by now.
+    A later attempt may have published on top of ours meanwhile. So the look goes below the head,
+    also under a policy that decides by the head alone.
     """
     address, bound = target.workspace, FIRST_PARENT_COMMITS_MAX + 1
     try:

@@ -78,7 +78,7 @@ async def stage_nothing(
 async def commit_plainly(
     ports: AttemptPorts, attempt: Attempt, target: Target, branch: BranchName
 ) -> CommitId:
-    """Commit what somebody else wrote on an open branch, if anything, without saying more."""
+    """Commit what the task function wrote on an open branch, if anything, without metadata."""
     return await _commit(ports, attempt, target, branch, NO_METADATA, empty=True)
 
 
@@ -103,7 +103,7 @@ async def commit_written(
     *,
     noop: bool,
 ) -> StagedReference:
-    """Commit what somebody else wrote on an open branch, or that nothing was written.
+    """Commit what the task function wrote on an open branch, or that it wrote nothing.
 
     It may be empty: the pieces of the result, or the body, may have committed the changes. The
     tree of the last commit is what is published.
@@ -308,7 +308,7 @@ async def refuse_foreign_changes(
         raise PublicationRefusedError(f"{text} reserved; nothing was published", code=CODE)
 
 
-# Behind every path below a prefix that anybody writes; listings go on after it.
+# Behind every usual path below a prefix, so that a listing goes on after the prefix.
 _END_OF_PREFIX = "\U0010ffff" * 4
 
 

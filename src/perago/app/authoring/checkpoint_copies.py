@@ -36,7 +36,7 @@ _FICLONE = 0x40049409  # of <linux/fs.h>: Python has no name for it
 
 @dataclass(frozen=True, slots=True)
 class ClaimedCopy:
-    """A copy that nobody else touches any more."""
+    """A copy that only its claimant touches from now on."""
 
     directory: Path
     note: object

@@ -38,7 +38,7 @@ def refuse_placeholders(prefix: str, model: type[BaseModel]) -> None:
         if all(_is_unfit(each) for each in _members(fields[name].annotation)):
             text = f"WorkspaceSpec.prefix names {found[0]}, whose values are no name of a folder"
             raise TaskDefinitionError(f"{text}; use a str or an int field", code=_CODE)
-    # Braces are legal in a path, but nobody means `{song}` so where song is a field.
+    # Braces are legal in a path. But where song is a field, `{song}` is a slip for `{params.song}`.
     for name in fields:
         if f"{{{name}}}" in prefix:
             text = f"WorkspaceSpec.prefix has {{{name}}}; did you mean {{params.{name}}}?"

@@ -52,7 +52,7 @@ COMMANDS = (
     CommandRow("forget", "reset_task:reset_task", "The old name of reset-task."),
     CommandRow("diff", "diff:diff", "Show what a run or a staged commit would change."),
     CommandRow("runs", "runs:runs", "List runs that are not published."),
-    CommandRow("abandon", "runs:abandon", "Remove a run that nobody will finish."),
+    CommandRow("abandon", "runs:abandon", "Remove a run that will not be finished."),
     CommandRow("verify", "spark:verify", "Find damaged objects of a commit (needs Spark)."),
     CommandRow("report", "spark:report_group", "Count publications of a branch (needs Spark)."),
     CommandRow("spark", "spark:spark_group", "Fetch the jars that Spark tasks need."),

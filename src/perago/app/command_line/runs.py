@@ -69,7 +69,7 @@ def abandon(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove the branch of a run that nobody will finish.
+    """Remove the branch of a run that will not be finished.
 
     The target has nothing of it and stays as it is. The workflow of the run must have ended.
     """

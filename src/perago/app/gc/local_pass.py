@@ -150,7 +150,7 @@ class DeadRows:
         done: list[str] = []
         try:
             for leftover in await self.ports.directories.leftovers(older_than_seconds=0):
-                # Without a lock nobody can say that the owner is dead.
+                # Without a lock it is not known that the owner is dead.
                 if leftover.marker is None or leftover.owner is not DirectoryOwner.GONE:
                     continue
                 if await self._hand_back(leftover.marker):
@@ -177,7 +177,7 @@ class DeadRows:
 
 
 async def give_back(queue: TaskQueue, attempt: Attempt, why: str, *, may_publish: bool) -> bool:
-    """Hand back a row that nobody works on, and say so in the log of its task; whether it was.
+    """Hand back a row without a worker, and say so in the log of its task; True if it was.
 
     One that came back too often is failed instead, with all reasons: its time-out would have none.
     """
@@ -196,7 +196,7 @@ async def give_back(queue: TaskQueue, attempt: Attempt, why: str, *, may_publish
 
 
 async def as_it_was_polled(queue: TaskQueue, row: AttemptSnapshot) -> AttemptRecord | None:
-    """The row, unless it ended, timed out, or was handed to somebody else.
+    """The row, unless it ended, timed out, or was handed to another worker.
 
     The row itself is read last: Conductor compares nothing, so what is not seen there can only
     happen between that answer and the hand back.

@@ -44,7 +44,7 @@ class WorkerNames(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LostRows:
-    """Finds and hands back rows that nobody works on."""
+    """Finds and hands back rows on which no worker works."""
 
     ports: AttemptPorts
     tasks: Mapping[str, TaskDefinition]
@@ -110,14 +110,14 @@ class LostRows:
         return answered
 
     async def _give_back(self, found: AttemptRecord, why: str) -> bool:
-        """Hand one row back, unless it ended or somebody else has it now."""
+        """Hand one row back, unless it ended or another worker has it now."""
         queue, task = self.ports.queue, self.tasks[found.snapshot.task_type]
         record = await as_it_was_polled(queue, found.snapshot)
         if record is None:
             return False
         execution_id = self.ports.identities.new_execution_id()
         lost = Attempt(task, record, execution_id, self.settings)
-        # Nobody knows how far a dead worker came, and this is the stricter answer. A row whose poll
+        # How far a dead worker came is not known, and this is the stricter answer. A row whose poll
         # was not heard was never begun.
         died = why == DEAD
         lost.leftovers.moment = Moment.IN_FUNCTION if died else Moment.BEFORE_FUNCTION

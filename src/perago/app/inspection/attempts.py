@@ -284,7 +284,7 @@ class _Gathering:
             self._miss(f"{text} workflows; `perago attempts WORKFLOW_ID` shows one of the others.")
 
     def say_what_gc_may_have_taken(self) -> None:
-        """Decisions go some days after their workflow, and nobody can tell that they were there."""
+        """Say that decisions may be gone: gc removes them some days after their workflow."""
         rows = [row.snapshot for each in self.found.records.values() for row in rows_of(each)]
         newest = max((row.scheduled_time for row in rows), default=0)
         kept = self.question.decisions_kept

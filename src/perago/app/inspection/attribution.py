@@ -57,7 +57,7 @@ SYSTEM_TYPES = frozenset(
 
 @dataclass(slots=True)
 class Found:
-    """What the servers answered, before anybody asks whose it is."""
+    """What the servers answered, before it is attributed to tasks."""
 
     missing: list[str] = field(default_factory=list[str])
     records: dict[str, WorkflowRecord | None] = field(

@@ -47,7 +47,7 @@ async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> B
 
 
 async def _find_candidate(ports: AttemptPorts, params: BeginParams) -> CommitRecord:
-    """The commit that this attempt would begin from, if nobody has decided yet."""
+    """The commit that this attempt would begin from, if no attempt has decided yet."""
     lakefs, repository = ports.lakefs, RepositoryId(params.repository)
     branch, ref = BranchName(params.branch), params.ref
     if ref is None:

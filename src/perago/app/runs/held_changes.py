@@ -46,7 +46,7 @@ async def find_held(
     if run is not None:
         repository, key, head_of_run = run
         base_of_run = await lakefs.tags.read(repository, base_tag(key))
-        # Somebody is removing this run when its tag is gone.
+        # gc or `perago abandon` is removing the run: the tag goes last.
         if base_of_run is None:
             return None
         return HeldChanges(repository, run_branch(key), base_of_run, head_of_run)

@@ -30,7 +30,7 @@ class RunIsOpenError(PeragoError, RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class HeldRun:
-    """A run that is not published; what nobody could tell is None.
+    """A run that is not published; a fact that no service could tell is None.
 
     `publications` counts the commits of its tasks. `target` is the branch that finish would move.
     """
@@ -63,7 +63,7 @@ async def held_runs(
     async for page in pages(ask):
         for name, head in zip(page.names, page.heads, strict=True):
             key = key_of_run(name)
-            if key is not None:  # a branch that somebody else has named so is none of ours
+            if key is not None:  # another tool may use the prefix for branches of its own
                 yield await _read_run(lakefs, repository, key, head)
 
 
@@ -139,8 +139,8 @@ async def abandon_run(
 
     With `force` Conductor need not know the workflow: it removes old ones, but an operator may as
     well have named another Conductor, which knows none.
-    The tag goes last, as in garbage collection: whoever finds a tag without a branch knows that
-    somebody was interrupted here, and a branch without a tag could not be compared with its base.
+    The tag goes last, as in garbage collection: a tag without a branch shows
+    that a removal was interrupted, and a branch without a tag could not be compared with its base.
     """
     workflow_id = workflow_of_run(key)
     workflow = None if workflows is None else await workflows.read(workflow_id)

@@ -25,7 +25,7 @@ COMMITS_MAX = 10_000
 class JoinParams(BaseModel):
     """The workspaces of the joined tasks, or the whole output of the JOIN before.
 
-    A dynamic fork has branches whose names nobody knows beforehand; only its JOIN names them.
+    The branches of a dynamic fork get their names when it runs, so only its JOIN names them.
     """
 
     workspaces: Annotated[list[WorkspaceInput], Field(min_length=1, max_length=WORKSPACES_MAX)]

@@ -55,7 +55,7 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A merge that nobody answered: it may be there, it may still come."""
+    """A merge without an answer: it may be there, or it may still arrive."""
 
     expected_head: CommitId
     reason: str

@@ -1,4 +1,4 @@
-"""A run onto a target that moved: merged on a scratch branch, and proven before anybody sees it.
+"""A run onto a target that moved: merged on a scratch branch, and proven before readers see it.
 
 lakeFS's three-way merge can lose an object without a conflict (ADR 4), so what comes out is
 compared with both sides. Where no path was changed twice, these two comparisons are the whole
@@ -100,7 +100,7 @@ async def _merge_on_scratch(
         if found.commit != head:
             return found.commit
     request = merge.request(scratch, timeout_seconds=attempt.effect_seconds)
-    # Not what a publication says: nobody may take this commit for one.
+    # Not the metadata of a publication, because no look may take this commit for one.
     request = replace(request, metadata={EXPECTED_HEAD: head})
     answer = await ports.lakefs.branches.merge(request)
     if isinstance(answer, Merged):

@@ -330,7 +330,7 @@ def _call_of(frame: frames.RunBody, channel: Channel) -> BodyCall:
 
 
 async def _of_the_parent() -> ChangedPaths | None:
-    """Never called: this process asks its parent (`ExecutorProcess`), and has nobody else."""
+    """Never called, because an executor asks its parent instead (`ExecutorProcess`)."""
     raise ChangesRefusedError.because("this process has no keys")
 
 

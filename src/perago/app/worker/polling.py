@@ -122,7 +122,7 @@ SHARED_WAIT_MS = 100
 # After a poll that brought tasks a batch is asked for, which is rarely full: this is paid each
 # time. Longer leaves slots empty that are free already.
 BUSY_WAIT_MS = 5
-# If the answer to a poll is lost, nobody works on its tasks until they are found and handed back,
+# If the answer to a poll is lost, its tasks wait until a worker finds them and hands them back,
 # or until their response time-out. That is the price of a larger batch; a smaller one would be more
 # polls for workers with many slots.
 BATCH_MAX = 100
@@ -238,7 +238,7 @@ class Poller:
                 write(LOGGER, logging.WARNING, f"circuit open: {tools.breaker.name}", facts)
             self._busy = False
             if isinstance(error, OutcomeUnknownError):
-                # The server may go on with this poll, and give its rows to nobody.
+                # The server may go on with this poll, and hand rows out to a worker that is gone.
                 self._open_until = asked + wait_ms / 1000 + OPEN_POLL_SECONDS
             return 0
         if not tools.breaker.closed:

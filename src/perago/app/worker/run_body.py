@@ -190,7 +190,8 @@ class BodySurroundings:
 
 Ask: TypeAlias = Callable[[AskChanges], ChangedPaths | None]
 """Puts a question of the function, which waits, to whoever has the keys."""
-# Nobody else ends the waiting of a function that runs in the loop of its test.
+# A function that runs in the loop of its test waits for an answer that this loop cannot give
+# meanwhile. Only this limit ends that wait.
 ASK_SECONDS_MAX = 60.0
 
 

@@ -33,7 +33,7 @@ class SlotBudget:
 
     @property
     def free(self) -> int:
-        """Slots that nobody has taken; never below zero."""
+        """Slots that are free; never below zero."""
         return max(self._ready() - self._taken, 0)
 
     @property

@@ -231,7 +231,7 @@ def _in_thread(run: Callable[[], BodyOutcome], name: str) -> "asyncio.Future[Bod
 
     def work() -> None:
         outcome = run()
-        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with suppress(RuntimeError):  # the loop is closed, and with it all who listened
             loop.call_soon_threadsafe(tell, outcome)
 
     Thread(target=work, name=name, daemon=True).start()

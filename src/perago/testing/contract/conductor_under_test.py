@@ -119,7 +119,7 @@ class MemoryConductorUnderTest(ConductorUnderTest):
         await self._workflows.decide(workflow_id)
 
     async def let_pass(self, seconds: float) -> None:
-        """Move the clock; nobody sleeps in these tests."""
+        """Move the clock, because these tests do not sleep."""
         self._clock.advance(seconds)
 
 

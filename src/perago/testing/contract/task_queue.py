@@ -24,7 +24,7 @@ from perago.testing.contract.conductor_under_test import (
 )
 
 # A row that no server has: an unknown id is a 404.
-NOBODY = AttemptSnapshot("", "no-such-task", "only", "none", AttemptStatus.IN_PROGRESS)
+UNKNOWN_ROW = AttemptSnapshot("", "no-such-task", "only", "none", AttemptStatus.IN_PROGRESS)
 
 
 async def test_Q1_poll_hands_out_once(conductor_under_test: ConductorUnderTest) -> None:
@@ -135,7 +135,7 @@ async def test_Q11_update_of_unknown_task(conductor_under_test: ConductorUnderTe
     workflow_id, task_type = await start_one_task(conductor_under_test)
     taken = await poll_one(conductor_under_test, task_type, workflow_id)
     for known in (workflow_id, "no-such-workflow"):
-        attempt = AttemptSnapshot(known, NOBODY.task_id, "only", task_type, NOBODY.status)
+        attempt = AttemptSnapshot(known, UNKNOWN_ROW.task_id, "only", task_type, UNKNOWN_ROW.status)
         update = TerminalUpdate(attempt, "worker", AttemptStatus.COMPLETED)
         with pytest.raises(MissingError):
             await conductor_under_test.queue.complete(update, timeout_seconds=10)

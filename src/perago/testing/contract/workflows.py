@@ -265,7 +265,7 @@ async def test_W23_lost_answer_is_unknown(conductor_under_test: ConductorUnderTe
         (row,) = (await workflow_of(conductor_under_test, workflow_id)).attempts
         rerun = workflows.rerun(workflow_id, row.snapshot.task_id)
         assert await unheard(rerun) is WorkflowStatus.RUNNING
-    # The start that nobody heard of has a row of its own, beside the one of the rerun.
+    # The start whose answer was lost has a row of its own, beside the one of the rerun.
     taken = [await poll_one(conductor_under_test, task_type, workflow_id) for _ in range(2)]
     assert len({attempt.snapshot.workflow_id for attempt in taken} - {workflow_id}) == 1
 

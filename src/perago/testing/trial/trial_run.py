@@ -107,7 +107,7 @@ class KeptDirectories(AttemptDirectories):
         return await self._directories.leftovers(older_than_seconds=older_than_seconds)
 
     async def keep_outcome(self, directory: Path, key: str, text: str) -> None:
-        """A trial has one attempt: nobody would go on with what it came to."""
+        """Keep nothing, because a trial has no later attempt that could go on."""
 
     async def kept_outcomes(self, key: str) -> Sequence[tuple[Path, str]]:
         """None."""
@@ -118,7 +118,7 @@ class KeptDirectories(AttemptDirectories):
         """It stays in any case."""
 
     async def take_over(self, directory: Path, marker: AttemptMarker) -> None:
-        """Nothing is left for anybody."""
+        """Never called, because a trial has one attempt only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +307,8 @@ def run_task_once(
 ) -> Generator[TaskRun]:
     """Run a task on these files; every failure is the status it has as an attempt.
 
-    What the body left lies on the disk until the block ends, whatever its size: only files that
-    somebody reads are read in.
+    What the body left lies on the disk until the block ends, whatever its size: a file is
+    read in when the caller asks for it.
     """
     root = Path(tempfile.mkdtemp(prefix="perago-run-"))
     servers, watched = trial_servers(root), _Watched(task)

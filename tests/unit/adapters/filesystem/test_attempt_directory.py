@@ -125,7 +125,7 @@ async def test_a_disk_that_refuses_leaves_no_directory_and_no_lock(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"execution_id": 1}', "\\udcff"])
-async def test_an_unreadable_marker_stops_nobody(
+async def test_an_unreadable_marker_stops_no_sweep(
     tmp_path: Path, directories: LocalAttemptDirectories, text: str
 ) -> None:
     broken = tmp_path / "task_id=a-exec=b"
@@ -136,7 +136,7 @@ async def test_an_unreadable_marker_stops_nobody(
     assert [leftover.path for leftover in found] == [directory]
 
 
-async def test_a_marker_planted_deeper_directs_nobody(
+async def test_a_marker_planted_deeper_is_not_followed(
     tmp_path: Path, directories: LocalAttemptDirectories
 ) -> None:
     directory = await directories.create(MARKER)

@@ -152,7 +152,7 @@ def test_a_script_may_lie_beside_the_actions() -> None:
     assert "from a file" in found.text
 
 
-def test_a_webhook_has_nobody_to_call() -> None:
+def test_a_webhook_is_refused_because_nothing_answers_in_memory() -> None:
     action = (
         "name: caller\non: {pre-merge: }\nhooks: "
         "[{id: ab, type: webhook, properties: {url: 'http://127.0.0.1/'}}]"

@@ -65,7 +65,7 @@ async def test_a_sleeper_that_sleeps_again_wakes_again_on_the_way() -> None:
     assert moments == [2.5, 5.0, 7.5, 10.0]
 
 
-async def test_nobody_wakes_early() -> None:
+async def test_no_sleeper_wakes_early() -> None:
     clock, notes = VirtualClock(), list[tuple[str, float]]()
     sleeping = asyncio.ensure_future(note(clock, 5, notes))
     await clock.let_pass(4.999)
@@ -76,7 +76,7 @@ async def test_nobody_wakes_early() -> None:
     assert notes == [("slept 5", 5.0)]
 
 
-async def test_a_cancelled_sleeper_holds_nobody_up() -> None:
+async def test_a_cancelled_sleeper_holds_no_other_up() -> None:
     clock, notes = VirtualClock(), list[tuple[str, float]]()
     cancelled = asyncio.ensure_future(note(clock, 1, notes))
     other = asyncio.ensure_future(note(clock, 2, notes))

@@ -244,7 +244,7 @@ def struck(task: OneTask, injector: FaultInjector) -> TaskQueue:
     return faulty_port(MemoryTaskQueue(task.conductor), "queue", injector)
 
 
-async def test_a_lost_poll_leaves_the_attempt_with_nobody() -> None:
+async def test_a_lost_poll_leaves_the_attempt_without_a_worker() -> None:
     task = start_one_task(responseTimeoutSeconds=10)
     queue = struck(task, FaultInjector([lose_answer("queue.poll")]))
     with pytest.raises(OutcomeUnknownError):

@@ -72,7 +72,7 @@ def test_the_last_response_time_out_ends_the_workflow() -> None:
     assert task.workflow.status is WorkflowStatus.TIMED_OUT
 
 
-def test_the_poll_time_out_is_for_tasks_that_nobody_takes() -> None:
+def test_the_poll_time_out_is_for_tasks_that_are_not_polled() -> None:
     task = start_one_task(pollTimeoutSeconds=10, timeoutPolicy="RETRY")
     assert decided(task, 10) == [AttemptStatus.TIMED_OUT, AttemptStatus.SCHEDULED]
     task.polled()

@@ -176,7 +176,7 @@ def test_only_the_owner_may_look(tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
-def test_where_nobody_watches_the_screen_has_what_is_for_an_operator(
+def test_a_screen_that_is_no_terminal_has_what_is_for_an_operator(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with worker_log(settings(tmp_path)):

@@ -61,7 +61,7 @@ def test_an_error_of_another_package_is_the_error_of_the_port() -> None:
     assert (type(found), str(found)) == (OutcomeUnknownError, "no answer")
 
 
-def test_a_class_of_somebody_else_is_not_looked_up() -> None:
+def test_a_class_of_another_library_is_not_looked_up() -> None:
     text = json.dumps(["subprocess", "CalledProcessError", "text", {}])
     assert isinstance(unpacked(text), UnavailableError)
 

@@ -233,5 +233,5 @@ def test_a_short_transfer_says_nothing() -> None:
     assert progress.events == []
 
 
-def test_nobody_needs_to_listen() -> None:
+def test_a_listener_is_optional() -> None:
     TransferMeter(None, "up", files=1, size=10).moved(10, 1)

@@ -122,7 +122,7 @@ async def the_workflow_is_older_than_a_thousand_commits(root: Path) -> Told:
 
 
 @mistake("PRG-F025")
-async def somebody_decides_with_a_commit_of_his_own(root: Path) -> Told:
+async def an_operator_decides_with_a_commit_of_his_own(root: Path) -> Told:
     world = await retried(FaultWorld(root, SETTLED), crash(after=CREATE_TAG))
     (tag,) = world.repository.tags()
     decided = world.lakefs.repository(world.repository.id).commit_of(tag).record
@@ -216,7 +216,7 @@ async def lakefs_is_away_whenever_the_row_is_polled(root: Path) -> Told:
 
 
 @mistake("PRG-F027")
-async def somebody_merges_a_staging_branch_by_hand(root: Path) -> Told:
+async def an_operator_merges_a_staging_branch_by_hand(root: Path) -> Told:
     world = FaultWorld(root, SETTLED)
     staging = world.repository.branch(f"{STAGING_BRANCH_PREFIX}1")
     world.repository.commit({"data/half.txt": b"half"}, staging)
@@ -233,7 +233,7 @@ async def the_input_names_a_branch_that_is_not_there(root: Path) -> Told:
 
 
 @mistake("PRG-L003")
-async def the_server_refuses_the_merge_with_words_nobody_knows(root: Path) -> Told:
+async def the_server_refuses_the_merge_with_unknown_words(root: Path) -> Told:
     world = await FaultWorld(root, HEAD_PARENT, fenced=False).started()
     return await told(world, [answer(MERGE, MergeRefused("not today"))])
 
@@ -277,7 +277,7 @@ async def the_repository_is_read_only(root: Path) -> Told:
 
 
 @pytest.mark.parametrize("code", MISTAKES)
-async def test_what_somebody_did_is_told_with_its_code(code: str, tmp_path: Path) -> None:
+async def test_what_an_operator_did_is_told_with_its_code(code: str, tmp_path: Path) -> None:
     if code == "PRG-F010":
         assert has_lua(), "the other hook is a script"
     assert code in (await MISTAKES[code](tmp_path)).reason

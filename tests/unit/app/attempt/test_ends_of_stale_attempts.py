@@ -265,7 +265,7 @@ async def test_an_end_that_landed_without_an_answer_is_recorded_and_not_stale(
     assert world.workers[0].calls[COMPLETE] == 1
 
 
-async def test_a_row_that_nobody_can_read_is_not_ended_blindly(tmp_path: Path) -> None:
+async def test_a_row_that_cannot_be_read_is_not_ended_blindly(tmp_path: Path) -> None:
     def body(params: Params) -> Params:
         world.clock.advance(2)
         return params

@@ -191,7 +191,7 @@ async def test_a_hand_back_without_an_answer_is_looked_for(tmp_path: Path, fault
     assert row.snapshot.status is AttemptStatus.SCHEDULED
 
 
-async def test_a_row_that_somebody_else_has_gets_nothing(tmp_path: Path) -> None:
+async def test_a_row_that_another_worker_has_gets_nothing(tmp_path: Path) -> None:
     world = await started(tmp_path)
     taken: list[AttemptRecord | None] = []
 

@@ -24,7 +24,7 @@ AUTO, HEAD_PARENT = PolicySetting.AUTO, PolicySetting.HEAD_PARENT
 Trouble = Callable[[FaultWorld], Awaitable[Sequence[Fault]]]
 
 
-async def somebody_commits(world: FaultWorld) -> Sequence[Fault]:
+async def another_writer_commits(world: FaultWorld) -> Sequence[Fault]:
     world.human("data/theirs.txt")
     return ()
 
@@ -76,7 +76,7 @@ async def the_target_is_dirty(world: FaultWorld) -> Sequence[Fault]:
     return ()
 
 
-async def nobody_answers_the_merge(_: FaultWorld) -> Sequence[Fault]:
+async def the_merge_gets_no_answer(_: FaultWorld) -> Sequence[Fault]:
     return [always(lose_request("merge"))]
 
 
@@ -98,7 +98,7 @@ class Row:
 
 
 ROWS = [
-    Row("PRG-F002", somebody_commits, (SETTLED, AUTO), (LINEAGE,)),
+    Row("PRG-F002", another_writer_commits, (SETTLED, AUTO), (LINEAGE,)),
     Row("PRG-F005", the_target_is_reset, (SETTLED, AUTO), (LINEAGE,)),
     Row("PRG-F006", the_tag_names_another_commit, (SETTLED,)),
     Row("PRG-I012", the_decision_lost_its_result, (SETTLED,)),
@@ -108,7 +108,7 @@ ROWS = [
     Row("PRG-F013", the_target_is_dirty, (), (SETTLED, HEAD_PARENT, LINEAGE)),
     Row("PRG-F022", hooks_are_off, (), (SETTLED, AUTO)),
     Row("PRG-F023", the_fence_does_not_run, (SETTLED,), (HEAD_PARENT, LINEAGE)),
-    Row("PRG-U001", nobody_answers_the_merge, (), (SETTLED,)),
+    Row("PRG-U001", the_merge_gets_no_answer, (), (SETTLED,)),
 ]
 CASES = [
     pytest.param(row, policy, status, id=f"{row.code} {policy} {status}")

@@ -60,7 +60,7 @@ def test_an_object_that_cannot_be_a_file_is_named(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["p/q2//x", "p/q2/../x", "other\\name", "p/q3/C:x"])
-def test_a_sibling_with_an_odd_name_is_nobodys_business(path: str) -> None:
+def test_a_sibling_with_an_odd_name_is_left_alone(path: str) -> None:
     assert workspace_download_files(Path("w"), INSIDE, [path]) == []
 
 

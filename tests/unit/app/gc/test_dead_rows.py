@@ -70,7 +70,7 @@ async def test_the_row_of_a_living_worker_is_never_handed_back(tmp_path: Path) -
     assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 1)
 
 
-async def test_a_row_that_somebody_else_has_now_is_left_alone(tmp_path: Path) -> None:
+async def test_a_row_that_another_worker_has_now_is_left_alone(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
     (row,) = (await host.world.read()).attempts
     await host.world.operator.workflows.release_without_result(row)

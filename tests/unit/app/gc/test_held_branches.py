@@ -100,7 +100,7 @@ async def test_a_replaced_attempt_that_decides_while_it_is_judged_keeps_its_bran
         assert world.repository.head(branch).commit == head.commit
 
 
-async def test_a_staged_commit_that_nobody_decided_on_keeps_its_branch_for_a_day(
+async def test_an_undecided_staged_commit_keeps_its_branch_for_a_day(
     world: FaultWorld,
 ) -> None:
     """Its attempt may stand still between commit and decision, and go on when it was replaced."""

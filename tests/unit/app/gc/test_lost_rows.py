@@ -95,7 +95,7 @@ async def test_the_row_of_a_worker_of_another_root_is_left_alone(world: FaultWor
     assert (await row(world)).snapshot.status is IN_PROGRESS
 
 
-async def test_a_row_that_somebody_else_has_now_is_left_alone(world: FaultWorld) -> None:
+async def test_a_row_that_another_worker_has_now_is_left_alone(world: FaultWorld) -> None:
     await polled(world)
     await world.operator.workflows.release_without_result(await row(world))
     assert await world.worker().poll(TASK) is not None
@@ -215,9 +215,7 @@ def test_a_root_knows_the_workers_that_polled_with_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"supervisor_pid": 7}', b'{"worker_ids": 7}', b"\xff"]
 )
-def test_what_0_6_1_or_nobody_wrote_into_the_lock_names_no_worker(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_lock_of_0_6_1_or_without_text_names_no_worker(tmp_path: Path, content: bytes) -> None:
     (tmp_path / LOCK_NAME).write_bytes(content)
     with RootLock(tmp_path) as lock:
         assert lock.former == ()

@@ -86,7 +86,7 @@ async def test_the_tag_goes_last(tmp_path: Path) -> None:
     assert names_of(world) == []
 
 
-async def test_a_workflow_that_nobody_tells_of_keeps_its_run(tmp_path: Path) -> None:
+async def test_a_workflow_that_conductor_cannot_tell_of_keeps_its_run(tmp_path: Path) -> None:
     world = await held_world(tmp_path)
     await passed(world, AT_ONCE, always(lose_answer("queue.read_workflow")))
     assert len(names_of(world)) == 2

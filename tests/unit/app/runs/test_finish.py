@@ -254,7 +254,7 @@ async def test_a_merge_that_was_lost_may_find_no_changes_when_it_is_sent_again(
     await world.assert_published()
 
 
-async def test_an_end_that_nobody_recorded_keeps_the_run_branch(tmp_path: Path) -> None:
+async def test_an_end_that_was_not_recorded_keeps_the_run_branch(tmp_path: Path) -> None:
     world = await waiting(tmp_path)
     run_branch = (await world.begun()).run_branch
     report = await world.report(always(lose_request("complete")))

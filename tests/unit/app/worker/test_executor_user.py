@@ -104,7 +104,7 @@ def test_a_link_is_handed_over_and_taken_back_without_what_it_leads_to(
     assert tmp_path.stat() == before
 
 
-def test_a_second_name_of_a_file_of_somebody_else_is_refused(workspace: Path) -> None:
+def test_a_second_name_of_a_file_of_another_user_is_refused(workspace: Path) -> None:
     """The file stands for a key that the worker alone may read: it must not be published."""
     hand_over(workspace, USER)
     if not IS_ROOT:

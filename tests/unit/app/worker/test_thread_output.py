@@ -36,7 +36,7 @@ def ears() -> Ears:
     return Ears()
 
 
-async def test_two_bodies_are_told_apart_and_everybody_else_is_heard_as_before(
+async def test_two_bodies_are_told_apart_and_other_threads_print_as_before(
     ears: Ears, capsys: pytest.CaptureFixture[str]
 ) -> None:
     body = ThreadBody({OBEY.name: OBEY}, observer=ears, slots=2)
