@@ -4,9 +4,10 @@ One dictionary per suite: name -> (factory, marker). An adapter without a marker
 marked one needs its server, and a marked run whose server does not come up fails.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 import pytest
@@ -14,6 +15,11 @@ from _pytest.mark.structures import ParameterSet
 from tests.contract.lakefs_under_test import LakeFSUnderTest
 from tests.contract.memory_worlds import open_memory_conductor, open_memory_lakefs
 
+from perago.adapters.memory.conductor_server import MemoryConductor
+from perago.adapters.memory.installations import conductor_installation, lakefs_installation
+from perago.adapters.memory.lakefs import MemoryLakeFS
+from perago.adapters.memory.worker_handle import WorkerHandle
+from perago.ports.installations import Server
 from perago.testing.contract.conductor_under_test import ConductorUnderTest
 
 World = TypeVar("World")
@@ -66,4 +72,28 @@ def _open_real_conductor(
 CONDUCTOR: dict[str, Adapter[ConductorUnderTest]] = {
     "memory": Adapter(open_memory_conductor),
     "conductor": Adapter(_open_real_conductor, marker="conductor"),
+}
+
+
+@asynccontextmanager
+async def _open_memory_servers(kind: str) -> AsyncGenerator[Server | None]:
+    if kind == "lakefs":
+        yield lakefs_installation(MemoryLakeFS(), WorkerHandle()).server
+    else:
+        yield conductor_installation(MemoryConductor(), WorkerHandle()).server
+
+
+@asynccontextmanager
+async def _open_real_server(kind: str, request: pytest.FixtureRequest) -> AsyncGenerator[Server]:
+    from tests.contract.real_servers import open_server  # noqa: PLC0415
+
+    async with open_server(kind, request) as server:
+        yield server
+
+
+SERVERS: dict[str, Adapter[Server | None]] = {
+    "memory-lakefs": Adapter(lambda _: _open_memory_servers("lakefs")),
+    "memory-conductor": Adapter(lambda _: _open_memory_servers("conductor")),
+    "lakefs": Adapter(partial(_open_real_server, "lakefs"), marker="lakefs"),
+    "conductor": Adapter(partial(_open_real_server, "conductor"), marker="conductor"),
 }

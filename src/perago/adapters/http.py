@@ -15,6 +15,8 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, 
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from functools import cached_property, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -148,6 +150,16 @@ class _SentOnce:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             return NotTrustedError(said)
         return NoAnswerError(said) if self.left else NotSentError(said)
+
+
+def time_of(headers: Headers) -> datetime | None:
+    """What the server's clock said when it answered."""
+    try:
+        said = parsedate_to_datetime(headers.get("date", ""))
+    except ValueError:
+        return None
+    # RFC 9110 writes GMT; a date without a zone is that too.
+    return said.replace(tzinfo=UTC) if said.tzinfo is None else said.astimezone(UTC)
 
 
 def without_query(text: str) -> str:

@@ -55,7 +55,11 @@ def _is_listed(parts: SplitResult, listed: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeFSConnection:
-    """One lakeFS installation, and how object bytes travel; `requests_max` 0 is the adapter's."""
+    """One lakeFS installation, and how object bytes travel.
+
+    `requests_max` 0 is the adapter's. With `answer_seconds` each question gets that much and is
+    asked once: for a person who waits.
+    """
 
     url: str
     access_key_id: str = ""
@@ -65,6 +69,7 @@ class LakeFSConnection:
     proxies: Proxies = Proxies()
     route: str = "auto"
     requests_max: int = 0
+    answer_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

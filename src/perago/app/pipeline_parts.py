@@ -41,7 +41,8 @@ def route_in_force(connections: Connections, origin: str) -> tuple[str, str]:
     from perago.adapters.lakefs.client import LakeFSClient  # noqa: PLC0415 - lazy
     from perago.adapters.lakefs.objects import LakeFSObjects  # noqa: PLC0415 - lazy
 
-    client = LakeFSClient(_for_one_question(lakefs_configuration(connection)))
+    question = replace(connection, answer_seconds=_QUESTION_SECONDS)
+    client = LakeFSClient(lakefs_configuration(question))
     try:
         return asyncio.run(LakeFSObjects(client).ask_for_route())
     except ServiceError as error:
@@ -71,7 +72,7 @@ def lakefs_configuration(connection: LakeFSConnection) -> "LakeFSConfiguration":
         RouteChoice,
     )
 
-    return LakeFSConfiguration(
+    configuration = LakeFSConfiguration(
         endpoint_url=connection.url,
         access_key_id=connection.access_key_id,
         secret_access_key=connection.secret_access_key,
@@ -83,16 +84,14 @@ def lakefs_configuration(connection: LakeFSConnection) -> "LakeFSConfiguration":
         route=RouteChoice(connection.route),
         requests_concurrent_max=connection.requests_max or REQUESTS_CONCURRENT_MAX,
     )
-
-
-def _for_one_question(configuration: "LakeFSConfiguration") -> "LakeFSConfiguration":
-    """The same with all the time that a single question may take."""
+    if not connection.answer_seconds:
+        return configuration
     from perago.adapters.lakefs.retry import RetryTerms  # noqa: PLC0415 - lazy
 
     return replace(
         configuration,
-        http=replace(configuration.http, connect_seconds=_QUESTION_SECONDS),
-        answer_seconds=_QUESTION_SECONDS,
+        http=replace(configuration.http, connect_seconds=connection.answer_seconds),
+        answer_seconds=connection.answer_seconds,
         retry=RetryTerms(seconds_max=0.0),
     )
 

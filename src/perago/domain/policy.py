@@ -104,11 +104,13 @@ class PolicyShape:
     """Whether the publication's metadata names the commit that it supersedes."""
     reads_removed: bool = False
     """Whether the table reads `removed` of its facts: a request for each 1,000 changes."""
+    relocates: bool = False
+    """Whether it replaces a publication by a hard reset, which branch protection refuses."""
 
 
 SHAPES: Mapping[Policy, PolicyShape] = {
     Policy.HEAD_PARENT: PolicyShape(
-        head_parent.decide, commits_read_max=1, promises=head_parent.PROMISES
+        head_parent.decide, commits_read_max=1, promises=head_parent.PROMISES, relocates=True
     ),
     Policy.LINEAGE: PolicyShape(
         lineage.decide,

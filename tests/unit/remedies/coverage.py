@@ -32,6 +32,7 @@ BY_A_TEST_OF_ITS_OWN = frozenset(
 )
 WITHOUT = {
     "PRG-F010": "runs of hooks are kept by servers: integration/test_remedies_on_real_servers.py",
+    "PRG-L013": "needs a server of another machine: integration/test_doctor.py",
     "PRG-R002": "only an executor that is a process hands results on",
     "PRG-X005": "builds two servers; tests/integration does",
     **dict.fromkeys(

@@ -9,6 +9,7 @@ import json
 from collections.abc import Awaitable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from http import HTTPStatus
 from typing import TypeVar, cast, final
 from urllib.parse import urlencode, urlsplit, urlunsplit
@@ -23,7 +24,14 @@ from perago.adapters.conductor.requests import (
     TokenError,
     service_error,
 )
-from perago.adapters.http import Answer, HttpClient, HttpTerms, NoAnswerError, RequestFailedError
+from perago.adapters.http import (
+    Answer,
+    HttpClient,
+    HttpTerms,
+    NoAnswerError,
+    RequestFailedError,
+    time_of,
+)
 from perago.domain.logical_execution import IMPOSSIBLE_NAMES
 from perago.ports.errors import UnavailableError
 from perago.ports.telemetry import request_sent
@@ -90,6 +98,14 @@ class ConductorClient(ApiClient):
             answer = await joined(self._with_token(request))
             _refuse(answer)
             return _content(answer)
+        except RequestFailedError as failure:
+            raise service_error(request, self.address, failure) from failure
+
+    async def time(self) -> datetime | None:
+        """What the clock of whoever answers says; a key is not needed for that."""
+        request = ApiRequest("ask for the time", "GET", "/version")
+        try:
+            return time_of((await self._send(request, None)).headers)
         except RequestFailedError as failure:
             raise service_error(request, self.address, failure) from failure
 

@@ -6,6 +6,7 @@ follows from a row is not known here. A wrong address is named by `TaskQueue.che
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 from typing import TypeVar, final
 
@@ -20,7 +21,7 @@ from perago.adapters.conductor.requests import (
 )
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, WorkflowSnapshot
 from perago.ports import conductor, errors
-from perago.ports.installations import ConductorInstallation
+from perago.ports.installations import ConductorInstallation, Server, ServerFacts
 
 # One page: who asks looks for rows of the last seconds, and the newest come first.
 ROWS_FOUND_MAX = 500
@@ -37,6 +38,7 @@ def open_conductor(settings: ConductorSettings) -> ConductorInstallation:
         queue=ConductorTaskQueue(client),
         definitions=ConductorTaskDefinitions(client),
         workflows=ConductorWorkflows(client),
+        server=ConductorServer(client),
         close=client.close,
     )
 
@@ -263,6 +265,20 @@ class ConductorWorkflows(_OverApi, conductor.Workflows):
     async def _verb(self, method: Method, verb: str, workflow_id: str, body: object = None) -> None:
         path = path_of("workflow", workflow_id, verb)
         await self._call(ApiRequest(f"{verb} workflow {workflow_id}", method, path, body=body))
+
+
+@final
+class ConductorServer(Server):
+    """One Conductor itself."""
+
+    def __init__(self, client: ConductorClient) -> None:
+        self._client = client
+
+    async def greet(self) -> datetime | None:
+        return await self._client.time()
+
+    async def facts(self) -> ServerFacts:
+        return ServerFacts(await ConductorTaskQueue(self._client).check())
 
 
 def _workflow(workflow_id: str) -> ApiRequest:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from perago.domain.logical_execution import BranchName, CommitId, CommitRecord, RepositoryId
+from perago.ports.installations import ServerFacts
 from perago.ports.lakefs import Change, ChangeKind, RepositoryFacts
 from perago.ports.objects import DEFAULT_CONTENT_TYPE, ObjectEntry
 
@@ -62,6 +63,16 @@ def repository_facts(body: bytes) -> RepositoryFacts:
         default_branch=BranchName(found["default_branch"]),
         storage_namespace=found["storage_namespace"],
         read_only=bool(found.get("read_only")),
+    )
+
+
+def server_facts(body: bytes, user: str) -> ServerFacts:
+    """Read the configuration of the server."""
+    found = json.loads(body)
+    return ServerFacts(
+        version=str(found["version_config"]["version"]),
+        user=user,
+        signs=bool(found["storage_config"].get("pre_sign_support")),
     )
 
 

@@ -7,12 +7,33 @@ decides and what a walk is for, the domain knows.
 import json
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import datetime
 from typing import final
 
-from perago.adapters.lakefs.answers import change, commit_record, page_of, repository_facts
-from perago.adapters.lakefs.client import ApiRequest, LakeFSClient, at_branch, at_ref
-from perago.adapters.lakefs.configuration import LakeFSConfiguration
-from perago.adapters.lakefs.errors import Failure, Operation, merge_answer, relocation_answer
+from perago.adapters.http import time_of
+from perago.adapters.lakefs.answers import (
+    change,
+    commit_record,
+    page_of,
+    repository_facts,
+    server_facts,
+)
+from perago.adapters.lakefs.client import (
+    ApiRequest,
+    FailedRequestError,
+    LakeFSClient,
+    at_branch,
+    at_ref,
+)
+from perago.adapters.lakefs.configuration import LakeFSAddressError, LakeFSConfiguration
+from perago.adapters.lakefs.errors import (
+    Failure,
+    Operation,
+    Refused,
+    merge_answer,
+    port_error,
+    relocation_answer,
+)
 from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.protection import add_rule, is_covered, remove_rule
 from perago.domain.logical_execution import (
@@ -25,7 +46,7 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.outcome import MergeAnswer, Merged, NoAnswer, Relocated, RelocationAnswer
 from perago.ports import errors, lakefs
-from perago.ports.installations import LakeFSInstallation
+from perago.ports.installations import LakeFSInstallation, Server, ServerFacts
 
 
 def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
@@ -43,6 +64,7 @@ def open_lakefs(configuration: LakeFSConfiguration) -> LakeFSInstallation:
         objects=objects,
         repositories=LakeFSRepositories(client),
         transport=lambda _concurrency: objects,
+        server=LakeFSServer(client),
         close=close,
     )
 
@@ -315,3 +337,43 @@ class LakeFSRepositories(_OverLakeFS, lakefs.Repositories):
         return lakefs.RepositoryPage(
             *await self._client.ask(Operation("list repositories", ""), request, read)
         )
+
+
+NO_CONTENT = 204  # of the health check, which has nothing to say
+
+
+@final
+class LakeFSServer(_OverLakeFS, Server):
+    """One lakeFS installation itself."""
+
+    async def greet(self) -> datetime | None:
+        return await self._client.run(self._greet())
+
+    async def _greet(self) -> datetime | None:
+        """The health check: an answer without content, which no web page and no login gives."""
+        try:
+            async with self._client.exchange(ApiRequest("GET", ("healthcheck",))) as reply:
+                if reply.status == NO_CONTENT:
+                    return time_of(reply.headers)
+                kind = reply.headers.get("content-type", "nothing known")
+                found = f"GET /healthcheck is answered with {reply.status} and {kind}"
+        except FailedRequestError as error:
+            if not isinstance(error.failure, Refused):
+                raise port_error(Operation("greet", self._client.address), error.failure) from error
+            found = f"GET /healthcheck is answered with {error.failure.status} {error.failure.text}"
+        raise LakeFSAddressError(self._client.address, found)
+
+    async def facts(self) -> ServerFacts:
+        user = await self._client.ask(
+            Operation("ask for", "the user of the key"),
+            ApiRequest("GET", ("user",)),
+            lambda body: str(json.loads(body)["user"]["id"]),
+        )
+        try:
+            return await self._client.ask(
+                Operation("ask for", "the version"),
+                ApiRequest("GET", ("config",)),
+                lambda body: server_facts(body, user),
+            )
+        except errors.AccessDeniedError:  # that needs a right of its own, and no worker needs it
+            return ServerFacts(user=user)

@@ -1,6 +1,7 @@
 """The ports of Conductor on the server in memory: each worker reaches it through its own handle."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import final
 
 from perago.adapters.memory.conductor_server import VERSION, MemoryConductor, OpenWrite, Race
@@ -17,6 +18,7 @@ from perago.ports.conductor import (
     WorkflowRecord,
     Workflows,
 )
+from perago.ports.installations import Server, ServerFacts
 
 
 @final
@@ -206,3 +208,18 @@ class MemoryTaskDefinitions(TaskDefinitions):
         await self._worker.perform(
             "definitions.put", lambda: self._conductor.put_task_definition(definition)
         )
+
+
+@final
+class MemoryConductorServer(Server):
+    """The server in memory itself."""
+
+    def __init__(self, conductor: MemoryConductor, worker: WorkerHandle) -> None:
+        self._conductor = conductor
+        self._worker = worker
+
+    async def greet(self) -> datetime:
+        return await self._worker.ask("server.greet", self._conductor.state.clock.now)
+
+    async def facts(self) -> ServerFacts:
+        return await self._worker.ask("server.facts", lambda: ServerFacts(VERSION))

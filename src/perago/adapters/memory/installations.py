@@ -9,7 +9,12 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from perago.adapters.memory.conductor import MemoryTaskDefinitions, MemoryTaskQueue, MemoryWorkflows
+from perago.adapters.memory.conductor import (
+    MemoryConductorServer,
+    MemoryTaskDefinitions,
+    MemoryTaskQueue,
+    MemoryWorkflows,
+)
 from perago.adapters.memory.conductor_server import MemoryConductor
 from perago.adapters.memory.lakefs import (
     MemoryLakeFS,
@@ -21,6 +26,7 @@ from perago.adapters.memory.lakefs import (
 from perago.adapters.memory.lakefs_ports import (
     MemoryBranches,
     MemoryCommits,
+    MemoryLakeFSServer,
     MemoryObjects,
     MemoryRepositories,
     MemoryTags,
@@ -260,6 +266,7 @@ def lakefs_installation(lakefs: MemoryLakeFS, handle: WorkerHandle) -> LakeFSIns
         objects=objects,
         repositories=MemoryRepositories(lakefs, handle),
         transport=lambda concurrency: MemoryTransport(objects, concurrency),
+        server=MemoryLakeFSServer(lakefs, handle),
     )
 
 
@@ -271,6 +278,7 @@ def conductor_installation(
         queue=MemoryTaskQueue(conductor, handle),
         definitions=MemoryTaskDefinitions(conductor, handle),
         workflows=MemoryWorkflows(conductor, handle),
+        server=MemoryConductorServer(conductor, handle),
     )
 
 

@@ -6,6 +6,7 @@ Each call goes through the worker's handle.
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import final
@@ -37,6 +38,7 @@ from perago.domain.logical_execution import (
     TagName,
 )
 from perago.domain.outcome import MergeAnswer, RelocationAnswer
+from perago.ports.installations import Server, ServerFacts
 from perago.ports.lakefs import (
     Branches,
     BranchPage,
@@ -388,3 +390,22 @@ class MemoryRepositories(Repositories):
             return RepositoryPage(names, more=next(follow, None) is not None)
 
         return await self._handle.ask("repositories.list_page", page)
+
+
+VERSION = "1.86.0"  # the one that this server does as
+
+
+@final
+class MemoryLakeFSServer(Server):
+    """The server in memory itself."""
+
+    def __init__(self, lakefs: MemoryLakeFS, handle: WorkerHandle) -> None:
+        self._lakefs = lakefs
+        self._handle = handle
+
+    async def greet(self) -> datetime:
+        now = self._lakefs.now
+        return await self._handle.ask("server.greet", lambda: datetime.fromtimestamp(now(), UTC))
+
+    async def facts(self) -> ServerFacts:
+        return await self._handle.ask("server.facts", lambda: ServerFacts(VERSION, "memory"))

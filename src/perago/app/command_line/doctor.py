@@ -33,14 +33,24 @@ from perago.app.inspection.doctor import (
     failure_of,
     ok,
 )
-from perago.app.inspection.doctor_lakefs import LAKEFS_CHECKS
+from perago.app.inspection.doctor_lakefs import CLOCK_CHECKS, LAKEFS_CHECKS
+from perago.app.inspection.doctor_repository import FENCE_CHECKS, REPOSITORY_CHECKS
+from perago.app.inspection.doctor_rights import RIGHTS_CHECKS, ROUTE_CHECKS
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain.errors import PeragoError
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.text import Secrets
 
-CHECKS: tuple[Check, ...] = (*LAKEFS_CHECKS,)
+# From what everything needs to what one publication needs.
+CHECKS: tuple[Check, ...] = (
+    *LAKEFS_CHECKS,
+    *CLOCK_CHECKS,
+    *REPOSITORY_CHECKS,
+    *RIGHTS_CHECKS,
+    *FENCE_CHECKS,
+    *ROUTE_CHECKS,
+)
 MODULES = "task modules"
 # By the family of the first failure: the table of docs/reference/command-line.md, as far as the
 # codes of a family mean one line of it.

@@ -1,0 +1,246 @@
+"""What `perago doctor` tries by doing it: each right of the key, and each route of object bytes.
+
+It writes on scratch branches and removes them. Those of a doctor that was killed are canaries by
+name, which garbage collection removes after an hour.
+"""
+
+import hashlib
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from perago.app.inspection.doctor import Check, Finding, Status, Subject, failure_of, ok, remedy_of
+from perago.app.inspection.doctor_lakefs import KEY, configured, lakefs_of, server_of
+from perago.app.inspection.doctor_repository import REPOSITORY, Target, policies_of, target_of
+from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.logical_execution import BranchName, CommitId, TagName
+from perago.domain.names import canary_branches, relocated_tag
+from perago.domain.outcome import Merged, Relocated
+from perago.domain.policy import asked_shapes
+from perago.ports.errors import AccessDeniedError, RequestRefusedError, ServiceError
+from perago.ports.installations import LakeFSInstallation
+from perago.ports.lakefs import CommitRequest, MergeRequest
+from perago.ports.objects import FetchOrder, ObjectUpload
+
+RIGHTS, ROUTES = "rights", "routes"
+PATH = "perago-doctor"
+# Beyond the 4 MiB from which objects may go past lakeFS to its block store.
+ROUTE_BYTES = 5 * 1024 * 1024
+# lakeFS repeats what its block store does not answer, and says after that what was wrong.
+ROUTE_SECONDS = 60.0
+
+
+@asynccontextmanager
+async def scratch(
+    subject: Subject, lakefs: LakeFSInstallation, target: Target
+) -> AsyncGenerator[tuple[BranchName, BranchName]]:
+    """Names of two branches, which are gone afterwards."""
+    names = canary_branches(subject.identities.new_execution_id())
+    try:
+        yield names
+    finally:
+        for name in names:
+            with suppress(ServiceError):
+                await lakefs.branches.delete(target.repository, name)
+
+
+@dataclass(slots=True)
+class _Trial:
+    """What an attempt does, on branches of its own: one step for each right that it takes."""
+
+    lakefs: LakeFSInstallation
+    target: Target
+    merged: BranchName
+    written: BranchName
+    tag: TagName
+    file: Path
+    staged: CommitId | None = None
+
+    async def create(self) -> None:
+        """Two branches, hidden as those of attempts."""
+        for name in (self.merged, self.written):
+            at = self.target.repository, name, self.target.head
+            await self.lakefs.branches.create(*at, hidden=True)
+
+    async def write(self) -> None:
+        """One small object."""
+        upload = ObjectUpload(PATH, self.file)
+        await self.lakefs.objects.upload(self.target.repository, self.written, upload)
+
+    async def list_objects(self) -> None:
+        """One page."""
+        at = self.target.repository, self.written
+        await self.lakefs.objects.list_page(*at, prefix=PATH)
+
+    async def read(self) -> None:
+        """The object again."""
+        await self.lakefs.objects.read(self.target.repository, self.written, PATH)
+
+    async def commit(self) -> None:
+        """What was written."""
+        request = CommitRequest(self.target.repository, self.written, "perago doctor", {})
+        self.staged = await self.lakefs.commits.commit(request)
+
+    async def merge(self) -> None:
+        """As a publication is merged: the fence lets it pass."""
+        request = MergeRequest(
+            self.target.repository,
+            self.staged or self.target.head,
+            self.merged,
+            "perago doctor",
+            {EXPECTED_HEAD: self.target.head},
+            allow_empty=True,
+        )
+        _refuse_all_but(Merged, await self.lakefs.branches.merge(request))
+
+    async def delete_object(self) -> None:
+        """The object."""
+        await self.lakefs.objects.delete_many(self.target.repository, self.written, [PATH])
+
+    async def tag_it(self) -> None:
+        """As a decision is kept."""
+        at = self.target.repository, self.tag
+        await self.lakefs.tags.create(*at, self.target.head)
+
+    async def untag(self) -> None:
+        """As garbage collection does."""
+        await self.lakefs.tags.delete(self.target.repository, self.tag)
+
+    async def reset(self) -> None:
+        """As policy head-parent replaces an abandoned publication."""
+        at = self.target.repository, self.merged, self.target.head
+        _refuse_all_but(Relocated, await self.lakefs.branches.relocate(*at))
+
+    async def delete(self) -> None:
+        """As garbage collection does."""
+        for name in (self.merged, self.written):
+            await self.lakefs.branches.delete(self.target.repository, name)
+
+    def steps(self, *, resets: bool) -> Sequence[tuple[str, Callable[[], Awaitable[None]]]]:
+        """Each right in words, in an order in which it can be tried."""
+        reset = (("reset a branch", self.reset),) if resets else ()
+        return (
+            ("create a branch", self.create),
+            ("write an object", self.write),
+            ("list objects", self.list_objects),
+            ("read an object", self.read),
+            ("commit", self.commit),
+            ("merge", self.merge),
+            ("delete an object", self.delete_object),
+            ("create a tag", self.tag_it),
+            ("delete a tag", self.untag),
+            *reset,
+            ("delete a branch", self.delete),
+        )
+
+
+def _refuse_all_but(wanted: type, answer: object) -> None:
+    if isinstance(answer, wanted):
+        return
+    denied = "status 401" in str(answer) or "status 403" in str(answer)
+    raise (AccessDeniedError if denied else RequestRefusedError)(str(answer))
+
+
+async def rights(subject: Subject) -> AsyncIterator[Finding]:
+    """Every right that an attempt takes, tried in turn."""
+    shapes = [shape for each in policies_of(subject) for shape in asked_shapes(each).values()]
+    resets = any(shape.relocates for shape in shapes)
+    async with lakefs_of(subject) as lakefs:
+        target = await target_of(subject, lakefs)
+        tag = relocated_tag(target.head, subject.identities.new_execution_id())
+        with TemporaryDirectory(prefix="perago-doctor-") as directory:
+            file = Path(directory) / PATH
+            file.write_bytes(PATH.encode())
+            async with scratch(subject, lakefs, target) as names:
+                trial = _Trial(lakefs, target, *names, tag, file)
+                may: list[str] = []
+                try:
+                    for words, step in trial.steps(resets=resets):
+                        try:
+                            await step()
+                            may.append(words)
+                        except AccessDeniedError as error:
+                            yield _denied(subject, target, words, error)
+                except ServiceError as error:
+                    # Without an earlier right the branch or object for this one is not there.
+                    yield failure_of(RIGHTS, error, target.names)
+                finally:
+                    with suppress(ServiceError):
+                        await lakefs.tags.delete(target.repository, tag)
+    if may:
+        yield ok(RIGHTS, f"in {target.repository} the key may {', '.join(may)}")
+
+
+def _denied(subject: Subject, target: Target, words: str, error: ServiceError) -> Finding:
+    names = {**target.names, "URL": configured(subject).url}
+    text = f"in {target.repository} the key may not {words}: {error}"
+    return Finding(RIGHTS, Status.FAILURE, text, remedy_of(error.code, names), error.code)
+
+
+async def routes(subject: Subject) -> AsyncIterator[Finding]:
+    """Five MiB up and down on each route that this lakeFS has."""
+    async with lakefs_of(subject) as lakefs:
+        target = await target_of(subject, lakefs)
+        signs = (await server_of(lakefs).facts()).signs
+    try:
+        yield ok(ROUTES, await _moved(subject, target, "api"))
+        through = True
+    except ServiceError as error:
+        remedy = remedy_of(error.code, {**target.names, "URL": configured(subject).url})
+        text = f"through lakeFS: {error}"
+        yield Finding(ROUTES, Status.FAILURE, text, remedy, error.code)
+        through = False
+    if not signs:
+        return
+    try:
+        yield ok(ROUTES, await _moved(subject, target, "presigned"))
+    except ServiceError as error:
+        yield _unreachable(subject, error, through=through)
+
+
+def _unreachable(subject: Subject, error: ServiceError, *, through: bool) -> Finding:
+    """The block store did not take it from this machine."""
+    only_way = subject.settings.transfer_route == "presigned" or not through
+    remedy = remedy_of(error.code, {"URL": configured(subject).url})
+    if through:
+        remedy = "`export PERAGO_TRANSFER_ROUTE=api`: through lakeFS 5 MiB did move"
+    return Finding(
+        ROUTES,
+        Status.FAILURE if only_way else Status.WARNING,
+        f"by signed addresses of the block store: {error}",
+        remedy,
+        error.code,
+    )
+
+
+async def _moved(subject: Subject, target: Target, route: str) -> str:
+    """How long a file took on a route, both ways."""
+    connection = replace(configured(subject), route=route)
+    monotonic, content = subject.clock.monotonic, secrets.token_bytes(ROUTE_BYTES)
+    with TemporaryDirectory(prefix="perago-doctor-") as directory:
+        up, down = Path(directory) / "up", Path(directory) / "down"
+        up.write_bytes(content)
+        async with (
+            lakefs_of(subject, connection) as lakefs,
+            scratch(subject, lakefs, target) as (name, _),
+        ):
+            transport = lakefs.transport(subject.concurrency)
+            await lakefs.branches.create(target.repository, name, target.head, hidden=True)
+            began = monotonic()
+            at = target.repository, name
+            (entry,) = await transport.store(*at, [ObjectUpload(PATH, up)])
+            sent = monotonic()
+            (fetched,) = await transport.fetch(*at, [FetchOrder(entry, down)])
+            ended = monotonic()
+    assert fetched.md5 == hashlib.md5(content, usedforsecurity=False).hexdigest()
+    way = "through lakeFS" if route == "api" else "by signed addresses of the block store"
+    return f"{way}: 5 MiB up in {sent - began:.2f} s, down in {ended - sent:.2f} s"
+
+
+RIGHTS_CHECKS = (Check(RIGHTS, rights, needs=(REPOSITORY, KEY), server="lakefs"),)
+ROUTE_CHECKS = (
+    Check(ROUTES, routes, needs=(REPOSITORY, RIGHTS), seconds=ROUTE_SECONDS, server="lakefs"),
+)
