@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-LOG_LINES_SHOWN = 40
+LOG_LINES_SHOWN = 40  # a Java stack trace with its first cause
 
 
 def last_lines(log: Path, lines: int = LOG_LINES_SHOWN) -> str:

@@ -6,6 +6,7 @@ import json
 import ssl
 from urllib.parse import urlsplit
 
+# A server that is about to start answers slowly; one that is ready answers in milliseconds.
 ANSWER_SECONDS = 10.0
 
 

@@ -24,7 +24,7 @@ PLACES = (
     "/Library/Java/JavaVirtualMachines/*/Contents/Home",
 )
 PLACES_AT_HOME = (".sdkman/candidates/java/*", ".jdks/*", ".asdf/installs/java/*")
-SPARK_RUNS_ON = (25, 21, 17)
+SPARK_RUNS_ON = (25, 21, 17)  # the long-term releases that Spark names, the newest first
 
 
 @dataclass(frozen=True, slots=True)

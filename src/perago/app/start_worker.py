@@ -111,7 +111,7 @@ async def _run(
             end = await worker.run()
             if end is not WorkerEnd.ABORTED:
                 await assembled.upkeep.sweep("after shutdown")
-                with suppress(ServiceError):
+                with suppress(ServiceError):  # all rows have ended; the process ends in any case
                     await container.conductor().close()
         finally:
             notify_service("STOPPING=1")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, PREFIX, RUN, TASK_TYPE
 from perago.domain.logical_execution import CommitId, CommitRecord
 
-MERGE_PARENTS = 2
+MERGE_PARENTS = 2  # the head before, and the head of the run; a squash has the first one only
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def _who_of_us(facts: PublicationFacts) -> str:
 def start_anew(repository: str, branch: str) -> str:
     """The way out; the command shows the commit that the new workflow's input has to name.
 
-    Not that of a run branch: a workflow that started there would publish where nobody reads.
+    Not that of a run branch: a workflow that started there would publish where no reader looks.
     """
     if key_of_run(branch) is not None:
         return f"start a new workflow; `perago runs {repository}` lists the runs that are left"

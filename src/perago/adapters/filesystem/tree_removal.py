@@ -103,13 +103,13 @@ def _without_files(directory: int) -> list[str]:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in found:
         if not is_folder:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError):  # another sweep removes the same tree
                 os.unlink(name, dir_fd=directory)
     return [name for name, is_folder in found if is_folder]
 
 
 def _drop(parent: int, name: str) -> None:
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):  # another sweep removes the same tree
         os.rmdir(name, dir_fd=parent)
 
 
@@ -227,7 +227,7 @@ class RootLock:
         )
 
     def _holder(self) -> object:
-        """Who wrote the file; None while the holder has not written it."""
+        """The process that holds the lock; a file that is empty or damaged does not tell it."""
         try:
             return json.loads(self._path.read_text(encoding="utf-8"))["supervisor_pid"]
         except (OSError, ValueError, KeyError, TypeError):

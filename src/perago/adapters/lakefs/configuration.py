@@ -13,7 +13,8 @@ from perago.adapters.lakefs.retry import RetryTerms
 from perago.ports.errors import UnavailableError
 
 API_PATH = "/api/v1"
-# With a round trip of 20 ms, 48 requests under way are up to 2,400 small objects a second.
+# With a round trip of 20 ms, 48 requests under way are up to 2,400 small objects a second. The
+# clients that docs/benchmarks.md compares get as many; each is a connection that the server keeps.
 REQUESTS_CONCURRENT_MAX = 48
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*://")
 

@@ -14,6 +14,7 @@ from perago.domain import outcome
 from perago.domain.fence import HEAD_MOVED_TEXT
 from perago.ports import errors
 
+# Of HTTP's classes of status: from 400 on the request is at fault, from 500 on the server.
 FIRST_REFUSAL = 400
 FIRST_SERVER_ERROR = 500
 

@@ -121,7 +121,7 @@ class LakeFSBranches(_OverLakeFS, lakefs.Branches):
         what = f"{repository}/{branch}"
         operation = Operation("delete branch", what, writes=True, missing=errors.BranchMissingError)
         request = ApiRequest("DELETE", at_branch(repository, branch), {"force": "false"})
-        with suppress(errors.BranchMissingError):
+        with suppress(errors.BranchMissingError):  # law: deleting twice is no error
             await self._client.ask(operation, request, bytes)
 
     async def list_page(
@@ -224,7 +224,7 @@ class LakeFSTags(_OverLakeFS, lakefs.Tags):
     async def delete(self, repository: RepositoryId, tag: TagName) -> None:
         operation = Operation("delete tag", f"{repository}/{tag}", writes=True)
         path = ("repositories", repository, "tags", tag)
-        with suppress(errors.ReferenceMissingError):
+        with suppress(errors.ReferenceMissingError):  # law: deleting twice is no error
             await self._client.ask(operation, ApiRequest("DELETE", path, {"force": "false"}), bytes)
 
 

@@ -25,8 +25,8 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 _TRIES_MAX = 5  # people change the rules of one repository hardly ever
-_CHANGED_MEANWHILE = 412
-_RULES_BYTES_MAX = 16 * 1024 * 1024
+_CHANGED_MEANWHILE = 412  # If-Match: another writer has changed the rules since they were read
+_RULES_BYTES_MAX = 16 * 1024 * 1024  # far above any set of rules; keeps a broken proxy's answer out
 
 
 def covers(pattern: str, branch: str) -> bool:

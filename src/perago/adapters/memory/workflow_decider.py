@@ -76,7 +76,10 @@ def _retries_max(row: TaskRow) -> int:
 
 
 def check_workflow(state: ConductorState, run: WorkflowRun) -> None:
-    """End a workflow that ran longer than its definition allows."""
+    """End a workflow that ran longer than its definition allows.
+
+    Under the other policy, ALERT_ONLY, the server lets it run.
+    """
     seconds = run.definition.get("timeoutSeconds")
     policy = run.definition.get("timeoutPolicy")
     if not isinstance(seconds, int) or seconds <= 0 or policy != TimeoutPolicy.TIME_OUT_WF:

@@ -49,7 +49,10 @@ class OtlpSettings:
 
 @final
 class OtlpTelemetry(Telemetry):
-    """Spans through a processor, samples through a reader; either may be absent."""
+    """Spans through a processor, samples through a reader; either may be absent.
+
+    Whatever OpenTelemetry raises is dropped: a lost span or sample is no reason to fail an attempt.
+    """
 
     def __init__(
         self, settings: OtlpSettings, spans: SpanProcessor | None, metrics: MetricReader | None

@@ -38,6 +38,7 @@ def progress_line(phase: Phase, facts: Mapping[str, object]) -> str:
 
 
 def _plain(value: object) -> object:
+    """The value as JSON; what JSON cannot carry, such as a NaN or a path, as its text."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):

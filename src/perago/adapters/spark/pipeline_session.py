@@ -134,7 +134,7 @@ class PipelineSessions:
         def cancel() -> None:
             given_up.set()
             for context in opened:
-                with suppress(Exception):
+                with suppress(Exception):  # py4j raises its own errors for a session that is gone
                     context.cancelJobGroup(group)
 
         try:
@@ -217,6 +217,6 @@ class PipelineState:
 
 def _sweep(root: Path) -> None:
     for owner in root.glob(f"*/{OWNER}"):
-        with suppress(OSError):
+        with suppress(OSError):  # another worker sweeps the same folder
             if not Path(owner.read_text(encoding="utf-8")).exists():
                 shutil.rmtree(owner.parent, ignore_errors=True)

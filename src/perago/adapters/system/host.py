@@ -151,7 +151,7 @@ SOCKET_VARIABLE = "NOTIFY_SOCKET"
 
 
 def notify_service(text: str) -> None:
-    """Send one notice, such as `READY=1`."""
+    """Send one notice, such as `READY=1`. A lost one changes nothing for the worker."""
     address = os.environ.get(SOCKET_VARIABLE)
     if not address:
         return

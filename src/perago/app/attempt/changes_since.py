@@ -15,7 +15,7 @@ from perago.ports.asking import all_changes
 from perago.ports.lakefs import ChangeKind
 from perago.ports.task_body import ChangedPaths
 
-COMMITS_PAGE = 1000
+COMMITS_PAGE = 1000  # in one answer: the most that lakeFS gives
 # 10,000 commits of the branch. A task that published before them computes everything once more.
 COMMIT_PAGES_MAX = 10
 RUNS_MAX = 20  # merged runs that are looked into, a request each

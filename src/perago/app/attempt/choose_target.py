@@ -47,7 +47,7 @@ attempt fails, because it could overlook a decision."""
 MARK_TRIES_MAX = 5
 """Without its mark a retry cannot go on, and failing costs it: a lost answer is not worth that.
 With pauses of 0.1 to 0.4 s this outlasts a lost connection, and not an outage."""
-MARK_PAUSE_SECONDS = 0.1
+MARK_PAUSE_SECONDS = 0.1  # the first pause; each one is longer by as much
 PREFIX_BUDGET_SECONDS_MIN = 15.0
 """Across processes the losers of 32 publishers at 20 ms waited up to 5.4 s."""
 NO_PREDECESSOR = (

@@ -337,6 +337,7 @@ def running(attempt: CurrentAttempt) -> Generator[CurrentAttempt]:
     finally:
         _in_this_process.remove(attempt)
         _current.reset(token)
+        # Threads that the function left behind still have the attempt: their calls do nothing now.
         for each in (attempt.take, attempt.ask):
             if isinstance(each, CheckpointTaker | ChangesAsker):
                 each.close()

@@ -106,7 +106,7 @@ def python_warnings() -> Generator[None]:
         warnings.simplefilter("always")
         try:
             yield
-        finally:
+        finally:  # also when the block raises: a warning often says what led to the error
             for each in caught:
                 warn(str(each.message))
 

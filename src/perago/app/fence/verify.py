@@ -128,7 +128,7 @@ async def _merge_protected(
         is_refused = isinstance(answer, MergeRefused)
         return ProtectedMerge.REFUSED if is_refused else ProtectedMerge.NOT_TRIED
     finally:
-        with suppress(ServiceError):
+        with suppress(ServiceError):  # a rule that stays covers scratch branches of this check only
             await branches.unprotect(repository, PROTECTED_CANARIES)
         for name in (source, target):
             with suppress(ServiceError):  # garbage collection sweeps canaries older than an hour

@@ -323,7 +323,7 @@ class RemotePass(PassSoFar):
         """Whether the attempt ended without knowing if its publication happened."""
         over = attempt in {AttemptStanding.TERMINAL, AttemptStanding.REPLACED}
         if owner.workflow is None or owner.standing is not WorkflowStanding.LIVE or not over:
-            return False  # it holds nothing then, so it is not asked for
+            return False  # the answer would keep nothing, so Conductor is not asked
         record = await self.tools.queue.read_attempt(owner.workflow.workflow_id, task_id)
         return record is not None and (record.reason or "").startswith(OUTCOME_UNKNOWN)
 

@@ -44,6 +44,8 @@ from perago.ports.conductor import WorkflowRecord
 from perago.ports.errors import MissingError
 from perago.ports.lakefs import Commits
 
+# Of commits whose names do not tell enough. A question stays at some dozen requests, however many
+# attempts the workflow has.
 READS_MAX = 12
 # Rows that Conductor works on itself. They have no worker and no attempt.
 SYSTEM_TYPES = frozenset(

@@ -56,7 +56,7 @@ async def find_held(
             continue
         try:
             head = await lakefs.branches.head(repository, branch)
-        except MissingError:
+        except MissingError:  # of another repository, or removed since it was listed
             continue
         # A staged commit says what it was made from. Before it is made the branch has no changes.
         base = CommitId(head.metadata.get(INPUT_REF, head.commit))

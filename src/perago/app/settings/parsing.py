@@ -263,7 +263,7 @@ def value_text(variable: Variable, value: object) -> str:
 def _duration_text(value: timedelta) -> str:
     seconds = int(value.total_seconds())
     for unit, length in _SECONDS.items():
-        if seconds and seconds % length == 0:
+        if seconds and seconds % length == 0:  # 0 is a multiple of all: it is shown as 0s
             return f"{seconds // length}{unit}"
     return f"{seconds}s"
 

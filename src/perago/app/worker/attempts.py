@@ -223,6 +223,7 @@ class SlotLease(Lease):
             if not taking.done():
                 taking.cancel()
                 await asyncio.wait([taking])
+            # Both may come at one moment. A slot that was given is kept, so that `end` returns it.
             self._has_slot = not taking.cancelled()
 
     async def end(self) -> None:

@@ -96,7 +96,8 @@ READ_BYTES = 64 * 1024  # what a pipe of Linux holds: one read empties it
 # A longer line is cut into several. Without a limit, output without line ends (a progress bar,
 # binary data) would be collected in the worker's memory.
 LINE_BYTES_MAX = 16 * 1024
-# For the reason when the executor dies, which shows the last 5 that are not blank.
+# When the executor dies, the reason shows the last 5 lines that are not blank. Tracebacks and
+# progress bars print blank ones between them, so more than 5 are kept.
 LAST_LINES = 20
 
 
