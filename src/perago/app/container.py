@@ -17,7 +17,6 @@ from perago.app.attempt.reset_task import ResetTools
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.app.fence.install import FenceTools
 from perago.app.fence.trust import Canary, FenceTrust
-from perago.app.inspection.attempts import InspectionTools
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
@@ -230,10 +229,6 @@ def _reset_tools(
     return ResetTools(lakefs.branches, lakefs.commits, lakefs.tags, conductor.workflows, clock)
 
 
-def _inspection_tools(lakefs: LakeFSInstallation, clock: Clock) -> InspectionTools:
-    return InspectionTools(lakefs.branches, lakefs.commits, lakefs.tags, lakefs.repositories, clock)
-
-
 def spark_gateway(connections: Connections) -> SparkGateway | None:
     """How Spark reaches lakeFS; a lakeFS without an address is worked on through local files."""
     connection = connections.lakefs
@@ -268,7 +263,6 @@ class Container(containers.DeclarativeContainer):
     lakefs_ports = providers.Singleton(_lakefs_ports, lakefs, pipeline, trust, uploads)
 
     fence_tools = providers.Factory(_fence_tools, lakefs, identities)
-    inspection_tools = providers.Factory(_inspection_tools, lakefs, clock)
     reset_tools = providers.Factory(_reset_tools, lakefs, conductor, clock)
 
     body: providers.Dependency[TaskBody] = providers.Dependency(

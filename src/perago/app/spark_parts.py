@@ -23,7 +23,7 @@ from perago.app.settings.settings import Settings, load_settings
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.paths import listing_prefix
 from perago.ports.installations import LakeFSInstallation
-from perago.ports.workspace import SparkRoots, SparkWorkspace
+from perago.ports.workspace import SparkGateway, SparkRoots, SparkWorkspace
 
 
 def open_spark_workspace(
@@ -47,6 +47,15 @@ def spark_configuration(settings: Settings) -> SparkConfiguration:
 def fetch_spark_jars(ivy_settings: Path | None) -> list[Path]:
     """Fetch what is missing; offline once it is there."""
     return jars.fetch_jars(settings=ivy_settings)
+
+
+def installed_spark(settings: Settings, gateway: SparkGateway | None) -> tuple[str, str]:
+    """The version of pyspark, and a line of all versions; raises for what does not fit together."""
+    jars.require_pyspark()
+    facts = jars.read_facts()
+    names = {path.name for path in jars.found_jars()} | jars.named_jars(settings.spark_conf)
+    jars.check_versions(facts, names, needs_s3a=gateway is not None)
+    return facts.pyspark, f"pyspark {facts.pyspark}, Hadoop {facts.hadoop}, Java {facts.java}"
 
 
 def require_spark() -> None:

@@ -6,6 +6,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from types import MappingProxyType
 from typing import Protocol, TypeAlias
 
@@ -81,6 +82,15 @@ AttemptEnd: TypeAlias = TerminalUpdate | HandBack
 """What a worker sends last for an attempt."""
 
 
+@dataclass(frozen=True, slots=True)
+class LastPoll:
+    """Who asked last for the rows of a task in one domain, and when, by Conductor's clock."""
+
+    worker_id: str
+    at: datetime
+    domain: str | None = None
+
+
 class TaskQueue(Protocol):
     """The task queue of one Conductor installation.
 
@@ -140,6 +150,10 @@ class TaskQueue(Protocol):
        MissingError.
     Q33 rows_in_progress_are_found: the rows of a type that were handed out and have not ended, by
        whoever has them; a row in its queue and a row that ended are not among them.
+    Q34 last_polls_are_known: who polled a type last and when, once for each domain; polls that got
+       nothing count. A type that was never polled has none.
+    Q35 waiting_rows_are_counted: rows of a type in its queues, by domain, also those whose time has
+       not come; a row that was handed out or ended does not count.
     """
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:
@@ -156,6 +170,14 @@ class TaskQueue(Protocol):
 
     async def in_progress(self, task_type: str) -> tuple[AttemptRecord, ...]:
         """Find rows that workers have, the newest first, as far as the server's index knows."""
+        ...
+
+    async def last_polls(self, task_type: str) -> tuple[LastPoll, ...]:
+        """The newest poll of each domain; of several workers, whoever asked last."""
+        ...
+
+    async def waiting(self, task_type: str) -> Mapping[str | None, int]:
+        """How many rows wait, by domain; a queue without rows may be left out."""
         ...
 
     async def extend_lease(self, attempt: AttemptSnapshot, worker_id: str) -> None:

@@ -99,6 +99,18 @@ class ConductorTaskQueue(_OverApi, conductor.TaskQueue):
         # The index may be late, and the rows are read when they are answered.
         return tuple(row for row in rows if row.snapshot.status is AttemptStatus.IN_PROGRESS)
 
+    async def last_polls(self, task_type: str) -> tuple[conductor.LastPoll, ...]:
+        purpose = f"ask who polls {task_type}"
+        request = ApiRequest(purpose, "GET", "/tasks/queue/polldata", {"taskType": task_type})
+        polls = mapping.json_list(await self._call(request), "polls")
+        return tuple(mapping.last_poll(each) for each in polls)
+
+    async def waiting(self, task_type: str) -> Mapping[str | None, int]:
+        # The endpoint for one type counts its queue without a domain only.
+        purpose = f"ask how many rows of {task_type} wait"
+        answer = await self._call(ApiRequest(purpose, "GET", "/tasks/queue/all"))
+        return mapping.waiting_rows(answer, task_type)
+
     async def extend_lease(self, attempt: AttemptSnapshot, worker_id: str) -> None:
         purpose = f"extend the lease of task {attempt.task_id}"
         body = mapping.heartbeat_body(attempt, worker_id)

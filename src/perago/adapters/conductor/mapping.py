@@ -6,6 +6,7 @@ NaN with 500, and a value that JSON cannot carry must not arrive as another. Doe
 
 import math
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TypeVar, cast
 
@@ -17,7 +18,7 @@ from perago.domain.attempt import (
     WorkflowSnapshot,
     WorkflowStatus,
 )
-from perago.ports.conductor import HandBack, TerminalUpdate, WorkflowRecord
+from perago.ports.conductor import HandBack, LastPoll, TerminalUpdate, WorkflowRecord
 from perago.ports.errors import RequestRefusedError, UnavailableError
 
 Status = TypeVar("Status", bound=StrEnum)
@@ -79,6 +80,31 @@ def workflow_record(answer: object) -> WorkflowRecord:
         output_data=_data(workflow, "output"),
         attempts=tuple(attempt_record(row) for row in json_list(workflow.get("tasks"), "tasks")),
     )
+
+
+NO_DOMAIN = "DEFAULT"  # what the server calls it where polls are kept
+
+
+def last_poll(answer: object) -> LastPoll:
+    """One row of poll data."""
+    row = json_object(answer, "a poll")
+    domain = _optional_text(row, "domain")
+    return LastPoll(
+        worker_id=_optional_text(row, "workerId") or "",
+        at=datetime.fromtimestamp(_number(row, "lastPollTime") / 1000, UTC),
+        domain=None if domain in {None, NO_DOMAIN} else domain,
+    )
+
+
+def waiting_rows(answer: object, task_type: str) -> dict[str | None, int]:
+    """The queues of a type; `domain:type` is one of a domain."""
+    queues = json_object(answer, "queues")
+    named = {name: name.rpartition(":") for name in queues}
+    return {
+        domain if separator else None: _number(queues, name)
+        for name, (domain, separator, of_type) in named.items()
+        if of_type == task_type and _number(queues, name)
+    }
 
 
 def terminal_body(update: TerminalUpdate) -> dict[str, object]:

@@ -11,6 +11,7 @@ from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus,
 from perago.ports.conductor import (
     NO_DOMAINS,
     HandBack,
+    LastPoll,
     PollRequest,
     TaskDefinitions,
     TaskQueue,
@@ -59,6 +60,16 @@ class MemoryTaskQueue(TaskQueue):
             )
 
         return await self._worker.ask("queue.in_progress", find)
+
+    async def last_polls(self, task_type: str) -> tuple[LastPoll, ...]:
+        return await self._worker.ask(
+            "queue.last_polls", lambda: self._conductor.state.last_polls(task_type)
+        )
+
+    async def waiting(self, task_type: str) -> Mapping[str | None, int]:
+        return await self._worker.ask(
+            "queue.waiting", lambda: self._conductor.state.waiting(task_type)
+        )
 
     async def extend_lease(self, attempt: AttemptSnapshot, worker_id: str) -> None:
         del worker_id  # a heartbeat leaves the row's worker as it is

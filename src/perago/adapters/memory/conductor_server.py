@@ -32,7 +32,7 @@ from perago.domain.attempt import (
     AttemptStatus,
     WorkflowStatus,
 )
-from perago.ports.conductor import HandBack, PollRequest, TerminalUpdate
+from perago.ports.conductor import HandBack, LastPoll, PollRequest, TerminalUpdate
 from perago.ports.errors import RequestRefusedError
 from perago.ports.system import Clock
 
@@ -162,7 +162,11 @@ class MemoryConductor:
                 f"{POLL_WAIT_MS_MAX} ms"
             )
         self.sweep()
-        rows = self.state.take_due((request.task_type, request.domain), request.count)
+        queue = (request.task_type, request.domain)
+        self.state.polls[queue] = LastPoll(
+            request.worker_id, self.state.clock.now(), request.domain
+        )
+        rows = self.state.take_due(queue, request.count)
         for row in rows:
             hand_out(self.state, row, request.worker_id)
         return tuple(row.record() for row in rows)

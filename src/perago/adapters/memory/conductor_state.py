@@ -21,6 +21,7 @@ from perago.adapters.memory.conductor_rows import (
 )
 from perago.adapters.memory.workflow_expressions import Document, resolve
 from perago.domain.attempt import AttemptStatus
+from perago.ports.conductor import LastPoll
 from perago.ports.errors import MissingError
 from perago.ports.system import Clock
 
@@ -39,6 +40,7 @@ class ConductorState:
         self.workflow_definitions: dict[tuple[str, int], Spec] = {}
         self.runs: dict[str, WorkflowRun] = {}
         self.logs: dict[str, list[str]] = {}
+        self.polls: dict[QueueName, LastPoll] = {}
         self._workflow_of_task: dict[str, str] = {}
         # Task id -> (when it may be polled, order of arrival).
         self._queues: dict[QueueName, dict[str, tuple[int, int]]] = {}
@@ -111,6 +113,19 @@ class ConductorState:
             if row is not None and not row.status.is_terminal:
                 taken.append(row)
         return taken
+
+    def last_polls(self, task_type: str) -> tuple[LastPoll, ...]:
+        """The newest poll of each domain of a type."""
+        return tuple(poll for (name, _), poll in self.polls.items() if name == task_type)
+
+    def waiting(self, task_type: str) -> dict[str | None, int]:
+        """How many open rows of a type are queued, by domain."""
+        counts = {
+            domain: sum(map(self._is_open, queue))
+            for (name, domain), queue in self._queues.items()
+            if name == task_type
+        }
+        return {domain: count for domain, count in counts.items() if count}
 
     def due_queues(self) -> list[QueueName]:
         """The queues from which a poll would get a row now."""

@@ -219,6 +219,11 @@ def repository_options(repository: str, gateway: SparkGateway) -> dict[str, str]
     return {f"fs.s3a.bucket.{repository}.{name}": value for name, value in options.items()}
 
 
+def named_jars(options: Mapping[str, str]) -> set[str]:
+    """The names of the jars that an operator adds."""
+    return {path.rpartition("/")[2] for path in options.get("spark.jars", "").split(",")} - {""}
+
+
 def is_secret_option(name: str) -> bool:
     """Whether an option holds a key."""
     return name.endswith((".secret.key", ".access.key"))

@@ -24,6 +24,7 @@ from perago.adapters.spark.jars import (
     PROTOCOL_JAR,
     check_versions,
     found_jars,
+    named_jars,
     pyspark_jars,
     read_facts,
     repository_options,
@@ -134,8 +135,7 @@ def start_session(configuration: SparkConfiguration, *, needs_s3a: bool) -> Any:
     given = {**submitted, **configuration.options}
     # The JVM of spark-submit has begun with its own class path.
     jars = [] if submitted else found_jars(configuration.cache)
-    named = {name.rpartition("/")[2] for name in given.get("spark.jars", "").split(",")}
-    names = {path.name for path in jars} | (named - {""})
+    names = {path.name for path in jars} | named_jars(given)
     check_versions(read_facts(), names, needs_s3a=needs_s3a)
     options = session_options(
         given, jars=",".join(map(str, jars)), has_commit_protocol=PROTOCOL_JAR in names

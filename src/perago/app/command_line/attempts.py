@@ -20,7 +20,7 @@ from perago.app.command_line.reporting import (
     say_json,
 )
 from perago.app.command_line.services import ask, conductor_if_configured
-from perago.app.inspection.attempts import Question, gather
+from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain import attempt_history as known
@@ -109,9 +109,15 @@ def read_history(settings: Settings, question: Question) -> known.AttemptHistory
     """Ask both services; without an address of Conductor only lakeFS."""
 
     async def read(services: "Container") -> known.AttemptHistory:
-        tools = services.inspection_tools()
-        if (conductor := conductor_if_configured(services)) is not None:
-            tools = replace(tools, workflows=conductor.workflows)
+        lakefs, conductor = services.lakefs(), conductor_if_configured(services)
+        tools = InspectionTools(
+            lakefs.branches,
+            lakefs.commits,
+            lakefs.tags,
+            lakefs.repositories,
+            services.clock(),
+            None if conductor is None else conductor.workflows,
+        )
         return await gather(tools, question)
 
     return ask(read, settings)

@@ -33,6 +33,8 @@ from perago.app.inspection.doctor import (
     failure_of,
     ok,
 )
+from perago.app.inspection.doctor_conductor import CONDUCTOR_CHECKS
+from perago.app.inspection.doctor_host import HOST_CHECKS
 from perago.app.inspection.doctor_lakefs import CLOCK_CHECKS, LAKEFS_CHECKS
 from perago.app.inspection.doctor_repository import FENCE_CHECKS, REPOSITORY_CHECKS
 from perago.app.inspection.doctor_rights import RIGHTS_CHECKS, ROUTE_CHECKS
@@ -41,6 +43,7 @@ from perago.app.settings.settings import Settings, load_settings
 from perago.domain.errors import PeragoError
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.text import Secrets
+from perago.ports.workspace import SparkGateway
 
 # From what everything needs to what one publication needs.
 CHECKS: tuple[Check, ...] = (
@@ -50,6 +53,8 @@ CHECKS: tuple[Check, ...] = (
     *RIGHTS_CHECKS,
     *FENCE_CHECKS,
     *ROUTE_CHECKS,
+    *CONDUCTOR_CHECKS,
+    *HOST_CHECKS,
 )
 MODULES = "task modules"
 # By the family of the first failure: the table of docs/reference/command-line.md, as far as the
@@ -134,15 +139,18 @@ async def _examine(
     from perago.app import container  # noqa: PLC0415  # heavy, and needed late
     from perago.app.start_worker import known_secrets  # noqa: PLC0415  # heavy
 
-    parts = container.Container(connections=connections_of(settings))
+    connections = connections_of(settings)
+    parts = container.Container(connections=connections)
     subject = Subject(
         settings=settings,
-        connections=parts.connections(),
+        connections=connections,
         open_lakefs=container.open_lakefs,
         open_conductor=container.open_conductor,
         clock=parts.clock(),
         identities=parts.identities(),
         concurrency=parts.concurrency(),
+        directories=parts.directories(),
+        installed_spark=lambda: _installed_spark(settings, container.spark_gateway(connections)),
         repository=asked.repository,
         branch=asked.branch,
         modules=asked.modules,
@@ -158,6 +166,12 @@ async def _examine(
         if not as_json:
             _print(finding)
     return findings
+
+
+def _installed_spark(settings: Settings, gateway: SparkGateway | None) -> tuple[str, str]:
+    from perago.app.spark_parts import installed_spark  # noqa: PLC0415  # only where it is wanted
+
+    return installed_spark(settings, gateway)
 
 
 def _print(finding: Finding) -> None:

@@ -22,6 +22,7 @@ from perago.domain.text import Secrets
 from perago.ports.errors import LocalDiskError, ServiceError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
+from perago.ports.workspace import AttemptDirectories
 
 # A short answer takes milliseconds. A person who waits at a terminal gives up on a check soon, and
 # a firewall that drops packets answers none of its requests.
@@ -69,6 +70,9 @@ class Subject:
     clock: Clock
     identities: Identities
     concurrency: Concurrency
+    directories: AttemptDirectories
+    installed_spark: Callable[[], tuple[str, str]]
+    """The version of pyspark, and a line of all versions; raises for what does not fit together."""
     repository: RepositoryId | None = None
     branch: BranchName | None = None
     modules: tuple[str, ...] = ()

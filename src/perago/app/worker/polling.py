@@ -327,11 +327,16 @@ class DiskSpace:
     wanted: int | None = None
 
     @property
-    def is_nearly_full(self) -> bool:
-        """Whether less is free than another workspace may need."""
+    def free_min(self) -> float:
+        """How much another workspace may need."""
         if self.wanted is not None:
-            return self.free < self.wanted
-        return self.free < min(DISK_BYTES_MIN, self.total * DISK_FRACTION_MIN)
+            return self.wanted
+        return min(DISK_BYTES_MIN, self.total * DISK_FRACTION_MIN)
+
+    @property
+    def is_nearly_full(self) -> bool:
+        """Whether less is free than that."""
+        return self.free < self.free_min
 
 
 @final

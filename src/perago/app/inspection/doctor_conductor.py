@@ -1,0 +1,320 @@
+"""What `perago doctor` asks of Conductor, in this order: from the address to who polls a task."""
+
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from shlex import quote
+from urllib.parse import urlsplit, urlunsplit
+
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.taskdef import build_taskdef, taskdef_differences
+from perago.app.connections import ConductorConnection
+from perago.app.inspection.doctor import (
+    Check,
+    Finding,
+    NotCheckedError,
+    Status,
+    Subject,
+    failure_of,
+    filled,
+    ok,
+    remedy_of,
+)
+from perago.app.inspection.doctor_host import old_workers_here
+from perago.app.runs.built_in import served_tasks
+from perago.domain.attempt import LEASE_FRACTION, AttemptRecord
+from perago.ports.conductor import LastPoll, TaskQueue
+from perago.ports.errors import ServiceError, UnavailableError
+from perago.ports.installations import ConductorInstallation
+from perago.ports.system import Clock
+
+ADDRESS = "Conductor address"
+VERSION = "Conductor version"
+TASKDEFS = "TaskDefs"
+LEASES = "response time-outs"
+POLLS = "workers"
+
+TESTED_VERSION = (3, 32, 3)
+_NUMBERS = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
+# A name that no task has: what is read does not matter, only whether these keys may read.
+_NO_TASK = "perago-doctor"
+
+
+@asynccontextmanager
+async def _opened(
+    subject: Subject, connection: ConductorConnection | None = None
+) -> AsyncGenerator[ConductorInstallation]:
+    """The configured Conductor, or another one, for the block."""
+    conductor = subject.open_conductor(connection or subject.connections.conductor)
+    try:
+        yield conductor
+    finally:
+        await conductor.close()
+
+
+async def address(subject: Subject) -> AsyncIterator[Finding]:
+    """Whether a Conductor API answers, and whether it takes the key."""
+    connection = subject.connections.conductor
+    if connection is None:
+        text = "Conductor is not configured: no worker can start"
+        yield Finding(ADDRESS, Status.WARNING, text, remedy_of("PRG-C011", {}), "PRG-C011")
+        return
+    async with _opened(subject) as conductor:
+        try:
+            await conductor.queue.check()
+        except UnavailableError as error:
+            yield await _unreached(subject, connection, error)
+            return
+        await conductor.definitions.read(_NO_TASK)
+    key = "without a key" if connection.auth_key is None else "with a key"
+    proxy = connection.proxies(connection.url)
+    way = "" if proxy is None else f", through the proxy {proxy}"
+    yield ok(ADDRESS, f"{connection.url}, {key}{way}")
+
+
+async def _unreached(
+    subject: Subject, connection: ConductorConnection, error: UnavailableError
+) -> Finding:
+    """Name the address where the API answers, if only its path is wrong."""
+    parts = urlsplit(connection.url)
+    for path in dict.fromkeys((f"{parts.path.rstrip('/')}/api", "/api")):
+        url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
+        try:
+            async with _opened(subject, replace(connection, url=url)) as other:
+                await other.queue.check()
+        except ServiceError:
+            continue
+        remedy = f"`export PERAGO_CONDUCTOR={quote(url)}`: there the API answers."
+        return Finding(ADDRESS, Status.FAILURE, str(error), remedy, error.code)
+    return failure_of(ADDRESS, error, {**subject.names, "URL": connection.url})
+
+
+async def version(subject: Subject) -> AsyncIterator[Finding]:
+    """Whether this server is one that the tests have run on."""
+    async with _opened(subject) as conductor:
+        found = await conductor.queue.check()
+    tested = ".".join(map(str, TESTED_VERSION))
+    read = _NUMBERS.match(found)
+    numbers = () if read is None else tuple(int(each or 0) for each in read.groups())
+    if numbers == TESTED_VERSION:
+        yield ok(VERSION, f"{found}, as tested")
+    elif numbers[:2] == TESTED_VERSION[:2]:
+        yield ok(VERSION, f"{found}; tested: {tested}")
+    else:
+        newer = numbers > TESTED_VERSION
+        text = f"{found} is {'newer' if newer else 'older'} than the tested {tested}"
+        remedy = "`pip install --upgrade perago`: a newer release may have been tested with it."
+        yield Finding(VERSION, Status.WARNING, text, remedy if newer else "")
+
+
+async def taskdefs(subject: Subject) -> AsyncIterator[Finding]:
+    """Whether Conductor knows the tasks as the code declares them."""
+    if not subject.tasks:
+        raise NotCheckedError("no task module was named", "`perago doctor MODULE` checks its tasks")
+    remedy = remedy_of("PRG-T019", subject.names)
+    missing, same = list[TaskDefinition](), list[str]()
+    async with _opened(subject) as conductor:
+        for task in served_tasks(subject.tasks):
+            registered = await conductor.definitions.read(task.name)
+            if registered is None:
+                missing.append(task)
+                continue
+            differences = taskdef_differences(registered, build_taskdef(task))
+            if differences:
+                text = f"{task.name} differs: {'; '.join(map(str, differences))}"
+                yield Finding(TASKDEFS, Status.WARNING, text, remedy, "PRG-T019")
+            else:
+                same.append(task.name)
+    if missing:
+        text = f"not registered: {', '.join(task.name for task in missing)}"
+        # No worker starts without those of its modules. The built-in ones are for runs and joins.
+        is_in_the_way = any(task in subject.tasks for task in missing)
+        status = Status.FAILURE if is_in_the_way else Status.WARNING
+        yield Finding(TASKDEFS, status, text, remedy, "PRG-T019")
+    if same:
+        yield ok(TASKDEFS, f"as in the code: {', '.join(same)}")
+
+
+# One heartbeat may be lost. Its answer is waited for 15 s, after a third of the lease, and the next
+# one needs another third.
+LEASE_SECONDS_MIN = LEASE_FRACTION * 15
+
+
+async def leases(subject: Subject) -> AsyncIterator[Finding]:
+    """Whether a worker that is healthy can always keep its rows until they are published."""
+    long: list[str] = []
+    async with _opened(subject) as conductor:
+        for task in subject.tasks:
+            registered = await conductor.definitions.read(task.name)
+            lease = None if registered is None else registered.get("responseTimeoutSeconds")
+            if not isinstance(lease, int):
+                continue
+            needed, why = _lease_needed(task)
+            if lease >= needed:
+                long.append(f"{task.name} {lease} s")
+                continue
+            text = f"{task.name} has {lease} s and needs {needed} s, {why}"
+            remedy = remedy_of("PRG-H003", subject.names)
+            declared = task.controls.response_timeout_seconds
+            if declared < needed:
+                field_of = "TimeoutPolicy(response_seconds=...)"
+                remedy = f"{field_of} of {task.name} says {declared}: raise it. Then {remedy}"
+            yield Finding(LEASES, Status.WARNING, text, remedy, "PRG-H003")
+    if long:
+        yield ok(LEASES, f"long enough: {', '.join(long)}")
+
+
+def _lease_needed(task: TaskDefinition) -> tuple[int, str]:
+    budget = task.controls.publish_budget
+    if budget is None or (task.workspace is not None and task.workspace.read_only):
+        return LEASE_SECONDS_MIN, "so that one lost heartbeat costs no attempt"
+    return budget.response_timeout_seconds, "the sum of its publish budget"
+
+
+# A worker with a free slot polls each second. One that pauses, because a service fails, looks again
+# after a minute at most.
+POLLED_SECONDS = 60.0
+# Conductor keeps the last poll only. Workers side by side are seen by looking several times.
+LOOKS, BETWEEN_LOOKS_SECONDS = 7, 0.25
+# 0.6.1 polls under its prefix, letters and digits, with this word. Ours have host and number too.
+_OLD_WORKER = re.compile(r"[A-Za-z0-9]+Broker")
+
+
+@dataclass(slots=True)
+class _Watched:
+    """What was seen of one task: each worker's last poll by domain, and rows."""
+
+    task: str
+    polls: dict[str | None, dict[str, datetime]] = field(
+        default_factory=dict[str | None, dict[str, datetime]]
+    )
+    moving: set[str | None] = field(default_factory=set[str | None])
+    waiting: Mapping[str | None, int] = field(default_factory=dict[str | None, int])
+    held: Sequence[AttemptRecord] = ()
+
+    def note(self, polls: Sequence[LastPoll]) -> None:
+        """Remember one look."""
+        for poll in polls:
+            known = self.polls.setdefault(poll.domain, {})
+            if known and poll.at not in known.values():
+                self.moving.add(poll.domain)  # whatever the clocks say: a worker has just polled
+            known[poll.worker_id] = poll.at
+
+    @property
+    def holders(self) -> list[str]:
+        """Everyone who has a row."""
+        return sorted({row.snapshot.worker_id or "an unknown worker" for row in self.held})
+
+    @property
+    def workers(self) -> set[str]:
+        """Everyone who polls, or has a row."""
+        return {*self.holders, *(worker for known in self.polls.values() for worker in known)}
+
+    def name_of(self, domain: str | None) -> str:
+        """The task, and the domain of one of its queues."""
+        return self.task if domain is None else f"{self.task} in the domain {domain}"
+
+    def rows(self, domain: str | None) -> str:
+        """How many rows wait in a queue, and who has rows of the task."""
+        text = f"{self.waiting.get(domain, 0)} waiting, {len(self.held)} in progress"
+        return f"{text} ({', '.join(self.holders)})" if self.held else text
+
+
+async def polls(subject: Subject) -> AsyncIterator[Finding]:
+    """Who polls each task, how many rows wait, and whether a worker of 0.6.1 is among them."""
+    if not subject.tasks:
+        return
+    watched = await _watch(subject)
+    for each in watched:
+        for finding in _of_task(each, subject):
+            yield finding
+    old = sorted({name for each in watched for name in each.workers if _OLD_WORKER.fullmatch(name)})
+    if old:
+        yield await _old_workers(subject, old)
+
+
+async def _watch(subject: Subject) -> list[_Watched]:
+    """Look at the polls of every task several times, and at its rows once."""
+    watched = [_Watched(task.name) for task in subject.tasks]
+    async with _opened(subject) as conductor:
+        for look in range(LOOKS):
+            if look:
+                await subject.clock.sleep(BETWEEN_LOOKS_SECONDS)
+            for each in watched:
+                each.note(await conductor.queue.last_polls(each.task))
+        for each in watched:
+            each.waiting = await conductor.queue.waiting(each.task)
+            each.held = await _held(conductor.queue, each.task)
+    return watched
+
+
+async def _held(queue: TaskQueue, task: str) -> tuple[AttemptRecord, ...]:
+    """Rows that workers have; none where Conductor keeps no index of tasks."""
+    try:
+        return await queue.in_progress(task)
+    except ServiceError:
+        return ()
+
+
+def _of_task(watched: _Watched, subject: Subject) -> Sequence[Finding]:
+    """One finding for each queue of a task; a task without any queue has one all the same."""
+    queues = sorted({*watched.polls, *watched.waiting} or {None}, key=str)
+    found = [_of_queue(watched, domain, subject) for domain in queues]
+    return [each for each in found if each] or [_unpolled(watched, None, subject)]
+
+
+def _of_queue(watched: _Watched, domain: str | None, subject: Subject) -> Finding | None:
+    """Whether a worker polls one queue; nothing of a domain that is not used any more."""
+    waiting, known = watched.waiting.get(domain, 0), watched.polls.get(domain, {})
+    if domain in watched.moving or _is_young(max(known.values(), default=None), subject.clock):
+        text = f"polled by {_last_asked(known, subject.clock)}; {watched.rows(domain)}"
+        return ok(POLLS, f"{watched.name_of(domain)}: {text}")
+    return None if domain is not None and not waiting else _unpolled(watched, domain, subject)
+
+
+def _unpolled(watched: _Watched, domain: str | None, subject: Subject) -> Finding:
+    said = _last_asked(watched.polls.get(domain, {}), subject.clock)
+    text = f"no worker polls it (last: {said or 'never'}); {watched.rows(domain)}"
+    elsewhere = sorted(str(each) for each in watched.moving - {domain})
+    if elsewhere:
+        text += f"; workers poll with domain {', '.join(elsewhere)}"
+    remedy, start = remedy_of("PRG-H001", subject.names), filled("start MODULE", subject.names)
+    if domain is not None:
+        remedy = remedy.replace(start, f"{start} --domain {quote(domain)}")
+    # Its holders may be busy, and each row that ends frees a slot.
+    is_stuck = watched.waiting.get(domain, 0) and not watched.held
+    status = Status.FAILURE if is_stuck else Status.WARNING
+    return Finding(POLLS, status, f"{watched.name_of(domain)}: {text}", remedy, "PRG-H001")
+
+
+def _is_young(at: datetime | None, clock: Clock) -> bool:
+    return at is not None and abs(clock.now() - at) < timedelta(seconds=POLLED_SECONDS)
+
+
+def _last_asked(known: Mapping[str, datetime], clock: Clock) -> str:
+    newest_first = sorted(known, key=lambda worker: known[worker], reverse=True)
+    ages = {worker: (clock.now() - known[worker]).total_seconds() for worker in newest_first}
+    return ", ".join(f"{worker} {max(age, 0):.0f} s ago" for worker, age in ages.items())
+
+
+async def _old_workers(subject: Subject, names: Sequence[str]) -> Finding:
+    here = await subject.concurrency.blocking(old_workers_here)
+    text = f"{', '.join(names)} of 0.6.1 polls the same tasks, and relocates branches unchecked"
+    remedy = remedy_of("PRG-H002", subject.names)
+    if here:
+        numbers = " ".join(map(str, here))
+        text += f"; on this machine: process {numbers}"
+        remedy = f"`kill {numbers}` lets its attempts end and stops it."
+    return Finding(POLLS, Status.FAILURE, text, remedy, "PRG-H002")
+
+
+CONDUCTOR_CHECKS = (
+    Check(ADDRESS, address, server="conductor"),
+    Check(VERSION, version, (ADDRESS,), server="conductor"),
+    Check(TASKDEFS, taskdefs, (ADDRESS,), server="conductor"),
+    Check(LEASES, leases, (ADDRESS,), server="conductor"),
+    # Each of the looks asks for every task.
+    Check(POLLS, polls, (ADDRESS,), seconds=30.0, server="conductor"),
+)

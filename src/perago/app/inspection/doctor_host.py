@@ -1,0 +1,299 @@
+"""What `perago doctor` asks of this machine: disk, cache, what dead workers left, and Spark."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from perago.app.gc.local_pass import (
+    GcTools,
+    as_it_was_polled,
+    retention_times,
+    sweep_directories,
+)
+from perago.app.gc.remote_pass import RemotePass
+from perago.app.inspection.doctor import (
+    Check,
+    Finding,
+    NotCheckedError,
+    Status,
+    Subject,
+    ok,
+    remedy_of,
+)
+from perago.app.pipeline_parts import CACHE_DIRECTORY
+from perago.app.settings.runtime_config import check_writable_root
+from perago.app.settings.settings import Settings
+from perago.app.worker.polling import DiskSpace
+from perago.app.worker.processes import PROCESSES, all_processes, text_of
+from perago.domain.errors import SparkEnvironmentError
+from perago.domain.retention import Owner
+from perago.domain.text import in_units
+from perago.ports.conductor import TaskQueue
+from perago.ports.errors import disk_errors
+from perago.ports.installations import ConductorInstallation, LakeFSInstallation
+from perago.ports.workspace import Leftover
+
+DISK = "workspace disk"
+CACHE = "content cache"
+LEFTOVERS = "leftovers"
+SPARK = "Spark"
+
+PROBE_BYTES = 64 * 1024  # above what a file needs that holds its bytes in its own record
+SHOWN_MAX = 5  # of each kind: a person reads one line
+
+
+async def disk(subject: Subject) -> AsyncIterator[Finding]:
+    """Whether a worker may begin a workspace: room, and the right to write."""
+    root = subject.connections.workspace_root
+    space = await subject.concurrency.blocking(lambda: _space(subject))
+    text = f"{in_units(space.free)} of {in_units(space.total)} are free below {root}"
+    if not space.is_nearly_full:
+        yield ok(DISK, text)
+        return
+    text += f"; below {in_units(int(space.free_min))} a worker polls no workspace tasks"
+    yield Finding(DISK, Status.FAILURE, text, await _what_frees(subject), "PRG-W004")
+
+
+def _space(subject: Subject) -> DiskSpace:
+    """Read the disk, and write to it: a quota or a mode says nothing before that."""
+    root = subject.connections.workspace_root
+    there = next(each for each in (root, *root.parents) if each.is_dir())
+    usage = shutil.disk_usage(there)
+    space = DiskSpace(usage.total, usage.free, subject.settings.disk_free_min)
+    if there == root:
+        check_writable_root(root, "PERAGO_WORKSPACE_ROOT")
+        if not space.is_nearly_full:
+            with disk_errors(root), tempfile.TemporaryFile(dir=root) as probe:
+                probe.write(bytes(PROBE_BYTES))
+    return space
+
+
+async def _what_frees(subject: Subject) -> str:
+    """The commands that make room on the disk of the workspaces, the larger part first."""
+    cache = _cache_directory(subject)
+    dead = [each.path for each in await _dead_directories(subject)]
+    sizes = {
+        _gc(subject): await _bytes_of(subject, dead),
+        f"`rm -r {quote(str(cache))}` empties the content cache.": await _bytes_of(
+            subject, [cache]
+        ),
+    }
+    parts = sorted((part for part in sizes if sizes[part]), key=lambda part: -sizes[part])
+    return " ".join([*parts, remedy_of("PRG-W004", subject.names)])
+
+
+async def _bytes_of(subject: Subject, directories: Sequence[Path]) -> int:
+    return await subject.concurrency.blocking(lambda: sum(map(_bytes_below, directories)))
+
+
+def _bytes_below(directory: Path) -> int:
+    """What the files of a directory take on its disk, as far as they may be seen."""
+    total = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            with suppress(OSError):  # another process removes it meanwhile
+                total += Path(folder, name).lstat().st_blocks * 512
+    return total
+
+
+def _cache_directory(subject: Subject) -> Path:
+    root = subject.connections.workspace_root
+    return subject.connections.cache.directory or root / CACHE_DIRECTORY
+
+
+async def cache(subject: Subject) -> AsyncIterator[Finding]:
+    """How much the cache takes, and whether its disk holds what it may grow to."""
+    directory, bound = _cache_directory(subject), subject.connections.cache.bytes_max
+    if not directory.is_dir():
+        yield ok(CACHE, f"empty; at most {in_units(bound)} in {directory}")
+        return
+    taken = await _bytes_of(subject, [directory])
+    text = f"{in_units(taken)} of at most {in_units(bound)} in {directory}"
+    free = shutil.disk_usage(directory).free
+    if bound - taken <= free:
+        yield ok(CACHE, text)
+        return
+    # Half of the room, because the workspaces of attempts need some as well.
+    fitting = (taken + free) // 2
+    remedy = f"`export PERAGO_CACHE_SIZE={fitting}` leaves room for workspaces."
+    text += f", and its disk has only {in_units(free)} left"
+    yield Finding(CACHE, Status.WARNING, text, remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Directories of dead workers whose rows Conductor still counts as theirs."""
+
+    tasks: Sequence[str]
+    workers: Sequence[str]
+
+
+async def leftovers(subject: Subject) -> AsyncIterator[Finding]:
+    """What dead workers left on this machine, and in the repository that was named."""
+    dead = await _dead_directories(subject)
+    if subject.connections.conductor is None:
+        raise NotCheckedError("Conductor is not configured, and says what may go")
+    conductor = subject.open_conductor(subject.connections.conductor)
+    try:
+        async for finding in _on_disk(subject, dead, conductor):
+            yield finding
+        if subject.repository is not None and subject.connections.lakefs is not None:
+            lakefs = subject.open_lakefs(subject.connections.lakefs)
+            try:
+                yield await _in_repository(subject, lakefs, conductor)
+            finally:
+                await lakefs.close()
+    finally:
+        await conductor.close()
+
+
+async def _dead_directories(subject: Subject) -> Sequence[Leftover]:
+    if not subject.connections.workspace_root.is_dir():
+        return ()
+    found = await subject.directories.leftovers(older_than_seconds=0)
+    return [each for each in found if each.owner is Owner.GONE]
+
+
+async def _on_disk(
+    subject: Subject, dead: Sequence[Leftover], conductor: ConductorInstallation
+) -> AsyncIterator[Finding]:
+    root = subject.connections.workspace_root
+    rows = await _rows_of(dead, conductor.queue)
+    if rows:
+        workers = sorted({each.marker.owner_worker_id for each in dead if each.marker})
+        text = f"{', '.join(workers)} died with {_some(rows)}; {root} still has their directories"
+        yield Finding(
+            LEFTOVERS,
+            Status.WARNING,
+            f"{text}; the rows wait for their response time-out",
+            remedy_of("PRG-H005", subject.names),
+            "PRG-H005",
+        )
+        return
+    times = retention_times(subject.settings)
+    swept = await sweep_directories(subject.directories, times, conductor.queue, dry_run=True)
+    for path, error in swept.failed:
+        yield Finding(LEFTOVERS, Status.WARNING, f"{path}: {error}", f"`ls -ld {quote(str(path))}`")
+    if not swept.removed:
+        yield ok(LEFTOVERS, f"no dead worker has left a directory below {root}")
+        return
+    size = in_units(await _bytes_of(subject, swept.removed))
+    names = _some([path.name for path in swept.removed])
+    text = f"dead workers left {len(swept.removed)} directories with {size} below {root}: {names}"
+    yield Finding(LEFTOVERS, Status.WARNING, text, remedy_of("PRG-H004", subject.names), "PRG-H004")
+
+
+async def _rows_of(dead: Sequence[Leftover], queue: TaskQueue) -> list[str]:
+    """The rows that Conductor still counts as held by a worker that is dead."""
+    markers = [each.marker for each in dead if each.marker is not None]
+    return [
+        f"row {marker.attempt.task_id} of {marker.attempt.task_type}"
+        for marker in markers
+        if await as_it_was_polled(queue, marker.attempt) is not None
+    ]
+
+
+async def _in_repository(
+    subject: Subject, lakefs: LakeFSInstallation, conductor: ConductorInstallation
+) -> Finding:
+    """What a pass of garbage collection would remove there."""
+    assert subject.repository is not None
+    tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, conductor.queue, subject.clock)
+    times = retention_times(subject.settings)
+    judged = await RemotePass(tools, subject.repository, times, True).run()  # noqa: FBT003
+    left = [f"{each.kind} {each.name}" for each in judged if each.removed]
+    if not left:
+        return ok(LEFTOVERS, f"nothing of ended attempts in {subject.repository}")
+    text = f"{len(left)} leftovers of ended attempts in {subject.repository}: {_some(left)}"
+    return Finding(LEFTOVERS, Status.WARNING, text, _gc(subject), "PRG-H004")
+
+
+def _gc(subject: Subject) -> str:
+    """What removes leftovers: without a repository the command cleans every one."""
+    return remedy_of("PRG-H004", {"REPO": "", **subject.names}).replace(" `", "`")
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN_MAX
+    return ", ".join(names[:SHOWN_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+TESTED_PYSPARK = ("4.0.5", "4.1.4", "4.3.0")
+_ADDED_JARS = "PERAGO_SPARK_CONF_spark_jars"
+
+
+async def spark(subject: Subject) -> AsyncIterator[Finding]:
+    """Whether pyspark, its jars and Java fit together, if a task or a setting wants Spark."""
+    settings = subject.settings
+    is_wanted = settings.spark_master or settings.spark_conf or settings.pipeline == "spark"
+    if not (is_wanted or any(task.on_spark for task in subject.tasks)):
+        yield ok(SPARK, "no task and no setting wants it")
+        return
+    if (settings.spark_master or "").startswith("sc://"):
+        yield ok(SPARK, "a Spark Connect server has its own jars")
+        return
+    try:
+        pyspark, text = await subject.concurrency.blocking(subject.installed_spark)
+    except SparkEnvironmentError as error:
+        yield Finding(SPARK, Status.FAILURE, str(error), _spark_remedy(error, settings), error.code)
+        return
+    if pyspark in TESTED_PYSPARK:
+        yield ok(SPARK, f"{text} and jars fit together")
+        return
+    remedy = f"`pip install pyspark=={TESTED_PYSPARK[-1]}` installs a tested one."
+    text = f"{text}; tested: pyspark {', '.join(TESTED_PYSPARK)}"
+    yield Finding(SPARK, Status.WARNING, text, remedy)
+
+
+def _spark_remedy(error: SparkEnvironmentError, settings: Settings) -> str:
+    """Take off the jar that does not fit, if the operator added it; else what the code says."""
+    added = [jar for jar in settings.spark_conf.get("spark.jars", "").split(",") if jar]
+    found = error.found.replace(" ", "-")  # a jar is named by its file, or with a blank in it
+    fitting = [jar for jar in added if Path(jar).stem not in found]
+    if fitting == added:
+        return remedy_of(error.code, {})
+    if not fitting:
+        return f"`unset {_ADDED_JARS}` takes it off spark.jars."
+    return f"`export {_ADDED_JARS}={quote(','.join(fitting))}` takes it off spark.jars."
+
+
+OLD_RELEASE = "0.6.1"
+
+
+def old_workers_here() -> list[int]:
+    """Processes on this machine that are `perago start` of 0.6.1, without their children."""
+    found = {pid for pid in all_processes() if _is_old_worker(pid)}
+    return sorted(pid for pid in found if _parent_of(pid) not in found)
+
+
+def _is_old_worker(pid: int) -> bool:
+    words = text_of(PROCESSES / str(pid) / "cmdline").split("\\0")
+    return (
+        "start" in words
+        and any(Path(word).name in {"perago", "__main__.py"} for word in words[:3])
+        and any(_installed_beside(Path(words[0])))
+    )
+
+
+def _installed_beside(python: Path) -> Iterator[Path]:
+    """The record of the old release in the environment of an interpreter."""
+    pattern = f"lib/python*/site-packages/perago-{OLD_RELEASE}.dist-info"
+    return python.parent.parent.glob(pattern)
+
+
+def _parent_of(pid: int) -> int:
+    stated = text_of(PROCESSES / str(pid) / "stat").rpartition(")")[2].split()
+    return int(stated[1]) if stated else 0
+
+
+HOST_CHECKS = (
+    Check(DISK, disk),
+    Check(CACHE, cache),
+    Check(LEFTOVERS, leftovers, ("Conductor address",), seconds=30.0),
+    Check(SPARK, spark),
+)
