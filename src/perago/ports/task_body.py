@@ -54,7 +54,7 @@ class CheckpointTerms:
 
 
 def _nothing() -> None:
-    """The default of `taken`: no one has to be woken."""
+    """The default of `taken`: no caller waits for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -286,7 +286,7 @@ class SparkRoots:
 
 
 class SparkWorkspace(Protocol):
-    """What the body of a Spark task works with.
+    """What the function of a Spark task works with.
 
     Laws (tests/contract/test_spark_workspace.py has one test for each, by name):
 

@@ -198,7 +198,7 @@ class RootLock:
     def _opened(self) -> int:
         """The lock file, made if it is not there; never a file that another user pointed us to.
 
-        What is opened here is emptied and written, so a link that someone else made would empty
+        What is opened here is emptied and written, so a link that another user made would empty
         any file of this user.
         """
         try:

@@ -308,7 +308,8 @@ async def refuse_foreign_changes(
         raise PublicationRefusedError(f"{text} reserved; nothing was published", code=CODE)
 
 
-# Behind every usual path below a prefix, so that a listing goes on after the prefix.
+# Behind every path below a prefix, so that a listing goes on after the prefix. One such character
+# may begin a name; no name that a person gives begins with four.
 _END_OF_PREFIX = "\U0010ffff" * 4
 
 

@@ -101,13 +101,13 @@ ReportProgress = Callable[[str, Mapping[str, object]], None]
 
 
 class CancelSignal:
-    """Set when the attempt no longer counts; a body that looks can stop early."""
+    """Set when the attempt no longer counts; a task function that looks can stop early."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
 
     def set(self) -> None:
-        """Tell the body that its work will be discarded."""
+        """Say that the work of the task function will be discarded."""
         self._event.set()
 
     def is_set(self) -> bool:
@@ -136,7 +136,7 @@ TakeCheckpoint = Callable[[Path, object], bool]
 
 
 def _keep_nothing(path: Path, note: object) -> bool:
-    """Outside a worker a task function is a plain function, and no one runs it again."""
+    """Outside a worker a task function is a plain function, without a later attempt."""
     del path, note
     return False
 
@@ -198,7 +198,7 @@ class ChangesAsker:
 
 @dataclass(frozen=True)
 class CurrentAttempt:
-    """The attempt a body runs in."""
+    """The attempt in which a task function runs."""
 
     task_name: str = "local"
     workflow_id: str = "local"
@@ -311,7 +311,8 @@ class CheckpointTaker:
 
 
 _current: ContextVar[CurrentAttempt | None] = ContextVar("perago_current_attempt", default=None)
-# Threads that a body starts have a context of their own, but an executor runs one body at a time.
+# Threads that a task function starts have a context of their own. An executor runs one function
+# at a time, so they find it here.
 _in_this_process: list[CurrentAttempt] = []
 
 

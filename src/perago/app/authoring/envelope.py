@@ -1,4 +1,4 @@
-"""Checks what a body returned against its result model, and writes it as the schema says.
+"""Checks what a task function returned against its result model, and writes it as the schema says.
 
 Instances are checked field by field under their Python names, dictionaries by alias or by name;
 both are written by alias, since that is what the registered schema advertises.
@@ -124,7 +124,7 @@ def params_model_value(task: TaskDefinition, params: object) -> BaseModel:
 
 
 def validate_result(task: TaskDefinition, raw: object) -> dict[str, Any]:
-    """Return what a body returned as JSON-ready data, checked against its result model."""
+    """Return what a task function returned as JSON-ready data, checked by its result model."""
     try:
         result = json_result(task.output_model, raw)
     except ValidationError as error:

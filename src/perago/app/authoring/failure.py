@@ -226,7 +226,7 @@ def failure_reason(exc: BaseException, task: tuple[str, str] | None = None) -> s
     if isinstance(exc, TaskExecutionError):
         return exc.reason or name
     if isinstance(exc, BodyFailedError):
-        return str(exc)  # the process that ran the body has said it all
+        return str(exc)  # the executor has written the whole reason
     if isinstance(exc, PeragoError | ServiceError):
         text = exc.text_for(*task) if task and isinstance(exc, ResetNeededError) else str(exc)
         return f"{text} [{name} {exc.code}]".lstrip()

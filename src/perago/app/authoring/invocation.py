@@ -1,6 +1,6 @@
 """Calls a task function with validated params and validates what it returns.
 
-For workers and for tests of task bodies. Nothing is downloaded, staged or sent.
+For workers and for tests of task functions. Nothing is downloaded, staged or sent.
 """
 
 from collections.abc import Mapping
@@ -44,9 +44,9 @@ def invoke_workspace_task_body(
 ) -> dict[str, Any]:
     """Run a workspace task on a directory, guardrails included; return `{"result": ...}`.
 
-    A promise of 0.6.1: it raises what the body raises, and works in the directory itself. It is no
-    attempt. What the body wrote is not compared, so a name or a link that cannot be published is
-    not noticed; `perago run` and `perago.testing.TaskEnvironment` run a whole attempt.
+    A promise of 0.6.1: it raises what the function raises, and works in the directory itself. It is
+    no attempt. What the function wrote is not compared, so a name or a link that cannot be
+    published is not noticed; `perago run` and `perago.testing.TaskEnvironment` run a whole attempt.
     """
     if task.workspace is None:
         raise TaskInputError("invoke_workspace_task_body only supports workspace tasks", code=_CODE)

@@ -1,4 +1,4 @@
-"""What a task body writes its own metrics with, and the runtime its own.
+"""What a task function writes its own metrics with, and the runtime its own.
 
 Knows names and labels; where samples go is decided by the class that implements `record`.
 """
@@ -103,9 +103,9 @@ def sendable_text(value: object) -> str:
 
 
 class MetricRecorder(ABC):
-    """The recorder a metrics-enabled body receives as its `metrics` parameter.
+    """The recorder that a task function with metrics gets as its `metrics` parameter.
 
-    A sample never fails the body that records it, wherever the body runs. Labels become texts; a
+    A sample never fails the function that records it, wherever that runs. Labels become texts; a
     sample that has no finite number, or cannot be sent, is dropped with a warning in the log.
     """
 
@@ -199,7 +199,7 @@ class MetricRecorder(ABC):
                 self.record(kind, full_name, number, merged)
                 return
             found = str(number)
-        except Exception as error:  # noqa: BLE001 - whatever a body hands over, and its own classes
+        except Exception as error:  # noqa: BLE001 - of values that a task function hands over
             found = type(error).__name__
         text = "metric sample dropped: %s; expected a finite number and labels as texts, found %s"
         logger.warning(text, full_name, found)

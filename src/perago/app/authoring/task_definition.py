@@ -1,6 +1,6 @@
 """Which of the runtime's own metrics a task reports.
 
-Declares only; `metric_recorder` is what a body writes its own metrics with.
+Declares only; `metric_recorder` is what a task function writes its own metrics with.
 """
 
 from collections.abc import Callable
@@ -133,7 +133,7 @@ class TaskControls(BaseModel):
     publication: PolicyName = "auto"
     """The publication policy; wins over `PERAGO_PUBLICATION_POLICY` unless it is `auto`."""
     body_seconds: _NotNegative = 0
-    """How long the body may run before it is ended; 0 means no limit."""
+    """How long the task function may run before it is ended; 0 means no limit."""
 
     @property
     def response_timeout_seconds(self) -> int:
@@ -161,7 +161,7 @@ class TaskDefinition:
 
     @property
     def has_workspace(self) -> bool:
-        """Whether the body gets a workspace."""
+        """Whether the task function gets a workspace."""
         return self.workspace is not None
 
     @property

@@ -187,9 +187,9 @@ class WorkspaceSpec(BaseModel):
     prefix: str = ROOT_PREFIX
     """Folder of the repository; `"/"` is all of it, `{params.NAME}` takes a value of params."""
     pre: list[WorkspaceGuardrail] = Field(default_factory=list[WorkspaceGuardrail])
-    """Guardrails checked before the body; a violation is terminal."""
+    """Guardrails checked before the task function; a violation is terminal."""
     post: list[WorkspaceGuardrail] = Field(default_factory=list[WorkspaceGuardrail])
-    """Guardrails checked after the body; a violation fails the attempt."""
+    """Guardrails checked after the task function; a violation fails the attempt."""
     read_only: bool = False
     """Whether local changes are dropped instead of published."""
     isolation: Literal["branch", "prefix"] = "branch"

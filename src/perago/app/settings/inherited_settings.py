@@ -77,7 +77,7 @@ def _is_open(folder: Path, *, is_root: bool) -> bool:
     if not is_root:
         # In a sticky directory only the owner of an entry can rename it, and we know the owners.
         return bool(status.st_mode & stat.S_IWOTH) and not is_sticky
-    # With a umask of 002 directories are writable to the user's own group, which has no one else.
+    # With a umask of 002 directories are writable to the group of the user, which has one member.
     foreign_group = bool(status.st_mode & stat.S_IWGRP) and status.st_gid != os.getegid()
     return bool(status.st_mode & stat.S_IWOTH) or foreign_group
 
@@ -85,7 +85,7 @@ def _is_open(folder: Path, *, is_root: bool) -> bool:
 def _refused(root: Path, variable: str, found: str, mend: str = "") -> RuntimeConfigError:
     return RuntimeConfigError(
         f"{root} is not private: {found}; expected a directory of this user (number"
-        f" {os.geteuid()}) that no one else can write to, below directories of this user or root;"
+        f" {os.geteuid()}) that no other user can write to, below directories of this user or root;"
         f' use another: mkdir -p -m 700 "$HOME/perago" && export {variable}="$HOME/perago"{mend}',
         code="PRG-C013",
     )

@@ -230,7 +230,9 @@ class ProcessBody(TaskBody):
         self._closing.set()
         for answer in self._answers.values():
             answer.cancel()
-        if self._restarts:  # never cancelled: no one would end a process that is half started
+        if (
+            self._restarts
+        ):  # never cancelled, because a process that is half started would be left over
             await asyncio.wait(self._restarts)
         executors = [slot.executor for slot in self._slots if slot.executor is not None]
         for executor in executors:

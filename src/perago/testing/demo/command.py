@@ -215,7 +215,7 @@ def _history(story: Story) -> str:
     assert main is not None, "the demonstration never deletes main"
     accepted = story.accepted_commits()
     parts: list[str] = []
-    for commit in reversed(main.commits[:-1]):
+    for commit in reversed(main.commits[:-1]):  # the last one is the empty start of a repository
         author = made_by(commit, story.attempts)
         kind = commit_kind(commit, accepted)
         if author is None:
