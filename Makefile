@@ -79,8 +79,9 @@ simulate: .venv/.gate  ## Explores schedules of the protocol in memory; MIX=name
 simulate-planted: .venv/.gate  ## Plants bugs in the protocol, in memory; the search must find each.
 	$(BIN)/python -m tests.simulation.planted
 
-matrix: servers  ## Runs tests on the lowest versions allowed, and Spark's on every pyspark promised.
+matrix: servers  ## Runs tests on lowest versions, every Python declared, and every pyspark promised.
 	$(BIN)/python -m tools.lowest_direct
+	$(BIN)/python -m tools.python_matrix
 	$(BIN)/python -m tools.spark_matrix
 
 mutate: .venv/.gate  ## Changes the domain in small wrong ways; its tests must notice each of them.

@@ -45,4 +45,5 @@ def _first_paragraph(found: object) -> str:
 def _arguments(function: object) -> str:
     assert callable(function), "methods only"
     given = list(inspect.signature(function).parameters.values())[1:]
-    return f"({', '.join(map(str, given))})"
+    # Python 3.13 calls a Path by the module that defines it.
+    return f"({', '.join(map(str, given))})".replace("pathlib._local.", "pathlib.")

@@ -9,8 +9,7 @@ import hashlib
 import subprocess
 import sys
 import tomllib
-import venv
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +37,10 @@ OTHER_ROWS = (
 )
 
 
-def bounds(project: Mapping[str, Any]) -> dict[str, str]:
+def bounds(package: Mapping[str, Any]) -> dict[str, str]:
     """Return the lowest version of every direct dependency, without pyspark's."""
-    extras: Mapping[str, list[str]] = project["optional-dependencies"]
-    listed = [*project["dependencies"], *extras["otel"], *extras["testing"]]
+    extras: Mapping[str, list[str]] = package["optional-dependencies"]
+    listed = [*package["dependencies"], *extras["otel"], *extras["testing"]]
     found: dict[str, str] = {}
     for requirement in listed:
         name, separator, version = requirement.partition(">=")
@@ -51,47 +50,65 @@ def bounds(project: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def project() -> Mapping[str, Any]:
+    """Return what pyproject.toml says of the package."""
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    table: Mapping[str, Any] = found["project"]
+    return table
+
+
 def constraints() -> str:
     """Return a file of constraints that pins every bound."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    pins = {**bounds(project), **BESIDE}
+    pins = {**bounds(project()), **BESIDE}
     return "".join(f"{name}=={version}\n" for name, version in pins.items())
 
 
-def environment(text: str) -> Path:
-    """Return a virtual environment with the bounds, made on first use; Perago's source is ours."""
+def environment(name: str, text: str, interpreter: str = sys.executable) -> Path:
+    """Return a virtual environment with what the direct dependencies are under constraints.
+
+    It is made on first use, and has no Perago.
+    """
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    key = f"lowest-{digest}-py{sys.version_info.major}.{sys.version_info.minor}"
+    key = f"{name}-{digest}"
     place = cache_root() / key
     stamp = place / "complete"
     with locked(key):
         if not stamp.exists():
-            venv.create(place, with_pip=True, clear=True)
+            log = build_log(key)
+            made = [interpreter, "-m", "venv", "--clear", "--without-pip", str(place)]
+            run_logged(made, what=key, log=log)
             file = place / "constraints.txt"
             file.write_text(text, encoding="utf-8")
-            pip = [str(place / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-            wanted = [line.partition("==")[0] for line in text.splitlines()]
-            run_logged(
-                [*pip, "-c", str(file), *wanted, *TEST_TOOLS, *TEST_TOOLS_TOO],
-                what="the lowest versions",
-                log=build_log(key),
-            )
+            pip = [*pip_for(place), "install", "--quiet"]
+            wanted = [*bounds(project()), *TEST_TOOLS, *TEST_TOOLS_TOO]
+            run_logged([*pip, "-c", str(file), *wanted], what=key, log=log)
             stamp.touch()
     return place
+
+
+def pip_for(place: Path) -> list[str]:
+    """Return a pip that installs there: ours, because not every interpreter brings one."""
+    python = str(place / "bin" / "python")
+    return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+
+
+def run_tests(place: Path, left_to_others: Sequence[str]) -> int:
+    """Run the tests without servers on this source; return the worse exit code of pytest."""
+    python = str(place / "bin" / "python")
+    # The metadata of the package is asked for by tests; its dependencies are there already.
+    pip = [*pip_for(place), "install", "--quiet", "--no-deps", "--editable", str(ROOT)]
+    run_logged(pip, what="perago", log=build_log(f"{place.name}-perago"))
+    command = [python, "-m", "pytest", "-q", "-p", "no:randomly", "-m", WITHOUT, *left_to_others]
+    ended = [subprocess.run([*command, *run], cwd=ROOT, check=False).returncode for run in RUNS]
+    return max(ended)
 
 
 def main() -> int:
     """Install and test; the exit code is pytest's worse one."""
     text = constraints()
-    place = environment(text)
-    python = str(place / "bin" / "python")
-    # The metadata of the package is asked for by tests; its dependencies are there already.
-    pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "--editable", str(ROOT)]
-    run_logged(pip, what="perago", log=build_log("lowest-perago"))
     print(text, flush=True)
-    command = [python, "-m", "pytest", "-q", "-p", "no:randomly", "-m", WITHOUT, *OTHER_ROWS]
-    ended = [subprocess.run([*command, *run], cwd=ROOT, check=False).returncode for run in RUNS]
-    return max(ended)
+    python = f"py{sys.version_info.major}.{sys.version_info.minor}"
+    return run_tests(environment(f"lowest-{python}", text), OTHER_ROWS)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,11 @@ def named(page: Path) -> str:
 
 @pytest.mark.parametrize(
     ("page", "line"),
-    [(page, line) for page in sorted(PARSED_PAGES) for line in shell_lines(ROOT / page)],
+    [
+        (page, line)
+        for page in sorted(PARSED_PAGES)
+        for line in dict.fromkeys(shell_lines(ROOT / page))
+    ],
 )
 def test_a_command_of_a_page_is_there(page: str, line: str) -> None:
     assert (ROOT / page).is_file()

@@ -180,7 +180,7 @@ BOMB = "the compressed text is cut, or larger than any stored result"
         ({RESULT: "json:{}", RESULT_PARTS: "1"}, [], EITHER),
         ({RESULT: "text:0123"}, [], "expected json: or zlib:, found 'text:012'"),
         ({RESULT: "json:{"}, [], "JSONDecodeError: Expecting property name..."),
-        ({RESULT: f"json:{'[' * 100_000}"}, [], "RecursionError: maximum recursion depth..."),
+        ({RESULT: f"json:{'[' * 100_000}"}, [], "RecursionError: ..."),
         ({RESULT: "json:[1]"}, [], "expected a JSON object, found list"),
         ({RESULT: "json:null"}, [], "expected a JSON object, found NoneType"),
         ({RESULT: "zlib:%"}, [], "not base64: Only base64 data is allowed"),
