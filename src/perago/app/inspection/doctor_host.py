@@ -5,26 +5,12 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from perago.app.gc.local_pass import (
-    GcTools,
-    as_it_was_polled,
-    retention_times,
-    sweep_directories,
-)
+from perago.app.gc.local_pass import GcTools, as_it_was_polled, retention_times, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
-from perago.app.inspection.doctor import (
-    Check,
-    Finding,
-    NotCheckedError,
-    Status,
-    Subject,
-    ok,
-    remedy_of,
-)
+from perago.app.inspection.doctor import Check, Finding, Status, Subject, ok, remedy_of
 from perago.app.pipeline_parts import CACHE_DIRECTORY
 from perago.app.settings.runtime_config import check_writable_root
 from perago.app.settings.settings import Settings
@@ -125,19 +111,11 @@ async def cache(subject: Subject) -> AsyncIterator[Finding]:
     yield Finding(CACHE, Status.WARNING, text, remedy)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """Directories of dead workers whose rows Conductor still counts as theirs."""
-
-    tasks: Sequence[str]
-    workers: Sequence[str]
-
-
 async def leftovers(subject: Subject) -> AsyncIterator[Finding]:
     """What dead workers left on this machine, and in the repository that was named."""
     dead = await _dead_directories(subject)
     if subject.connections.conductor is None:
-        raise NotCheckedError("Conductor is not configured, and says what may go")
+        return  # only Conductor knows what may go, and that it is missing was said above
     conductor = subject.open_conductor(subject.connections.conductor)
     try:
         async for finding in _on_disk(subject, dead, conductor):
