@@ -1,9 +1,11 @@
 """Any changes of a run onto any changes of its target: exactly both, or nothing."""
 
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.app.attempt.fault_world import reason_of
@@ -33,9 +35,13 @@ def difference(left: Mapping[str, bytes], right: Mapping[str, bytes]) -> set[str
     return {path for path in left.keys() | right.keys() if left.get(path) != right.get(path)}
 
 
-def clashes(files: Mapping[str, bytes]) -> bool:
-    """Whether a file is a folder as well."""
-    return any(other.startswith(f"{path}/") for path in files for other in files)
+def clashes(mine: Mapping[str, bytes | None], theirs: Mapping[str, bytes | None]) -> bool:
+    """Whether a new file of one side is a folder of the other."""
+    pairs = [*product(mine.items(), theirs.items()), *product(theirs.items(), mine.items())]
+    return any(
+        content is not None and below is not None and other.startswith(f"{path}/")
+        for (path, content), (other, below) in pairs
+    )
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -60,15 +66,89 @@ async def test_a_rebase_has_the_changes_of_both_sides_and_no_other(
         report = await world.finish_again(workspace={**workspace, "ref": world.run_head})
     of_run, of_target = difference(before, run_tree), difference(before, target_tree)
     expected = changed(target_tree, {path: run_tree.get(path) for path in of_run})
+    kept_apart = bool(of_run & of_target) or clashes(
+        {path: run_tree.get(path) for path in of_run},
+        {path: target_tree.get(path) for path in of_target},
+    )
     if report.error is None:
         assert world.repository.files() == expected
-        assert not of_run & of_target
+        assert not kept_apart
         assert world.runs_on_target()[0].parents[0] == head
         return
     assert world.repository.head().commit == head
     assert isinstance(report.update, TerminalUpdate)
     assert report.update.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR
     if "PRG-N005" in reason_of(report):
-        assert of_run & of_target or clashes(expected)
+        assert kept_apart
     else:  # the merge of lakeFS lost an object, and the proof saw it
         assert "PRG-N007" in reason_of(report)
+
+
+Tree = Mapping[str, bytes | None]
+# Changes of the run and of the target since a base with the files `m/f` and `m/d/x`.
+TWO_SIDES: dict[str, tuple[Tree, Tree, str | None]] = {
+    "apart": ({"m/a": b"1"}, {"m/b": b"1"}, None),
+    "one removes what the other keeps": ({"m/f": None}, {"m/b": b"1"}, None),
+    "removed on both sides": ({"m/f": None}, {"m/f": None}, "m/f"),
+    "the same content on both sides": ({"m/f": b"2"}, {"m/f": b"2"}, "m/f"),
+    "a file over a folder": ({"m/d": b"1"}, {"m/d/y": b"1"}, "m/d"),
+    "a folder over a file": ({"m/d/y": b"1"}, {"m/d": b"1"}, "m/d"),
+    "a file over a folder, names between": (
+        {"m/a": b"1", "m/a.b": b"1"},
+        {"m/a-b": b"1", "m/a/b": b"1"},
+        "m/a",
+    ),
+    "a file over a folder that goes": ({"m/d": b"1"}, {"m/d/x": None, "m/e": b"1"}, None),
+    "a file goes, and a folder of its name comes": ({"m/f": None}, {"m/f/y": b"1"}, None),
+    "both of one side": ({"m/a": b"1", "m/a/b": b"1"}, {"m/b": b"1"}, None),
+    "a rename onto a name of the other": ({"m/f": None, "m/g": b"1"}, {"m/g": b"2"}, "m/g"),
+    "two renames of one file": ({"m/f": None, "m/g": b"1"}, {"m/f": None, "m/h": b"1"}, "m/f"),
+    "renames of two files": (
+        {"m/f": None, "m/g": b"1"},
+        {"m/d/x": None, "m/d/z": b"1"},
+        None,
+    ),
+}
+
+
+async def rebased(root: Path, files: Tree, mine: Tree, theirs: Tree) -> tuple[RunWorld, str]:
+    """Finish a run with these changes onto a target with these; the reason of its refusal."""
+    world = RunWorld(root, on_moved=OnMoved.REBASE)
+    world.repository.commit(files)
+    await world.start()
+    await world.until(FINISH)
+    run = await world.begun()
+    world.repository.commit(mine, branch=run.run_branch)
+    world.repository.commit(theirs)
+    workspace = {"repository": "repo", "branch": run.run_branch, "ref_type": "commit"}
+    report = await world.finish_again(workspace={**workspace, "ref": world.run_head})
+    return world, "" if report.error is None else reason_of(report)
+
+
+@pytest.mark.parametrize("sides", TWO_SIDES)
+async def test_a_run_is_rebased_unless_the_two_sides_meet(tmp_path: Path, sides: str) -> None:
+    mine, theirs, named = TWO_SIDES[sides]
+    world, reason = await rebased(tmp_path, {"m/f": b"1", "m/d/x": b"1"}, mine, theirs)
+    if named is not None:
+        assert "PRG-N005" in reason
+        assert named in reason
+        assert world.runs_on_target() == []
+        return
+    assert reason == ""
+    shown = world.repository.files()
+    both = {**mine, **theirs}
+    assert {path: shown.get(path) for path in both} == both
+
+
+async def test_a_rebase_compares_every_page_of_many_changes(tmp_path: Path) -> None:
+    """The server lists a thousand at a time; the only path of both sides is the last one."""
+    mine: dict[str, bytes | None] = {f"m/{number:05}a": b"1" for number in range(2_500)}
+    theirs: dict[str, bytes | None] = {f"m/{number:05}b": b"2" for number in range(2_500)}
+    world, reason = await rebased(tmp_path / "apart", {}, mine, theirs)
+    assert reason == ""
+    shown = world.repository.files()
+    assert {path: shown[path] for path in (*mine, *theirs)} == {**mine, **theirs}
+    last = max(theirs)
+    world, reason = await rebased(tmp_path / "meet", {}, {**mine, last: b"2"}, theirs)
+    assert "PRG-N005" in reason
+    assert f"{last} was changed by the run and on main" in reason
