@@ -111,6 +111,12 @@ class RunRefusedError(PublicationRefusedError):
     terminal = True
 
 
+class SeveralRunsError(PeragoError, ValueError):
+    """A workflow was named to mean its run, and it has several."""
+
+    code = "PRG-X003"
+
+
 class CompletionRefusedError(PeragoError, RuntimeError):
     """Conductor has understood the success of an attempt and does not take it."""
 

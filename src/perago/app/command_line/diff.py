@@ -33,7 +33,7 @@ def diff(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME", help="A run, an execution id, or the name of a private branch."
+            metavar="NAME", help="Key, branch or workflow of a run, or an execution id."
         ),
     ],
     *,

@@ -23,6 +23,7 @@ from perago.domain.errors import (
     PeragoError,
     PublishFenceError,
     RuntimeConfigError,
+    SeveralRunsError,
     SparkEnvironmentError,
     StaleAttemptError,
 )
@@ -48,6 +49,7 @@ LOCAL_FILE = "PRG-X004"  # of an OSError, which has no code of its own
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
     (CommandUsageError, 2),
     (NowhereToLookError, 2),
+    (SeveralRunsError, 2),
     (RuntimeConfigError, 3),
     (SparkEnvironmentError, 3),
     (PublishFenceError, 4),

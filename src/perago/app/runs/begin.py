@@ -19,7 +19,7 @@ from perago.domain.logical_execution import (
 )
 from perago.domain.policy import Level, PolicyRefusal, PolicySetting, choose_level
 from perago.domain.run import Run, base_tag, run_branch, run_key
-from perago.domain.settled import FIRST_PARENT_COMMITS_MAX
+from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, start_anew
 from perago.ports.errors import BranchExistsError
 from perago.ports.workspace import Phase
 
@@ -32,6 +32,8 @@ async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> B
     key = run_key(attempt.row, chain, repository, branch)
     decided = await ports.lakefs.tags.read(repository, base_tag(key))
     base = decided or candidate.commit
+    if decided is None and params.ref is not None:
+        await _check_ref(ports, repository, branch, base)
     await require_fence(ports, repository, branch, base)
     if decided is None:
         base = await put_if_absent(ports, repository, base_tag(key), candidate.commit)
@@ -54,6 +56,20 @@ async def _find_candidate(ports: AttemptPorts, params: BeginParams) -> CommitRec
         ref = (await lakefs.branches.head(repository, branch)).commit
     target = WorkspaceReference(repository, branch, CommitId(ref))
     return await lakefs.known.check(target, ports.concurrency, writes=True)
+
+
+async def _check_ref(
+    ports: AttemptPorts, repository: RepositoryId, branch: BranchName, ref: CommitId
+) -> None:
+    """Refuse a commit that finish would refuse when all tasks have done their work."""
+    walk = await ports.lakefs.commits.first_parents(
+        repository, branch, ref, commits_max=FIRST_PARENT_COMMITS_MAX
+    )
+    if not walk.reached:
+        text = f"{branch} is at {walk.head.commit} and does not contain {ref}, so no run from there"
+        more = f"can be published on it; {start_anew(repository, branch)}"
+        code = "PRG-F004" if walk.truncated else "PRG-F005"
+        raise RunRefusedError(f"{text} {more}", code=code)
 
 
 async def require_fence(
@@ -116,5 +132,6 @@ BEGIN_TASK = TaskDefinition(
     fn=begin,
     params_model=BeginParams,
     output_model=BeginResult,
+    strict_params=True,  # a misspelt option would be taken for its default
     built_in=True,
 )

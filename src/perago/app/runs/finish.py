@@ -290,5 +290,6 @@ FINISH_TASK = TaskDefinition(
     fn=finish,
     params_model=FinishParams,
     output_model=FinishResult,
+    strict_params=True,  # a misspelt option would be taken for its default
     built_in=True,
 )

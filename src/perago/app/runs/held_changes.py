@@ -19,7 +19,7 @@ from perago.domain.logical_execution import (
 from perago.domain.names import is_execution_id, is_private_branch
 from perago.domain.run import base_tag, run_branch
 from perago.ports.asking import pages
-from perago.ports.errors import MissingError
+from perago.ports.errors import BranchMissingError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import BranchPage
 
@@ -56,7 +56,7 @@ async def find_held(
             continue
         try:
             head = await lakefs.branches.head(repository, branch)
-        except MissingError:  # of another repository, or removed since it was listed
+        except BranchMissingError:  # of another repository, or removed since it was listed
             continue
         # A staged commit says what it was made from. Before it is made the branch has no changes.
         base = CommitId(head.metadata.get(INPUT_REF, head.commit))

@@ -5,19 +5,20 @@ as it knows: a run whose workflow Conductor has forgotten is still a run.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import cast
 
 from perago.app.runs.begin import BEGIN_TASK
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.errors import PeragoError
+from perago.domain.errors import PeragoError, SeveralRunsError
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, workflow_segment
 from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.domain.run import RunKey, base_tag, key_of_run, run_branch, workflow_of_run
 from perago.domain.settled import FIRST_PARENT_COMMITS_MAX
 from perago.ports.asking import pages
 from perago.ports.conductor import WorkflowRecord, Workflows
-from perago.ports.errors import MissingError
+from perago.ports.errors import BranchMissingError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import BranchPage
 
@@ -105,26 +106,38 @@ def _target_of(workflow: WorkflowRecord, key: RunKey) -> str | None:
 async def find_run(
     lakefs: LakeFSInstallation, name: str, repositories: Sequence[RepositoryId]
 ) -> tuple[RepositoryId, RunKey, CommitId] | None:
-    """Find a run and its head by its key, by its branch, or by the only run of a workflow."""
+    """Find a run and its head by its key, by its branch, or by the only run of a workflow.
+
+    Raises SeveralRunsError for a workflow that has more: one of them might be the wrong one.
+    """
     key = key_of_run(name) or key_of_run(f"{RUN_BRANCH_PREFIX}{name}")
-    for repository in repositories:
-        if key is not None:
-            try:
+    if key is not None:
+        for repository in repositories:
+            with suppress(BranchMissingError):
                 head = await lakefs.branches.head(repository, run_branch(key))
-            except MissingError:
-                continue
-            return repository, key, head.commit
-        prefix = f"{RUN_BRANCH_PREFIX}{workflow_segment(name)}-"
-        page = await lakefs.branches.list_page(repository, prefix, show_hidden=True)
-        found = [
-            (each, head)
-            for branch, head in zip(page.names, page.heads, strict=True)
-            if (each := key_of_run(branch)) is not None
-            and workflow_of_run(each) == workflow_segment(name)
-        ]
-        if len(found) == 1 and not page.more:
-            return repository, *found[0]
-    return None
+                return repository, key, head.commit
+        return None
+    found = [
+        (repository, each, head)
+        for repository in repositories
+        for each, head in await _runs_of_workflow(lakefs, repository, workflow_segment(name))
+    ]
+    if len(found) > 1:
+        named = ", ".join(f"{key} in {repository}" for repository, key, _ in found)
+        raise SeveralRunsError(f"expected one run of {name}, found {named}; give the key of one")
+    return found[0] if found else None
+
+
+async def _runs_of_workflow(
+    lakefs: LakeFSInstallation, repository: RepositoryId, workflow: str
+) -> list[tuple[RunKey, CommitId]]:
+    prefix = f"{RUN_BRANCH_PREFIX}{workflow}-"
+    page = await lakefs.branches.list_page(repository, prefix, show_hidden=True)
+    return [
+        (key, head)
+        for branch, head in zip(page.names, page.heads, strict=True)
+        if (key := key_of_run(branch)) is not None and workflow_of_run(key) == workflow
+    ]
 
 
 async def abandon_run(

@@ -146,3 +146,29 @@ def test_a_run_of_an_unknown_workflow_is_abandoned_by_force_alone(
     assert run_branch(held.key) in held.songs.branch_names()
     assert run("abandon", held.key, "--force", "--json").document["run"] == held.key
     assert run_branch(held.key) not in held.songs.branch_names()
+
+
+@pytest.mark.parametrize("command", ["diff", "abandon"])
+def test_a_workflow_with_several_runs_is_not_guessed_about(
+    run: Run, held: Held, command: str
+) -> None:
+    """It was run again from its begin, or it begins runs in two repositories."""
+    other = RunKey(f"{held.workflow}-{'1' * 32}")
+    art = RepositoryBuilder(shared_memory(held.url), "art")
+    for songs, key in ((held.songs, other), (art, held.key)):
+        songs.tag(base_tag(key), songs.head().commit)
+        songs.branch(run_branch(key))
+    held.terminate()
+    ran = run(command, held.workflow)
+    assert (ran.code, ran.out) == (2, "")
+    for named in (f"{held.key} in art", f"{held.key} in songs", f"{other} in songs"):
+        assert named in ran.err
+    assert run(command, held.workflow, "--repo", "art").code == 0
+    assert run_branch(held.key) in held.songs.branch_names()
+
+
+@pytest.mark.parametrize("command", ["diff", "abandon"])
+def test_a_repository_that_is_not_there_is_named(run: Run, held: Held, command: str) -> None:
+    ran = run(command, held.key, "--repo", "nope")
+    assert ran.code == 6
+    assert "there is no repository nope" in ran.err

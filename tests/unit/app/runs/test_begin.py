@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.app.attempt.fault_world import reason_of
-from tests.unit.app.runs.run_world import RunWorld
+from tests.unit.app.runs.run_world import FINISH, RunWorld
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
@@ -63,6 +63,27 @@ async def test_a_ref_that_is_no_commit_is_refused_and_nothing_is_made(
     assert (await world.report()).error is not None
     assert world.repository.tags() == {}
     assert world.repository.branch_names() == {"main"}
+
+
+async def test_a_ref_that_finish_would_refuse_is_refused_before_any_task(tmp_path: Path) -> None:
+    world = RunWorld(tmp_path)
+    branch = world.repository.branch("other", world.input)
+    world.ref = world.repository.commit({"data/other": b"x"}, branch=branch)
+    await world.start()
+    reason = await begin(world)
+    assert "PRG-F005" in reason
+    assert world.ref in reason
+    assert "`perago head repo main`" in reason
+    assert world.repository.tags() == {}
+    assert world.repository.branch_names() == {"main", "other"}
+
+
+async def test_a_misspelt_option_is_no_default(tmp_path: Path) -> None:
+    world = await RunWorld(tmp_path).started()
+    await world.until(FINISH)
+    report = await world.finish_again(onMoved="rebase")
+    assert "params.onMoved" in reason_of(report)
+    await world.assert_untouched()
 
 
 async def test_a_base_without_the_fence_is_refused_with_the_command_that_installs_it(
