@@ -102,7 +102,7 @@ async def test_a_task_of_a_run_that_has_ended_fails_for_good_and_says_so(
 async def test_a_task_that_is_run_again_in_a_run_is_not_sent_to_the_head_of_the_run(
     tmp_path: Path,
 ) -> None:
-    """A workflow that started from the run branch would publish where nobody reads."""
+    """A workflow that started from the run branch would publish where no reader looks."""
     world = await RunWorld(tmp_path).started()
     await world.until(FINISH)
     world.human()
