@@ -68,7 +68,7 @@ async def test_another_hooks_refusal_is_said_as_such(tmp_path: Path) -> None:
     assert world.runs == 0
 
 
-async def test_two_attempts_at_once_let_one_canary_sing(tmp_path: Path) -> None:
+async def test_two_attempts_at_once_need_one_canary(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.AUTO)
     worker = world.worker([zombie(before=MERGE)])
     trust, handle = worker.world.lakefs.trust, world.workers[0]

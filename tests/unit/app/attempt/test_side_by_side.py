@@ -10,7 +10,7 @@ from tests.unit.app.attempt.fault_world import FaultWorld, assert_accepted
 
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.domain.policy import PolicySetting
-from perago.testing.faults import zombie
+from perago.testing.faults import meanwhile, zombie
 
 TURNS_MAX = 2_000
 BESIDE = [
@@ -34,14 +34,16 @@ async def test_a_question_is_asked_while_another_is_unanswered(
     tmp_path: Path, concurrency: AsyncioConcurrency, unanswered: str, asked: str
 ) -> None:
     world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
-    worker = world.worker([zombie(before=unanswered)])
+    seen: list[str] = []
+    other = meanwhile(lambda: seen.append(asked), before=asked)
+    worker = world.worker([zombie(before=unanswered), other])
     worker = replace(worker, world=replace(worker.world, concurrency=concurrency))
     handle = world.workers[0]
     running = await world.stand_still(worker)
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)
 
-    assert handle.calls[asked] > 0
+    assert seen == [asked]
 
     handle.release()
     await world.drive(running)
