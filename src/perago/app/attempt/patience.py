@@ -45,7 +45,7 @@ REPEATED: Mapping[str, frozenset[str]] = MappingProxyType(
         # A canary makes branches of its own each time.
         "trust": frozenset({"file", "proven"}),
         "known": frozenset({"check"}),
-        QUEUE: frozenset({"in_progress", "read_attempt", "read_workflow"}),
+        QUEUE: frozenset({"in_progress", "last_polls", "read_attempt", "read_workflow", "waiting"}),
     }
 )
 
