@@ -24,6 +24,7 @@ PARSED_PAGES = frozenset(
     {
         "docs/how-to/choose-a-policy.md",
         "docs/how-to/set-up-servers.md",
+        "docs/how-to/size-workers.md",
         "docs/how-to/troubleshoot.md",
     }
 )

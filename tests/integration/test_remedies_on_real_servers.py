@@ -47,8 +47,8 @@ LAKECTL = {
 }
 ASKS_FIRST = ("lakectl branch reset", "lakectl branch delete")
 CURL = {
-    "curl -fsS $CONDUCTOR_SERVER_URL/workflow/WORKFLOW": '"inputData"',
-    "curl -fsS -X DELETE $CONDUCTOR_SERVER_URL/workflow/WORKFLOW": "",
+    "curl -fsS $PERAGO_CONDUCTOR/workflow/WORKFLOW": '"inputData"',
+    "curl -fsS -X DELETE $PERAGO_CONDUCTOR/workflow/WORKFLOW": "",
 }
 
 
@@ -116,7 +116,7 @@ async def test_lakectl_knows_what_remedies_ask_of_it(
 
 @pytest.mark.conductor
 async def test_curl_reads_and_ends_a_workflow(conductor_server: ConductorServer) -> None:
-    variables = {"CONDUCTOR_SERVER_URL": conductor_server.api_url}
+    variables = {"PERAGO_CONDUCTOR": conductor_server.api_url}
     async with connected_to_conductor(conductor_server) as world:
         workflow, _ = await start_one_task(world)
         for command, expected in CURL.items():

@@ -211,7 +211,11 @@ async def test_two_workers_on_one_root_refuse_each_other_and_a_killed_one_blocks
             f"workspace root {root / 'workspaces'} is already locked by supervisor pid {first.pid};"
             " use a different PERAGO_WORKSPACE_ROOT for each supervisor"
         )
-        assert expected in first.screen
+        assert expected in second.screen
+        assert "PRG-C016: `export PERAGO_WORKSPACE_ROOT=$HOME/perago-2`" in second.screen
+        # As that says: beside the first one, on a root that is not there yet.
+        async with scene.polling_worker([module], root=scene.folder / "root-2"):
+            pass
         first.signal(signal.SIGKILL)
         await first.exit_code()
         async with scene.worker([module], root=root) as third:

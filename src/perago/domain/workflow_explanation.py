@@ -212,7 +212,7 @@ _TO_DO = {
     Situation.LOST: "Look why its worker did not answer in time, then retry the workflow",
     Situation.STOPPED: "Find out who stopped it, then retry the workflow",
 }
-_CONDUCTOR = "$CONDUCTOR_SERVER_URL/workflow"
+_CONDUCTOR = "$PERAGO_CONDUCTOR/workflow"
 
 
 def _next(

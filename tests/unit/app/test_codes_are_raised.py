@@ -27,6 +27,7 @@ from perago import (
     workspace_upload_files,
     write_taskdef,
 )
+from perago.adapters.filesystem.tree_removal import RootLock
 from perago.app.authoring.current_attempt import ChangesAsker, CheckpointTaker
 from perago.app.authoring.envelope import (
     check_stored_result,
@@ -123,6 +124,12 @@ def loaded(env: Mapping[str, str]) -> Any:  # noqa: ANN401  # handed on
     return load_settings(cwd=Path("/nonexistent"), process_env=env)
 
 
+def two_workers(root: Path) -> None:
+    """Lock a root that is locked."""
+    with RootLock(root), RootLock(root):
+        pass
+
+
 def with_shared_root(folder: Path) -> object:
     folder.chmod(0o777)
     return load_runtime_config("m", cwd=folder, process_env={"PERAGO_WORKSPACE_ROOT": str(folder)})
@@ -198,6 +205,7 @@ MISTAKES: dict[str, Callable[[Path], object]] = {
     "PRG-C011": lambda _: check_conductor(loaded({})),
     "PRG-C012": lambda _: open_conductor(ConductorConnection(url="no-such-scheme:x")),
     "PRG-C013": with_shared_root,
+    "PRG-C016": two_workers,
     "PRG-C014": lambda _: executor_user_of(loaded({"PERAGO_EXECUTOR_USER": "0"})),
     "PRG-C015": lambda _: executor_python_of(loaded({"PERAGO_EXECUTOR_PYTHON": "/bin/false"})),
     "PRG-I001": lambda _: read_params(FREE, {}),

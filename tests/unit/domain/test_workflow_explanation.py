@@ -99,7 +99,7 @@ def test_a_refusal_has_the_remedy_of_its_code_with_the_names_of_the_workflow() -
 def test_a_publication_that_conductor_does_not_count_is_named() -> None:
     found = explained(task(attempt(LOST, publications=[MINE])))
     assert "has published mine and Conductor does not count it" in found.left
-    assert found.command == 'curl -X POST "$CONDUCTOR_SERVER_URL/workflow/w/retry"'
+    assert found.command == 'curl -X POST "$PERAGO_CONDUCTOR/workflow/w/retry"'
 
 
 def test_a_long_reason_is_shortened() -> None:

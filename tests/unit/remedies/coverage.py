@@ -38,6 +38,7 @@ WITHOUT = {
         (f"PRG-H00{each}" for each in range(1, 6)),
         "needs workers, or what they leave: tests/integration/test_doctor_conductor.py",
     ),
+    "PRG-C016": "needs two workers: tests/integration/test_worker_start.py",
     "PRG-X005": "builds two servers; tests/integration does",
     **dict.fromkeys(
         (f"PRG-{each}" for each in ("K004", "K005", "K006")),

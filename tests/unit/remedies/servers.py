@@ -147,7 +147,7 @@ def _curl(world: FaultWorld) -> Callable[[list[str]], Ran]:
 
 
 def _workflow_in(address: str) -> str:
-    address = address.replace("$CONDUCTOR_SERVER_URL", CONDUCTOR)
+    address = address.replace("$PERAGO_CONDUCTOR", CONDUCTOR)
     assert address.startswith(WORKFLOW_OF)
     return address.removeprefix(WORKFLOW_OF)
 

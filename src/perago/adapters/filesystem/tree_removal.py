@@ -175,7 +175,7 @@ class RootLock:
             raise RuntimeConfigError(
                 f"workspace root {self._root} is already locked by supervisor pid {self._holder()};"
                 " use a different PERAGO_WORKSPACE_ROOT for each supervisor",
-                code="PRG-C005",
+                code="PRG-C016",
             ) from error
         self._descriptor = descriptor
         self._former = self._names = _worker_names(os.pread(descriptor, NAMES_BYTES_MAX, 0))

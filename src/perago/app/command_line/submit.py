@@ -24,7 +24,7 @@ from perago.app.command_line.reporting import (
     say_json,
 )
 from perago.app.command_line.services import ask
-from perago.domain.attempt import WorkflowStatus
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
 from perago.ports.conductor import WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, UnavailableError
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from perago.app.container import Container
 
 LOOK_SECONDS: Final = 1.0  # between two looks: people watch, and a look costs Conductor a read
+# A worker that is there polls within a second. Without this line a person whose worker did not
+# start would watch a workflow that never ends.
+UNPOLLED_SECONDS: Final = 15.0
 # `${workflow.input.params.REFERENCE}` of a definition, as `perago workflow new` writes it.
 _PARAMS = re.compile(r"\$\{workflow\.input\.params\.(\w+)[^}]*\}")
 
@@ -200,6 +203,7 @@ async def follow(
     A Conductor that does not answer is asked again: the workflow goes on without us.
     """
     known: dict[tuple[str, int], str] = {}
+    unpolled = Unpolled(clock)
     is_away = False
     while True:
         try:
@@ -212,11 +216,37 @@ async def follow(
             is_away = False
             if record is None:
                 raise WorkflowUnknownError(f"workflow {workflow_id} is gone from Conductor")
-            for line in _news(record, known):
+            for line in [*_news(record, known), *unpolled.news(record)]:
                 seen(line)
             if record.status.is_terminal:
                 return record
         await clock.sleep(LOOK_SECONDS)
+
+
+class Unpolled:
+    """First attempts that no worker has polled; each is told of once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._told: set[str] = set()
+
+    def news(self, record: WorkflowRecord) -> list[str]:
+        """Lines for rows that have waited too long. A retry waits for its delay, so it is none."""
+        lines: list[str] = []
+        for row in (each.snapshot for each in record.attempts):
+            if row.status is not AttemptStatus.SCHEDULED or row.poll_count or row.retry_count:
+                continue
+            since = self._since.setdefault(row.task_id, self._clock.monotonic())
+            if row.task_id in self._told or self._clock.monotonic() - since < UNPOLLED_SECONDS:
+                continue
+            self._told.add(row.task_id)
+            lines.append(
+                f"{row.reference_name}: no worker has polled {row.task_type} for"
+                f" {UNPOLLED_SECONDS:g} s; `perago start MODULE` with its module starts one,"
+                " `perago doctor` says what else can be the cause"
+            )
+        return lines
 
 
 def _news(record: WorkflowRecord, known: dict[tuple[str, int], str]) -> list[str]:

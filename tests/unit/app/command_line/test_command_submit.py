@@ -296,6 +296,32 @@ async def test_waiting_tells_of_every_step_once() -> None:
     ]
 
 
+async def test_waiting_says_once_that_no_worker_has_polled_a_task() -> None:
+    """A worker that did not start, as with a root that another one has, left only silence."""
+    conductor = conductor_installation(MemoryConductor(VirtualClock()), WorkerHandle())
+    workflow_id = await started(conductor)
+    worked_on = WorkedOn(conductor, [AttemptStatus.COMPLETED])
+    looks = 40
+
+    class Late(WorkedOn):
+        """No worker is there for the first looks."""
+
+        async def sleep(self, seconds: float) -> None:
+            """Let time pass, and after a while a worker come."""
+            nonlocal looks
+            looks -= 1
+            if looks > 0:
+                self._time.advance(seconds)
+            else:
+                await worked_on.sleep(seconds)
+
+    lines: list[str] = []
+    await follow(conductor.workflows, workflow_id, Late(conductor, []), lines.append)
+    assert lines[0] == "t SCHEDULED"
+    assert lines[1].startswith("t: no worker has polled t for 15 s; `perago start MODULE`")
+    assert lines[2:] == ["t COMPLETED"]
+
+
 async def test_a_conductor_that_is_away_meanwhile_is_asked_again() -> None:
     conductor = conductor_installation(MemoryConductor(VirtualClock()), WorkerHandle())
     workflow_id = await started(conductor)
