@@ -119,5 +119,5 @@ clean:  ## Removes the virtual environment and what the tools left; keeps the ca
 
 .venv/.gate: .venv/.perago
 	@$(PIP) 'pip>=25.1'  # the first that knows dependency groups
-	@$(PIP) --editable '.[otel,spark,testing]' --group dev
+	@$(PIP) --editable '.[openlineage,otel,spark,testing]' --group dev
 	@touch $@

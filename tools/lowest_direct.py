@@ -40,7 +40,8 @@ OTHER_ROWS = (
 def bounds(package: Mapping[str, Any]) -> dict[str, str]:
     """Return the lowest version of every direct dependency, without pyspark's."""
     extras: Mapping[str, list[str]] = package["optional-dependencies"]
-    listed = [*package["dependencies"], *extras["otel"], *extras["testing"]]
+    listed = [*package["dependencies"], *extras["openlineage"], *extras["otel"]]
+    listed += extras["testing"]
     found: dict[str, str] = {}
     for requirement in listed:
         name, separator, version = requirement.partition(">=")

@@ -43,7 +43,11 @@ def test_everything_the_gate_installs_by_name_is_pinned() -> None:
     groups = PROJECT["dependency-groups"]["dev"] + PROJECT["project"]["dependencies"]
     wanted = {name_of(requirement) for requirement in groups}
     extras = PROJECT["project"]["optional-dependencies"]
-    wanted |= {name_of(item) for extra in ("otel", "spark", "testing") for item in extras[extra]}
+    wanted |= {
+        name_of(item)
+        for extra in ("openlineage", "otel", "spark", "testing")
+        for item in extras[extra]
+    }
     assert wanted - pins == set()
 
 

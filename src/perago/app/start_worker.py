@@ -16,6 +16,7 @@ from perago.app.gc.lost_rows import WorkerNames
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, worker_id_prefix_of
 from perago.app.telemetry.attempt_spans import ExportedSignals
+from perago.app.telemetry.data_events import Collectors, wants_data_events
 from perago.app.telemetry.listeners import write
 from perago.app.worker.executor_process import secrets_in
 from perago.app.worker.processes import (
@@ -28,6 +29,7 @@ from perago.app.worker.worker import Worker, WorkerEnd, WorkerPhase, worker_inca
 from perago.app.worker_assembly import Assembled, StartOrder, assemble
 from perago.app.worker_container import (
     notify_service,
+    open_data_events,
     open_probe_server,
     open_root_lock,
     open_telemetry,
@@ -35,7 +37,7 @@ from perago.app.worker_container import (
 )
 from perago.app.worker_description import worker_log_file
 from perago.ports.errors import ServiceError
-from perago.ports.telemetry import Telemetry
+from perago.ports.telemetry import DataEvents, Telemetry
 
 LOGGER = logging.getLogger("perago.worker")
 BROKEN_EXIT = 70  # EX_SOFTWARE of sysexits.h
@@ -98,9 +100,12 @@ async def _run(
     names: WorkerNames,
 ) -> tuple[WorkerEnd, signal.Signals | None]:
     async with AsyncExitStack() as stack:
-        telemetry = await stack.enter_async_context(_telemetry(order, worker_id))
+        collectors = Collectors(
+            await stack.enter_async_context(_telemetry(order, worker_id)),
+            await stack.enter_async_context(_data_events(order)),
+        )
         assembled = assemble(
-            order, container, worker_id, secrets=secrets, telemetry=telemetry, names=names
+            order, container, worker_id, secrets=secrets, collectors=collectors, names=names
         )
         worker = Worker(assembled.parts)
         if order.settings.probe_address is not None:
@@ -138,6 +143,30 @@ async def _telemetry(order: StartOrder, worker_id: str) -> AsyncGenerator[Teleme
         yield telemetry
     finally:
         await asyncio.to_thread(telemetry.close)
+
+
+@asynccontextmanager
+async def _data_events(order: StartOrder) -> AsyncGenerator[DataEvents | None]:
+    """A catalogue where the environment names one; what is left is sent at the end."""
+    if not wants_data_events(order.environment):
+        yield None
+        return
+    try:
+        events = open_data_events()
+    except ImportError as error:
+        facts = {"error": str(error), "remedy": "pip install 'perago[openlineage]'"}
+        write(LOGGER, logging.WARNING, "OpenLineage is configured but not installed", facts)
+        yield None
+        return
+    except Exception as error:  # noqa: BLE001 - the library refuses its own configuration
+        facts = {"error": f"{type(error).__name__}: {error}"}
+        write(LOGGER, logging.WARNING, "OpenLineage is configured but cannot start", facts)
+        yield None
+        return
+    try:
+        yield events
+    finally:
+        await asyncio.to_thread(events.close)
 
 
 def _probes(address: str, worker: Worker, assembled: Assembled) -> AbstractAsyncContextManager[int]:

@@ -23,6 +23,7 @@ from perago.app.settings.settings import Settings
 from perago.app.start_checks import check_registered
 from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk, warn_of_service
 from perago.app.telemetry.attempt_spans import AttemptSpans
+from perago.app.telemetry.data_events import AttemptDataEvents, Collectors
 from perago.app.telemetry.listeners import (
     AttemptListener,
     BodyObservers,
@@ -67,7 +68,6 @@ from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
 from perago.ports.errors import ServiceError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, Checkpoints, TaskBody
-from perago.ports.telemetry import Telemetry
 
 LOGGER = logging.getLogger("perago.worker")
 FAILURES_LOGGED_MAX = 20  # a screen of an operator; what failed is met again by the next pass
@@ -269,12 +269,14 @@ def assemble(
     worker_id: str,
     *,
     secrets: Collection[str],
-    telemetry: Telemetry | None = None,
+    collectors: Collectors | None = None,
     names: WorkerNames | None = None,
 ) -> Assembled:
     """Make every part; called in the worker's loop."""
     metrics, seen, waiting = Metrics(), SeenRepositories(), WaitingAttempts()
     masking = Secrets.of(secrets)
+    sinks = collectors or Collectors()
+    telemetry, data_events = sinks.telemetry, sinks.data_events
     samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
     program = _program(order, secrets)
     bodies = _bodies(order, container, worker_id, program, samples)
@@ -291,6 +293,8 @@ def assemble(
     listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen, waiting]
     if telemetry is not None:
         listeners.append(AttemptSpans(telemetry, container.clock(), masking))
+    if data_events is not None:
+        listeners.append(AttemptDataEvents(data_events, container.clock(), masking))
     lost = LostRows(ports, tasks, settings, names)
     parts = WorkerParts(
         ports=ports,

@@ -12,7 +12,7 @@ from perago.app.settings.settings import Settings
 from perago.app.telemetry.attempt_spans import ExportedSignals
 from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS
 from perago.domain.text import Secrets
-from perago.ports.telemetry import Telemetry
+from perago.ports.telemetry import DataEvents, Telemetry
 
 
 def open_worker_log(
@@ -82,3 +82,10 @@ def open_telemetry(signals: ExportedSignals, service: Mapping[str, str]) -> Tele
             bytes_bounds=BYTE_BUCKETS,
         )
     )
+
+
+def open_data_events() -> DataEvents:
+    """Tell a catalogue which data attempts use; ImportError without the extra `openlineage`."""
+    from perago.adapters.observability import open_lineage  # noqa: PLC0415 - lazy
+
+    return open_lineage.open_data_events()

@@ -1,8 +1,10 @@
-"""Spans and samples that leave the worker, and the count of an attempt's requests."""
+"""Spans, samples and events of data that leave the worker, and the count of requests."""
 
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
 from typing import Protocol
 
 
@@ -55,6 +57,69 @@ class Telemetry(Protocol):
 
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Add one sample to a distribution."""
+        ...
+
+    def close(self) -> None:
+        """Hand over what is left; blocks, though not for long."""
+        ...
+
+
+class DataEventKind(StrEnum):
+    """What happened to an attempt; the values are the words of OpenLineage."""
+
+    START = "START"
+    COMPLETE = "COMPLETE"
+    FAIL = "FAIL"
+    ABORT = "ABORT"
+
+
+@dataclass(frozen=True, slots=True)
+class DataVersion:
+    """What lies below a prefix of a branch at one commit."""
+
+    repository: str
+    branch: str
+    commit: str
+    prefix: str
+
+    @property
+    def path(self) -> str:
+        """Branch and prefix: what stays the same from commit to commit."""
+        return f"{self.branch}/{self.prefix}".rstrip("/")
+
+    @property
+    def uri(self) -> str:
+        """The address with the commit."""
+        return f"lakefs://{self.repository}/{self.branch}@{self.commit}/{self.prefix}".rstrip("/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataEvent:
+    """An attempt began or ended, and which data it read and published."""
+
+    kind: DataEventKind
+    at: datetime
+    execution_id: str
+    task_name: str
+    workflow_id: str
+    inputs: Sequence[DataVersion] = ()
+    outputs: Sequence[DataVersion] = ()
+    tags: Mapping[str, str] = field(default_factory=dict[str, str])
+    error: str | None = None
+
+
+class DataEvents(Protocol):
+    """A catalogue of data that is told what attempts read and publish; it never decides.
+
+    Laws (tests/contract/test_data_events.py has one test for each, by name):
+
+    J1 never_raises: texts of any kind are taken, after the end as well.
+    J2 order_is_kept: events arrive in the order in which they were sent.
+    J3 close_hands_over: what was sent before the end has arrived after it.
+    """
+
+    def send(self, event: DataEvent) -> None:
+        """Take one event; never waits for a network."""
         ...
 
     def close(self) -> None:

@@ -28,7 +28,7 @@ from perago.adapters.memory.worker_handle import Turn
 from perago.domain.attempt import ExecutionId
 from perago.domain.names import execution_id_at
 from perago.ports.system import Clock, Concurrency, Identities, nothing
-from perago.ports.telemetry import FinishedSpan, Telemetry
+from perago.ports.telemetry import DataEvent, DataEvents, FinishedSpan, Telemetry
 from perago.ports.workspace import Phase, Progress
 
 START = datetime(2026, 1, 1, tzinfo=UTC)  # always the same moment, so that a run repeats exactly
@@ -301,6 +301,21 @@ class RememberedTelemetry(Telemetry):
     def observe(self, name: str, labels: Mapping[str, str], value: float) -> None:
         """Remember it."""
         self.samples.setdefault(_series(name, labels), []).append(value)
+
+    def close(self) -> None:
+        """Nothing is left."""
+
+
+@final
+class RememberedDataEvents(DataEvents):
+    """Events in order."""
+
+    def __init__(self) -> None:
+        self.events: list[DataEvent] = []
+
+    def send(self, event: DataEvent) -> None:
+        """Remember it."""
+        self.events.append(event)
 
     def close(self) -> None:
         """Nothing is left."""

@@ -52,6 +52,7 @@ CREDENTIAL_PREFIXES = (
     "LAKEFS_",
     "PERAGO_CONDUCTOR",
     "PERAGO_LAKEFS",
+    "OPENLINEAGE_",
     "NOTIFY_SOCKET",
     "WATCHDOG_",
     "PYSPARK_GATEWAY_",  # the JVM of spark-submit is the parent's alone
@@ -78,7 +79,7 @@ def secrets_in(environment: Mapping[str, str]) -> Iterator[str]:
     for name, value in environment.items():
         if not value or name.endswith("_FILE"):  # a path is no secret
             continue
-        if name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_")):
+        if name.startswith(("CONDUCTOR_AUTH_", "LAKECTL_CREDENTIALS_", "OPENLINEAGE_API_KEY")):
             yield value
         elif name.startswith("OTEL_EXPORTER_OTLP_") and "HEADERS" in name:
             yield value

@@ -1,0 +1,113 @@
+"""Laws of perago.ports.telemetry.DataEvents."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Protocol, final
+
+import pytest
+from openlineage.client import OpenLineageClient
+from openlineage.client.client import Event
+from openlineage.client.serde import Serde
+from openlineage.client.transport import Transport
+
+from perago.adapters.memory.system import RememberedDataEvents
+from perago.adapters.observability.open_lineage import OpenLineageEvents
+from perago.ports.telemetry import DataEvent, DataEventKind, DataEvents, DataVersion
+
+AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+
+
+class World(Protocol):
+    """One catalogue, and what it has."""
+
+    @property
+    def events(self) -> DataEvents:
+        """The adapter."""
+        ...
+
+    def tasks(self) -> list[str]:
+        """The task of every event that arrived."""
+        ...
+
+
+@final
+class MemoryWorld:
+    """The memory of a test."""
+
+    def __init__(self) -> None:
+        self.events = RememberedDataEvents()
+
+    def tasks(self) -> list[str]:
+        """As they were told."""
+        return [each.task_name for each in self.events.events]
+
+
+class KeptEvents(Transport):
+    """What a catalogue is sent, as its JSON."""
+
+    kind: str | None = "kept"
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+
+    def emit(self, event: Event) -> None:
+        """Keep it."""
+        self.sent.append(json.loads(Serde.to_json(event)))
+
+
+@final
+class OpenLineageWorld:
+    """The library, with a transport that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self._kept = KeptEvents()
+        self.events = OpenLineageEvents(OpenLineageClient(transport=self._kept), "team")
+
+    def tasks(self) -> list[str]:
+        """As the catalogue got them."""
+        return [each["job"]["name"] for each in self._kept.sent]
+
+
+WORLDS: dict[str, Callable[[], World]] = {"memory": MemoryWorld, "openlineage": OpenLineageWorld}
+
+
+@pytest.fixture(params=list(WORLDS))
+def world(request: pytest.FixtureRequest) -> World:
+    return WORLDS[request.param]()
+
+
+def event(task: str, text: str = "x") -> DataEvent:
+    version = DataVersion(text, text, text, text)
+    return DataEvent(
+        kind=DataEventKind.FAIL,
+        at=AT,
+        execution_id=text,
+        task_name=task,
+        workflow_id=text,
+        inputs=[version],
+        outputs=[version],
+        tags={text: text},
+        error=text,
+    )
+
+
+def test_J1_never_raises(world: World) -> None:
+    for _ in range(2):
+        for text in ("", "\x00", "ключ", "\udcff", "x" * 100_000, "lakefs://[", "a b"):
+            world.events.send(event("t", text))
+        world.events.close()
+
+
+def test_J2_order_is_kept(world: World) -> None:
+    names = [f"t{number}" for number in range(100)]
+    for name in names:
+        world.events.send(event(name))
+    world.events.close()
+    assert world.tasks() == names
+
+
+def test_J3_close_hands_over(world: World) -> None:
+    world.events.send(event("last"))
+    world.events.close()
+    assert world.tasks() == ["last"]
