@@ -1,6 +1,6 @@
 """What a catalogue is told of an attempt, whatever its end was."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -67,8 +67,9 @@ def count(params: Params) -> Result:
 
 
 @pytest.fixture(name="env")
-def environment() -> PeragoEnvironment:
-    return PeragoEnvironment()
+def environment() -> Iterator[PeragoEnvironment]:
+    with PeragoEnvironment() as opened:
+        yield opened
 
 
 @pytest.fixture
