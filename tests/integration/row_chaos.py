@@ -41,8 +41,8 @@ STORE = "block store"
 LOOK_SECONDS = 0.3
 # Long after its end a function's outcome is on the disk, also on a busy machine.
 KEPT_SECONDS_MAX = 1.0
-# A drain that ends while a service is away hands the row back without its outcome.
-KEEPING = frozenset({"kill"})
+# What ends a worker and leaves the outcome of an ended function to the next one of its root.
+KEEPING = frozenset({"kill", "drain"})
 # A row that is lost shows only when its response time-out is over.
 END_SECONDS = 240.0
 

@@ -132,6 +132,9 @@ FAILED = "failed a row of a dead worker"
 LEFT = "rows of a dead worker are left to their response time-out"
 # One request, for which the start of the worker waits. Without it the row times out as before.
 HAND_BACK_SECONDS_MAX = 10.0
+# Of a Conductor that is down each of many questions may take a time-out. One lost request is no
+# reason to leave the others.
+UNANSWERED_IN_A_ROW_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +151,29 @@ class DeadRows:
         Before the directories are swept, because a marker goes with its directory.
         """
         done: list[str] = []
-        try:
-            for leftover in await self.ports.directories.leftovers(older_than_seconds=0):
-                # Without a lock it is not known that the owner is dead.
-                if leftover.marker is None or leftover.owner is not DirectoryOwner.GONE:
-                    continue
-                if await self._hand_back(leftover.marker):
-                    done.append(leftover.marker.attempt.task_id)
-        except Exception as error:  # noqa: BLE001 - the rows time out: no reason to end a worker
-            write(LOGGER, logging.WARNING, LEFT, {"error": str(error)})
+        unanswered = 0
+        for marker in await self._of_dead_owners():
+            task_id = marker.attempt.task_id
+            try:
+                done += [task_id] if await self._hand_back(marker) else []
+                unanswered = 0
+            except Exception as error:  # noqa: BLE001 - it times out: no reason to end a worker
+                write(LOGGER, logging.WARNING, LEFT, {"error": str(error), "task_id": task_id})
+                unanswered += 1
+            if unanswered >= UNANSWERED_IN_A_ROW_MAX:
+                break
         if done:
             write(LOGGER, logging.INFO, HANDED_BACK, {"task_ids": done})
+
+    async def _of_dead_owners(self) -> Sequence[AttemptMarker]:
+        """The markers of dead workers; without a lock it is not known that an owner is dead."""
+        try:
+            found = await self.ports.directories.leftovers(older_than_seconds=0)
+        except Exception as error:  # noqa: BLE001 - the rows time out: no reason to end a worker
+            write(LOGGER, logging.WARNING, LEFT, {"error": str(error)})
+            return ()
+        gone = [each.marker for each in found if each.owner is DirectoryOwner.GONE]
+        return [marker for marker in gone if marker is not None]
 
     async def _hand_back(self, marker: AttemptMarker) -> bool:
         """Hand one row back if it is still as the dead worker polled it."""

@@ -18,6 +18,7 @@ from typing import final
 
 from perago.app.gc.local_pass import (
     NOT_OURS,
+    UNANSWERED_IN_A_ROW_MAX,
     CheckpointJudge,
     Judged,
     Owner,
@@ -76,8 +77,6 @@ from perago.ports.errors import (
     UnavailableError,
 )
 
-# Of a Conductor that is down each of thousands of questions may take a time-out.
-UNANSWERED_IN_A_ROW_MAX = 3
 # How deep a decision may lie below commits that a task function with keys put on its branch.
 LATE_COMMITS_MAX = 100
 _HASH = re.compile(r"[0-9a-f]{32}")  # what `short_hash` makes of an id that no name can hold

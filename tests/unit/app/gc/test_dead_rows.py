@@ -10,12 +10,12 @@ from tests.unit.app.attempt.fault_world import TASK
 from tests.unit.app.attempt.test_kept_outcomes import Host
 
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.gc.local_pass import DeadRows
+from perago.app.gc.local_pass import UNANSWERED_IN_A_ROW_MAX, DeadRows
 from perago.domain.attempt import AttemptStatus
 from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import WorkflowRecord
-from perago.testing.faults import Fault, crash, lose_answer, unavailable
+from perago.testing.faults import Fault, Side, always, crash, lose_answer, unavailable
 
 IN_PROGRESS, SCHEDULED = AttemptStatus.IN_PROGRESS, AttemptStatus.SCHEDULED
 FAILED = AttemptStatus.FAILED
@@ -154,6 +154,38 @@ async def test_a_conductor_that_does_not_answer_is_no_reason_not_to_start(
     (row,) = (await next_worker(host, fault)).attempts
     assert row.snapshot.status is IN_PROGRESS
     assert host.directory.exists()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [unavailable("queue.read_workflow"), lose_answer("queue.hand_back")],
+    ids=["no read", "the answer is lost"],
+)
+async def test_a_row_that_cannot_be_handed_back_holds_up_no_other(
+    tmp_path: Path, fault: Fault
+) -> None:
+    host = await one_died(tmp_path)
+    first = host.world.workflow
+    await host.world.start()
+    assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+    let_locks_go(host.root)
+    await next_worker(host, fault)
+    flows = [
+        await host.world.operator.workflows.read(each) for each in (first, host.world.workflow)
+    ]
+    states = [flow.attempts[0].snapshot.status for flow in flows if flow is not None]
+    handed_back = 2 if fault.moment.side is Side.AFTER else 1
+    assert states.count(SCHEDULED) == handed_back, states
+
+
+async def test_a_conductor_that_answers_nothing_is_asked_for_three_rows(tmp_path: Path) -> None:
+    host = await one_died(tmp_path)
+    for _ in range(4):
+        await host.world.start()
+        assert await host.world.attempt(host.worker(crash(before="objects.upload"))) is None
+    let_locks_go(host.root)
+    await next_worker(host, always(unavailable("queue.read_workflow")))
+    assert host.world.workers[-1].calls["queue.read_workflow"] == UNANSWERED_IN_A_ROW_MAX
 
 
 async def test_a_hand_back_whose_answer_is_lost_is_not_repeated(tmp_path: Path) -> None:
