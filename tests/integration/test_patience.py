@@ -21,3 +21,5 @@ IN_THE_GATE = [
 async def test_an_outage_of_twenty_seconds_costs_no_attempt(scene: WorkerScene) -> None:
     survived = await survive_all(scene, IN_THE_GATE)
     assert [each for each in survived if not each.cost_nothing] == []
+    untold = [each for each in survived if each.outage.service == "lakeFS" and not each.waited]
+    assert untold == [], "also while the client itself repeats an upload"

@@ -22,10 +22,12 @@ from tests.integration.transfer_scene import (
 
 from perago.adapters.http import HttpTerms
 from perago.adapters.lakefs.object_bytes import RANGE_BYTES, SPLIT_BYTES_MIN
+from perago.ports.asking import RepeatedRequest, Repetitions, heard_by
 from perago.ports.errors import (
     DamagedObjectError,
     ObjectMissingError,
     OutcomeUnknownError,
+    ServiceError,
     UnavailableError,
 )
 
@@ -184,6 +186,45 @@ async def test_a_balancers_page_is_waited_out(tmp_path: Path, status: str, verb:
         else:
             await bench.upload("y", b"content")
             assert bench.lakefs.objects["y"] == b"content"
+
+
+@pytest.mark.parametrize("verb", ["down", "up"])
+async def test_whoever_waits_for_a_transfer_hears_of_its_repetitions(
+    tmp_path: Path, verb: str
+) -> None:
+    failing = ["503 Busy"] * 3
+
+    async def recovers(arrived: Arrived) -> bool:
+        if failing:
+            return await answers(failing.pop(), b"")(arrived)
+        bench.lakefs.uploading = bench.lakefs.downloading = None
+        return await bench.lakefs.serve(arrived)
+
+    heard: list[str] = []
+    here = threading.get_ident()
+
+    def failed(request: RepeatedRequest, error: ServiceError) -> None:
+        del request
+        assert threading.get_ident() == here
+        heard.append(str(error))
+
+    def over(request: RepeatedRequest) -> None:
+        del request
+        heard.append("over")
+
+    async with transfer_bench(tmp_path, retry_seconds=20.0) as bench:
+        bench.lakefs.objects["x"] = b"content"
+        bench.lakefs.uploading = bench.lakefs.downloading = recovers
+        with heard_by(Repetitions(failed, over)):
+            if verb == "down":
+                await bench.fetch(bench.order("x"))
+            else:
+                await bench.upload("y", b"content")
+        bench.lakefs.uploading = bench.lakefs.downloading = answers("503 Busy", b"")
+    *failures, last = heard
+    assert last == "over"
+    assert len(failures) == 3
+    assert all("503" in each for each in failures), failures
 
 
 async def test_a_server_that_says_when_to_come_back_is_not_asked_before(tmp_path: Path) -> None:

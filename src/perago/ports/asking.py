@@ -1,8 +1,13 @@
-"""Asking a service more than once: page by page, and until it answers."""
+"""Asking a service more than once: page by page, and until it answers.
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
-from typing import TypeVar
+An adapter may repeat a request by itself. Whoever waits for the call hears of it by `heard_by`.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypeVar, final
 
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
@@ -80,3 +85,53 @@ async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) ->
         except (UnavailableError, OutcomeUnknownError):
             await clock.sleep(PAUSE_SECONDS * number)
     return await work()
+
+
+@dataclass(frozen=True, slots=True)
+class Repetitions:
+    """Hears of requests that an adapter sends again by itself, in the loop of whoever waits."""
+
+    failed: Callable[["RepeatedRequest", ServiceError], object]
+    """A request has failed once more, and is sent again."""
+    over: Callable[["RepeatedRequest"], object]
+    """It is not sent again: it was answered, or given up."""
+
+
+# A context variable, because clients are shared by attempts: a request belongs to the attempt in
+# whose context it is sent.
+_hears: ContextVar[Repetitions | None] = ContextVar("perago_repetitions", default=None)
+
+
+def hearing() -> Repetitions | None:
+    """Who hears in this context."""
+    return _hears.get()
+
+
+@contextmanager
+def heard_by(hears: Repetitions | None) -> Generator[None]:
+    """Say who hears of what the code inside the block repeats."""
+    token = _hears.set(hears)
+    try:
+        yield
+    finally:
+        _hears.reset(token)
+
+
+@final
+class RepeatedRequest:
+    """One request that may be sent again, made in the context that it belongs to."""
+
+    def __init__(self) -> None:
+        self._hears = hearing()
+        self._has_failed = False
+
+    def failed(self, error: ServiceError) -> None:
+        """Tell of one more failure."""
+        self._has_failed = True
+        if self._hears is not None:
+            self._hears.failed(self, error)
+
+    def over(self) -> None:
+        """Tell that it is not sent again, if it ever was."""
+        if self._hears is not None and self._has_failed:
+            self._hears.over(self)

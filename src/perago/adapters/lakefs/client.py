@@ -22,7 +22,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -35,6 +35,7 @@ from perago.adapters.lakefs.configuration import LakeFSConfiguration, api_addres
 from perago.adapters.lakefs.errors import Failure, Lost, NotSent, Operation, Refused, shortened
 from perago.adapters.lakefs.object_files import LeavingFile
 from perago.domain.logical_execution import IMPOSSIBLE_NAMES
+from perago.ports.asking import RepeatedRequest, Repetitions, heard_by, hearing
 from perago.ports.errors import LocalDiskError, OutcomeUnknownError, UnavailableError
 from perago.ports.telemetry import request_sent
 
@@ -179,7 +180,8 @@ class LakeFSClient:
         """Do work in the client's loop."""
         try:
             self._open()
-            return await self._loop.run(work)
+            with heard_by(_heard_from_a_thread()):
+                return await self._loop.run(work)
         except http.NotSentError as error:  # it has not begun
             work.close()
             raise UnavailableError(f"{error}, so nothing was sent; try again") from error
@@ -238,8 +240,20 @@ class LakeFSClient:
         """Try until it succeeds, is refused, or the time for it is over; raises the port's error.
 
         An attempt holds one of the slots that all transfers of this process share; a pause does
-        not.
+        not. Whoever waits for it hears of each failure.
         """
+        repeated = RepeatedRequest()
+        try:
+            return await self._repeat(operation, attempt, repeated)
+        finally:
+            repeated.over()
+
+    async def _repeat(
+        self,
+        operation: Operation,
+        attempt: Callable[[], Awaitable[Result]],
+        repeated: RepeatedRequest,
+    ) -> Result:
         loop = asyncio.get_running_loop()
         failures, first = 0, 0.0
         lost: Failure | None = None
@@ -266,6 +280,7 @@ class LakeFSClient:
                         # (law L0): its effect may have happened.
                         failure = Lost(f"{lost.text}; the last attempt: {failure.text}")
                     raise errors.port_error(operation, failure) from error
+                repeated.failed(errors.port_error(operation, error.failure))
             await asyncio.sleep(pause)
 
     async def insist(
@@ -346,6 +361,22 @@ def read_answer(body: bytes, read: Callable[[bytes], Result]) -> Result:
         page = body[:60].decode("utf-8", "replace")
         text = shortened(f"unusable answer {page!r}: {type(error).__name__}: {error}")
         raise FailedRequestError(Lost(text)) from error
+
+
+def _heard_from_a_thread() -> Repetitions | None:
+    """Who hears in this context, told in the loop of this context, whichever thread tells."""
+    hears, loop = hearing(), asyncio.get_running_loop()
+
+    def in_the_loop(tell: Callable[Asked, object]) -> Callable[Asked, None]:
+        def say(*told: Asked.args, **named: Asked.kwargs) -> None:
+            with suppress(RuntimeError):  # the loop ended before the client's thread
+                loop.call_soon_threadsafe(partial(tell, *told, **named))
+
+        return say
+
+    if hears is None:
+        return None
+    return Repetitions(in_the_loop(hears.failed), in_the_loop(hears.over))
 
 
 @contextmanager

@@ -70,8 +70,6 @@ class AttemptCheckpoints:
             if copy is not None:
                 await self._send(copy)
         except Exception as error:  # noqa: BLE001 - a checkpoint never fails an attempt
-            # What the branch holds is not known now: the next upload asks.
-            self._held = None
             await self._warn(NOT_UPLOADED, error)
         finally:
             await blocking(partial(release, self.directory))
@@ -125,7 +123,7 @@ class AttemptCheckpoints:
     async def _send(self, copy: ClaimedCopy) -> None:
         taken_at = self.ports.clock.now()
         held = self._held if self._is_open and self._held is not None else await self._open()
-        self._held = None  # not known until the commit is answered
+        self._held = None  # until the commit is answered; without an answer the next upload asks
         held, counts = await self.uploads.bring(copy.directory, held, self.area)
         checkpoint = CheckpointRecord(self._number + 1, copy.note, taken_at)
         row, staged = self.attempt.row, self.area.staged

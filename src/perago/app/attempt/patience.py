@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar, cast, final
 
 from perago.domain.hand_back import Cause
+from perago.ports.asking import RepeatedRequest, Repetitions, heard_by
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError, is_away
 from perago.ports.system import Clock
 from perago.ports.task_body import BodyStopped, Lease
@@ -31,6 +32,9 @@ PAUSE_SECONDS_MAX = 5.0
 # A shorter wait is over before an operator could look. So only its end is an event, and the worker
 # polls on as before.
 UNREPORTED_SECONDS_MAX = 1.0
+# Adapters repeat single requests for objects by themselves. A store that throttles makes them do so
+# for seconds, again and again, and each of these would be two lines in the log of the task.
+UNREPORTED_REPETITIONS_SECONDS_MAX = 5.0
 # Calls that may be made again as they are: reads, and work whose repetition changes nothing. Every
 # other call needs a look of its own, for example `commit_on_private_branch`.
 REPEATED: Mapping[str, frozenset[str]] = MappingProxyType(
@@ -107,10 +111,11 @@ class Wait:
     began: float
     failures: int = 0
     reported: bool = False
+    unreported_seconds_max: float = UNREPORTED_SECONDS_MAX
 
     def report(self, progress: Progress, now: float, error: str) -> bool:
         """Report a wait that lasts, once; whether this was the time."""
-        if self.reported or now - self.began < UNREPORTED_SECONDS_MAX:
+        if self.reported or now - self.began < self.unreported_seconds_max:
             return False
         self.reported = True
         facts = {"service": self.service, "waited_for": self.what, "error": error}
@@ -163,12 +168,12 @@ class Patience:
         while True:
             try:
                 found = await look() if wait is not None and look is not None else None
-                answer = await do() if found is None else found
+                answer = await self._done(service, what, do) if found is None else found
             except ServiceError as error:
                 if self._terms is None or not is_away(error) or (self._over and wait is None):
                     self._end(wait)
                     raise
-                wait = wait or self._begin(self._terms, service, what)
+                wait = wait or self.begin(self._terms, service, what)
                 await self._pause(self._terms, wait, error)
             else:
                 self._end(wait)
@@ -186,7 +191,18 @@ class Patience:
         lakefs, queue = replace(given.lakefs, **of_lakefs), patient(CONDUCTOR, given, QUEUE)
         return cast("Ports", replace(given, patience=self, lakefs=lakefs, queue=queue))
 
-    def _begin(self, terms: PatienceTerms, service: str, what: str) -> Wait:
+    async def _done(self, service: str, what: str, do: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Do it once; what an adapter repeats by itself meanwhile is a wait as well."""
+        if self._terms is None or service != LAKEFS:
+            return await do()
+        wait = _RepetitionsAsWait(self, self._terms, what)
+        try:
+            with heard_by(Repetitions(wait.failed, wait.over)):
+                return await do()
+        finally:
+            wait.close()
+
+    def begin(self, terms: PatienceTerms, service: str, what: str) -> Wait:
         """Two calls side by side wait as one: their time is counted once."""
         now = terms.clock.monotonic()
         if not self._open:
@@ -196,14 +212,16 @@ class Patience:
         return Wait(service, what, now)
 
     def _end(self, wait: Wait | None) -> None:
-        terms = self._terms
-        if wait is None or terms is None:
-            return
+        if wait is not None and self._terms is not None:
+            wait.end(self._terms.progress, self.stop_counting(self._terms))
+
+    def stop_counting(self, terms: PatienceTerms) -> float:
+        """One wait less; the moment of its end."""
         now = terms.clock.monotonic()
         self._open -= 1
         if not self._open:
             self.waited_seconds += now - self._since
-        wait.end(terms.progress, now)
+        return now
 
     async def _pause(self, terms: PatienceTerms, wait: Wait, error: ServiceError) -> None:
         """Let time pass before the next try, or raise.
@@ -239,6 +257,52 @@ class Patience:
         if terms.row_until < until:
             until, why = terms.row_until, "the row could no longer be this attempt's"
         return until - terms.clock.monotonic(), why
+
+
+@final
+class _RepetitionsAsWait:
+    """Counts the requests of one call that an adapter repeats by itself as one wait.
+
+    It opens no circuit: other requests of the same call may be answered.
+    """
+
+    def __init__(self, patience: Patience, terms: PatienceTerms, what: str) -> None:
+        self._patience = patience
+        self._terms = terms
+        self._what = what
+        self._failing: set[RepeatedRequest] = set()
+        self._wait: Wait | None = None
+        self._closed = False
+
+    def failed(self, request: RepeatedRequest, error: ServiceError) -> None:
+        """Begin to wait with the first of them."""
+        if self._closed:
+            return
+        self._failing.add(request)
+        if self._wait is None:
+            self._wait = self._patience.begin(self._terms, LAKEFS, self._what)
+            self._wait.unreported_seconds_max = UNREPORTED_REPETITIONS_SECONDS_MAX
+        self._wait.failures += 1
+        self._wait.report(self._terms.progress, self._terms.clock.monotonic(), str(error))
+
+    def over(self, request: RepeatedRequest) -> None:
+        """The wait is over with the last of them."""
+        self._failing.discard(request)
+        if not self._failing:
+            self._end()
+
+    def close(self) -> None:
+        """The call is over: whatever is told now belongs to no wait."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
+        wait, self._wait = self._wait, None
+        if wait is None:
+            return
+        now = self._patience.stop_counting(self._terms)
+        if wait.reported:
+            wait.end(self._terms.progress, now)
 
 
 @final

@@ -1,5 +1,7 @@
 """The checkpoints of a chain go with its decision, whichever way an attempt came to that."""
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,10 +11,12 @@ from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 import perago
 from perago import TaskFailed, WorkspaceSpec
+from perago.app.authoring.checkpoint_copies import put_copy, survey
 from perago.domain.attempt import WorkflowStatus
-from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
+from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX, CHECKPOINT_FOLDER
 from perago.domain.policy import PolicySetting
-from perago.testing.faults import Fault, crash, lose_request
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyRaised, TaskBody
+from perago.testing.faults import Fault, always, crash, lose_answer, lose_request, unavailable
 
 
 def _checkpoint_and_fail_once(workspace: Path, run: int) -> None:
@@ -62,6 +66,58 @@ async def test_an_attempt_that_adopts_removes_those_of_the_other_input(tmp_path:
     assert (report.error, world.runs) == (None, 2)
     assert (await world.read()).status is WorkflowStatus.COMPLETED
     assert checkpoints(world) == []
+
+
+async def test_of_several_branches_the_newest_counts(tmp_path: Path) -> None:
+    """An attempt could not remove the branch of the attempt before it."""
+    found: list[object] = []
+
+    def keep_and_fail_twice(workspace: Path, run: int) -> None:
+        attempt = perago.current_attempt()
+        found.append(attempt.resumed_from and attempt.resumed_from.note)
+        (workspace / "out.txt").write_text(f"new {run}")
+        attempt.checkpoint(workspace, note=run)
+        if run < 3:
+            raise TaskFailed("once more")
+
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=keep_and_fail_twice)
+    await world.start()
+    assert (await world.report()).error is not None
+    assert (await world.report(always(unavailable("branches.delete")))).error is not None
+    assert len(checkpoints(world)) == 2
+    assert (await world.report()).error is None
+    assert found == [None, 1, 2]
+    assert checkpoints(world) == []
+
+
+class KeepsThree(TaskBody):
+    """A function that goes back to what it had, and fails; each copy is uploaded at once."""
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Keep three checkpoints."""
+        assert call.checkpoints is not None
+        assert call.workspace is not None
+        state = call.workspace / "state"
+        for text in ("one", "two", "one"):
+            state.write_text(text)
+            put_copy(survey(state, 100), json.dumps(text), Path(call.checkpoints.terms.out))
+            await call.checkpoints.upload()
+        return BodyRaised("once")
+
+
+@pytest.mark.parametrize("fault", [lose_request, lose_answer])
+async def test_a_checkpoint_after_one_without_an_answer_is_what_was_copied(
+    tmp_path: Path, fault: Callable[..., Fault]
+) -> None:
+    """What the other has left on the branch must not be committed with it."""
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED).started()
+    of_the_fence_check = 1
+    worker = world.worker([fault("commits.commit", nth=of_the_fence_check + 2)])
+    worker = replace(worker, world=replace(worker.world, body=KeepsThree()))
+    assert (await world.report_of(worker)).error is not None
+    (branch,) = checkpoints(world)
+    assert world.repository.files(branch)[f"{CHECKPOINT_FOLDER}/state"] == b"one"
+    assert not world.planned
 
 
 async def test_a_listing_that_fails_leaves_them_to_garbage_collection(tmp_path: Path) -> None:

@@ -209,6 +209,23 @@ async def test_a_row_that_another_worker_has_gets_nothing(tmp_path: Path) -> Non
     assert row.snapshot == other.snapshot
 
 
+async def test_a_row_that_somebody_else_has_after_a_moment_gets_nothing(tmp_path: Path) -> None:
+    """Younger attempts end without a read. A hand back takes the row from whoever has it."""
+    world = await started(tmp_path)
+
+    async def redeliver() -> None:
+        (row,) = (await world.read()).attempts
+        await world.operator.workflows.release_without_result(row)
+        assert await world.worker().poll(TASK) is not None
+
+    full = LocalDiskError.of("/disk", OSError(28, "No space left on device"))
+    taken = meanwhile(redeliver, before="objects.list_page")
+    report = await world.report(taken, refuse("objects.download", full))
+    assert report.recorded is Recorded.SUPERSEDED
+    (row,) = (await world.read()).attempts
+    assert (row.snapshot.status, row.snapshot.poll_count) == (AttemptStatus.IN_PROGRESS, 2)
+
+
 async def test_a_workflow_that_ended_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
     world = await started(tmp_path)
     worker = world.worker([DOWNLOAD_FAILS])

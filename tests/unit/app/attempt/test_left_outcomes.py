@@ -135,7 +135,8 @@ async def test_a_full_disk_keeps_no_directory(host: Host) -> None:
 
 
 async def test_after_the_decision_no_directory_has_to_stay(host: Host) -> None:
-    await drain_in(host, "branches.merge")
+    report = await drain_in(host, "merge")
+    assert (report.status, host.world.runs) == (HANDED_BACK, 1)
     assert directories(host) == []
     await host.next_attempt()
     assert host.world.runs == 1

@@ -32,6 +32,7 @@ from perago.app.fence.trust import FenceTrust
 from perago.domain.attempt import AttemptStatus
 from perago.domain.hand_back import Cause
 from perago.domain.policy import PolicySetting
+from perago.ports.asking import RepeatedRequest
 from perago.ports.conductor import TaskQueue
 from perago.ports.errors import (
     AccessDeniedError,
@@ -325,6 +326,60 @@ async def test_work_time_stands_still_while_a_service_is_away() -> None:
     assert time.left == pytest.approx(50)
 
 
+async def _repeating(clock: VirtualClock, seconds: float, heard: list[Phase]) -> Patience:
+    """What an adapter tells that sends one request again for so long, in a call of an attempt."""
+    patience = Patience(_terms(clock, heard))
+
+    async def transfer() -> str:
+        first, second = RepeatedRequest(), RepeatedRequest()
+        second.failed(UnavailableError("503 Slow Down"))
+        for _ in range(3):
+            first.failed(UnavailableError("connection refused"))
+            clock.advance(seconds / 3)
+        first.failed(UnavailableError("connection refused"))
+        for each in (second, first):
+            each.over()
+        clock.advance(1000)  # the transfer goes on, and nothing waits
+        return "moved"
+
+    assert await patience.until_done("lakeFS", "the upload", transfer) == "moved"
+    return patience
+
+
+async def test_requests_that_an_adapter_repeats_by_itself_are_one_wait() -> None:
+    heard: list[Phase] = []
+    patience = await _repeating(VirtualClock(), 30, heard)
+    assert heard == [Phase.WAITING, Phase.WAITED]
+    assert patience.waits == 1
+    assert patience.waited_seconds == pytest.approx(30)
+
+
+async def test_a_request_that_is_repeated_for_a_moment_is_no_wait_that_lasts() -> None:
+    heard: list[Phase] = []
+    patience = await _repeating(VirtualClock(), 3, heard)
+    assert heard == []
+    assert patience.waited_seconds == pytest.approx(3)
+
+
+async def test_a_transfer_that_fails_ends_the_wait_for_its_requests() -> None:
+    clock, heard = VirtualClock(), list[Phase]()
+    patience = Patience(_terms(clock, heard))
+
+    async def transfer() -> None:
+        repeated = RepeatedRequest()
+        for _ in range(2):
+            repeated.failed(UnavailableError("connection refused"))
+            clock.advance(6)
+        raise AccessDeniedError("no")
+
+    with pytest.raises(AccessDeniedError):
+        await patience.until_done("lakeFS", "the upload", transfer)
+    assert heard == [Phase.WAITING, Phase.WAITED]
+    late = RepeatedRequest()
+    late.failed(UnavailableError("connection refused"))
+    assert patience.waits == 1, "nobody waits for it"
+
+
 EFFECTS = {
     "branches": {"create", "delete", "merge", "relocate", "protect", "unprotect"},
     "commits": {"commit"},
@@ -333,7 +388,17 @@ EFFECTS = {
     "pipeline": {"materialise", "transfer", "forget", "describe", "reopen"},
     "trust": {"distrust"},
     "known": set[str](),
-    "queue": {"poll", "extend_lease", "complete", "hand_back", "log", "read_log", "check"},
+    "queue": {
+        "poll",
+        "extend_lease",
+        "complete",
+        "hand_back",
+        "log",
+        "read_log",
+        "check",
+        "waiting",
+        "last_polls",
+    },
 }
 PORTS = {
     "branches": Branches,

@@ -15,7 +15,15 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import WorkflowRecord
-from perago.testing.faults import Fault, Side, always, crash, lose_answer, unavailable
+from perago.testing.faults import (
+    Fault,
+    Side,
+    always,
+    crash,
+    lose_answer,
+    meanwhile,
+    unavailable,
+)
 
 IN_PROGRESS, SCHEDULED = AttemptStatus.IN_PROGRESS, AttemptStatus.SCHEDULED
 FAILED = AttemptStatus.FAILED
@@ -76,6 +84,21 @@ async def test_a_row_that_another_worker_has_now_is_left_alone(tmp_path: Path) -
     await host.world.operator.workflows.release_without_result(row)
     assert await host.world.worker().poll(TASK) is not None
     (row,) = (await next_worker(host)).attempts
+    assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 2)
+
+
+async def test_a_row_that_somebody_else_gets_while_it_is_looked_at_is_left_alone(
+    tmp_path: Path,
+) -> None:
+    """Between the look at the workflow and the one at the row."""
+    host = await one_died(tmp_path)
+
+    async def redeliver() -> None:
+        (row,) = (await host.world.read()).attempts
+        await host.world.operator.workflows.release_without_result(row)
+        assert await host.world.worker().poll(TASK) is not None
+
+    (row,) = (await next_worker(host, meanwhile(redeliver, before="queue.read_attempt"))).attempts
     assert (row.snapshot.status, row.snapshot.poll_count) == (IN_PROGRESS, 2)
 
 
