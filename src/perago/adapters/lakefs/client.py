@@ -368,9 +368,9 @@ def _heard_from_a_thread() -> Repetitions | None:
     hears, loop = hearing(), asyncio.get_running_loop()
 
     def in_the_loop(tell: Callable[Asked, object]) -> Callable[Asked, None]:
-        def say(*told: Asked.args, **named: Asked.kwargs) -> None:
+        def say(*given: Asked.args, **named: Asked.kwargs) -> None:
             with suppress(RuntimeError):  # the loop ended before the client's thread
-                loop.call_soon_threadsafe(partial(tell, *told, **named))
+                loop.call_soon_threadsafe(partial(tell, *given, **named))
 
         return say
 
