@@ -179,7 +179,7 @@ def _wide_facts(polled: AttemptSnapshot, fresh: AttemptSnapshot) -> Iterator[_Fa
     yield "start_time", polled.start_time, fresh.start_time
     yield "scheduled_time", polled.scheduled_time, fresh.scheduled_time
     yield "worker_id", polled.worker_id, fresh.worker_id
-    yield "retried", False, fresh.retried
+    yield "retried", polled.retried, fresh.retried
 
 
 def _first_difference(facts: Iterator[_Fact] | list[_Fact]) -> FenceVerdict:

@@ -71,6 +71,13 @@ class StaleAttemptError(PeragoError, RuntimeError):
         self.stale = stale
 
 
+class MadeGoodError(StaleAttemptError):
+    """A retry made this attempt good long ago, and a rerun of a later task handed it out again.
+
+    Conductor waits for its end and ignores its output. So it ends, and nothing else does.
+    """
+
+
 class FenceNotTrustedError(PeragoError, RuntimeError):
     """The publication fence is missing, altered or not run by the server."""
 

@@ -18,6 +18,13 @@ ROWS = (
 )
 """The promises as sentences, in the order of the fields of `Promises`."""
 
+RUN_ROWS = (
+    "a target shows a run whole or not at all",
+    "a run is published at most once, with the head that was decided",
+    "a run is not lost: before its finish, or once it was finished",
+)
+"""What `perago.begin` and `perago.finish` promise; they need the fence, as `settled` does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Guarantee:
@@ -58,6 +65,28 @@ and tags for you to inspect.
 """
 
 PAGE_FOOT = """
+## Runs
+
+The tasks between `perago.begin` and `perago.finish` publish on a branch of their run, and there the column
+`settled` holds for them. Of the target a run promises three things:
+
+- **A target shows a run whole or not at all.** The commit of `perago.finish` changes on the target exactly
+  what the tasks have changed since the base, whatever others have published there meanwhile. No commit of
+  a run that is not finished is ever on the target.
+- **A run is published at most once, with the head that was decided.** The attempts of one `perago.begin`
+  agree on one run and one base, and those of one `perago.finish` on one head. A finish that is run again
+  returns the publication that is there.
+- **A run is not lost.** Its branch stays until Conductor has recorded the end of `perago.finish`, or until
+  its workflow has ended and an operator runs `perago abandon`, or garbage collection removes it
+  `PERAGO_GC_RUN_TTL` (7 days) after that end. While a decision of finish stands, garbage collection keeps the
+  branch. After finish, the commit stays in the history of the target, as every accepted publication.
+
+Three moments are not covered, because only the server could close them. An attempt of `perago.begin` that
+stands still between its last question and its request can create the branch of a run again that has been
+finished meanwhile; garbage collection removes that empty branch. If Conductor brings a workflow back while
+`perago abandon` or garbage collection removes its run, its next task or its finish fails for good, and the
+target has not changed. A person can still pick, revert or copy what is on a run branch.
+
 ## What the fence refuses
 
 The fence is the hook that `perago fence install` puts into a repository. lakeFS runs it inside the
@@ -118,7 +147,8 @@ first for what earlier attempts of the task published:
 - If they published for the same params on the same branch, the retry returns that as its output.
 - If they published for other params or on another branch, the retry fails for good (`PRG-F026`).
 - If they decided on a commit and did not publish it, that commit cannot be published later. Under
-  `isolation="prefix"` it could, so there the retry fails for good (`PRG-F008`).
+  `isolation="prefix"` it could, and on another branch that still stands on its input, so there the
+  retry fails for good (`PRG-F008`).
 
 One case is not covered: the merge of an earlier attempt may take effect after such a retry has
 completed without a change. To avoid it, do not let params depend on the attempt, for example on its
@@ -159,6 +189,11 @@ a rerun with the same input and the same params counts as a retry. If an earlier
 task function runs, its result is dropped, and the row completes with that publication and the result
 that belongs to it. To have the task computed again, run `perago reset-task` before the rerun; the reset
 is kept for 7 days. A rerun of the first row of a task is always a new execution: its key changes.
+
+A rerun from a later task hands out every failed attempt of the tasks before it again, also one that a
+retry has made good. Conductor ignores what becomes of it, but waits for its end and lets no lease of it
+expire. A worker ends such an attempt as FAILED (`PRG-F001`) without running it. If the worker dies before
+that, the workflow stays RUNNING: terminate it, and start a new one.
 
 ## Workers of 0.6.1
 

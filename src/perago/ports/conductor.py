@@ -140,7 +140,7 @@ class TaskQueue(Protocol):
        lost raises OutcomeUnknownError: a poll hands rows out, which no worker has then. So does a
        hand back.
     Q28 rerun_hands_failed_attempts_out: a rerun hands out every earlier task's failed attempt
-       again, `retried` as before; the workflow waits for its end and ignores its output.
+       again, `retried` as before; the workflow waits for its end and ignores status and output.
     Q29 hand_back_spends_no_retry: a row that is handed back is SCHEDULED under the same id, retry
        count, scheduled and start time; the next poll counts up and has its output and reason.
     Q30 hand_back_waits: no poll gets a row before its seconds are over.

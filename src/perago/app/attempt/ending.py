@@ -10,6 +10,7 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.errors import (
     BodyFailedError,
     HandedBackTooOftenError,
+    MadeGoodError,
     OutcomeUnknownAtDeadlineError,
     StaleAttemptError,
 )
@@ -37,7 +38,7 @@ def cause_of(error: Exception) -> Cause:
     """What ended the attempt, as the table of endings calls it."""
     match error:
         case StaleAttemptError():
-            return Cause.STALE
+            return Cause.FAILED if isinstance(error, MadeGoodError) else Cause.STALE
         case _ if error_is_terminal(error):
             return Cause.REFUSED_FOR_GOOD
         case BodyFailedError() | OutcomeUnknownAtDeadlineError():

@@ -159,7 +159,7 @@ async def _remove_decisions(
         if not owned and chain_of_key(decision_key(tag.name)) not in chains:
             continue
         published = await find_publication_of(tools.commits, repository, tag)
-        if published is not None:
+        if isinstance(published, PublishedDecision):
             reset.published.append(published)
         await tools.tags.delete(repository, tag.name)
         reset.decisions.append(tag.name)

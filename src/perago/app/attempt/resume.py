@@ -58,18 +58,22 @@ async def find_decision_on_other_input(
     isolation="prefix"              it is the output           terminal                 terminal
 
     Under branch isolation each of them can be published on its own input only, so at most one
-    of them and of what this attempt will decide is. Under prefix isolation the head may have
-    moved below all of them, and two of them could be published.
+    of them and of what this attempt will decide is. Two could be published under prefix isolation,
+    where the head may have moved below all of them, and where one is for another branch that
+    still stands on its input, because what this attempt publishes does not move that branch.
     """
     if not target.level.shape.decides_by_tag:
         return None
     anew = settled.start_anew(target.workspace.repository, target.workspace.branch)
     refused: CommitId | None = None
+    open_elsewhere = target.isolation is Isolation.PREFIX
     for tag in others:
         published = await find_publication_of(
             ports.lakefs.commits, target.workspace.repository, tag
         )
-        if published is None:
+        if isinstance(published, OpenDecision):
+            open_elsewhere |= published.branch != target.workspace.branch
+        if not isinstance(published, PublishedDecision):
             continue
         theirs = ExecutionInput(published.workspace, published.prefix, params)
         assert target.key is not None, "settled always has a key"
@@ -83,7 +87,7 @@ async def find_decision_on_other_input(
             f"this one would publish a second time; {anew}"
         )
         raise DecidedOnOtherInputError(text, code="PRG-F026")
-    if others and target.isolation is Isolation.PREFIX:
+    if others and open_elsewhere:
         text = (
             f"an earlier attempt decided {others[0].commit} for another input and may yet publish "
             f"it; this one has {target.workspace.ref}; {anew}"
@@ -101,9 +105,16 @@ class PublishedDecision:
     prefix: str
 
 
+@dataclass(frozen=True, slots=True)
+class OpenDecision:
+    """A decision that is not published, on a branch that still stands on its input."""
+
+    branch: BranchName
+
+
 async def find_publication_of(
     commits: Commits, repository: RepositoryId, tag: TagRecord
-) -> PublishedDecision | None:
+) -> PublishedDecision | OpenDecision | None:
     """Look for the publication of a decision on the branch that its metadata names."""
     decided = (await commits.read(repository, tag.commit)).metadata
     workspace = WorkspaceReference(
@@ -132,7 +143,9 @@ async def find_publication_of(
             isolation=Isolation.PREFIX,  # anywhere above the input: the head may have moved
         )
     )
-    return None if found is None else PublishedDecision(found, workspace, decided.get(PREFIX, ""))
+    if found is not None:
+        return PublishedDecision(found, workspace, decided.get(PREFIX, ""))
+    return OpenDecision(workspace.branch) if walk.head.commit == workspace.ref else None
 
 
 async def _adopt(

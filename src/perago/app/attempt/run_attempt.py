@@ -31,8 +31,8 @@ from perago.app.authoring.envelope import read_params, read_workspace_input, wor
 from perago.app.authoring.failure import error_code
 from perago.app.authoring.prefix_template import resolved_task
 from perago.app.authoring.workspace_spec import WorkspaceInput
-from perago.domain.attempt import AttemptStatus
-from perago.domain.errors import CompletionRefusedError, StaleAttemptError
+from perago.domain.attempt import AttemptStatus, Stale
+from perago.domain.errors import CompletionRefusedError, MadeGoodError, StaleAttemptError
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId, WorkspaceReference
 from perago.ports.conductor import AttemptEnd, HandBack, TerminalUpdate
 from perago.ports.task_body import Lease
@@ -100,6 +100,7 @@ async def run_attempt(
     error: Exception | None = None
     update: AttemptEnd | None
     try:
+        _require_no_retry(attempt)
         patient = with_patience(ports, attempt, lease, began, failed)
         output = await _produce_output(patient, attempt)
         update = TerminalUpdate(
@@ -122,6 +123,16 @@ async def run_attempt(
     await clean_up(ports, attempt.leftovers)
     ports.progress.phase(Phase.ENDED, _end_facts(attempt, report))
     return report
+
+
+def _require_no_retry(attempt: Attempt) -> None:
+    """Conductor hands out a row again that a retry has made good, if a later task is run again.
+
+    It ignores the output of that row, but waits for its end, and no lease of it expires.
+    """
+    if attempt.row.retried:
+        stale = Stale("retried", expected=str(False), found=str(True))
+        raise MadeGoodError(attempt.row.task_id, stale=stale)
 
 
 def _end_facts(attempt: Attempt, report: AttemptReport) -> dict[str, object]:

@@ -4,6 +4,7 @@ Each step is put if absent or looked at before, so a retry goes on where its pre
 """
 
 from perago.app.attempt.choose_target import find_chain, prove, put_mark
+from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.attempt.patience import LAKEFS
 from perago.app.authoring.task_definition import TaskDefinition
@@ -43,7 +44,7 @@ async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> B
     ports.progress.phase(Phase.POLICY, facts)
     ports.progress.phase(Phase.DECIDED, {"commit": base, "mine": base == candidate.commit})
     run = Run(repository, branch, base, key)
-    await _open_run_branch(ports, run)
+    await _open_run_branch(ports, attempt, run)
     workspace = workspace_at(repository, run_branch(key), base)
     return BeginResult(workspace=workspace, run=RunReference.of(run))
 
@@ -94,7 +95,7 @@ async def put_if_absent(
     )
 
 
-async def _open_run_branch(ports: AttemptPorts, run: Run) -> None:
+async def _open_run_branch(ports: AttemptPorts, attempt: Attempt, run: Run) -> None:
     """Create the branch at the base, or adopt the one that is there.
 
     An earlier attempt made it, and tasks may have published on it since. A branch of that name
@@ -105,6 +106,9 @@ async def _open_run_branch(ports: AttemptPorts, run: Run) -> None:
     branches, commits = ports.lakefs.branches, ports.lakefs.commits
 
     async def create() -> bool:
+        # An attempt that was replaced long ago would make the branch again that finish has removed,
+        # and it would stand there as a run that was never finished.
+        await check_attempt(ports, attempt)
         try:
             await branches.create(run.repository, run.run_branch, run.base, hidden=True)
         except BranchExistsError:

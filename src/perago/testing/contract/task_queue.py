@@ -391,8 +391,9 @@ async def poll_unheard(
     raise AssertionError(f"{task_type} was never handed out")
 
 
+@pytest.mark.parametrize("end", [AttemptStatus.COMPLETED, AttemptStatus.FAILED])
 async def test_Q28_rerun_hands_failed_attempts_out(
-    conductor_under_test: ConductorUnderTest,
+    conductor_under_test: ConductorUnderTest, end: AttemptStatus
 ) -> None:
     first, second = [await define_task(conductor_under_test, retryCount=1) for _ in range(2)]
     behind = simple(second, "second", {"x": "${first.output.x}"})
@@ -412,6 +413,6 @@ async def test_Q28_rerun_hands_failed_attempts_out(
     assert again.input_data == {"x": "good"}
     await finish(conductor_under_test, again)
     assert (await snapshot_of(conductor_under_test, workflow_id)).status is WorkflowStatus.RUNNING
-    await finish(conductor_under_test, back, output={"x": "late"})
+    await finish(conductor_under_test, back, end, output={"x": "late"})
     workflow = await workflow_of(conductor_under_test, workflow_id)
     assert (workflow.status, len(workflow.attempts)) == (WorkflowStatus.COMPLETED, 3)

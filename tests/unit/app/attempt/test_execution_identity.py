@@ -223,6 +223,31 @@ async def test_a_publication_on_another_branch_is_a_terminal_refusal(tmp_path: P
     assert world.runs == 1
 
 
+async def test_an_open_decision_for_another_branch_is_a_terminal_refusal(tmp_path: Path) -> None:
+    """What a retry publishes elsewhere does not move the branch on which that one still fits."""
+    world = await _settled(tmp_path)
+    world.repository.branch("dev")
+    await world.attempt(world.worker([crash(before="merge")]))
+
+    report = await _retry_with(world, workspace=world.workspace(branch="dev"))
+
+    assert "PRG-F008" in reason_of(report)
+    assert world.runs == 1
+    assert world.repository.head("dev").commit == world.input
+
+
+async def test_a_decision_whose_branch_has_moved_is_not_in_the_way(tmp_path: Path) -> None:
+    world = await _settled(tmp_path)
+    world.repository.branch("dev")
+    await world.attempt(world.worker([crash(before="merge")]))
+    world.human()
+
+    report = await _retry_with(world, workspace=world.workspace(branch="dev"))
+
+    assert report.error is None
+    assert world.repository.head("dev").commit != world.input
+
+
 async def _run_polled(world: FaultWorld, worker: AttemptWorker, record: AttemptRecord) -> None:
     """Run one attempt of a process that dies on the way."""
     with suppress(ProcessDied):

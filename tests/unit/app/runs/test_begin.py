@@ -3,12 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.unit.app.attempt.fault_world import reason_of
-from tests.unit.app.runs.run_world import FINISH, RunWorld
+from tests.unit.app.attempt.fault_world import TASK, reason_of
+from tests.unit.app.runs.run_world import BEGIN, FINISH, RunWorld
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.errors import MadeGoodError, StaleAttemptError
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.testing.faults import Fault, crash, lose_answer
@@ -196,3 +197,35 @@ async def test_a_run_branch_is_hidden(tmp_path: Path) -> None:
     assert plain.names == ()
     shown = await branches.list_page(world.repository.id, "perago-run-", show_hidden=True)
     assert shown.names == ((await world.begun()).run_branch,)
+
+
+async def test_a_begin_that_was_replaced_long_ago_makes_no_run_branch(tmp_path: Path) -> None:
+    """Finish has removed it: it would stand there as a run that was never finished."""
+    world = await RunWorld(tmp_path).started()
+    late = world.worker()
+    record = await late.poll(BEGIN)
+    assert record is not None
+    await world.lose_lease()
+    await world.until(None)
+    await world.assert_published()
+    report = await world.drive(late.run(record))
+    assert isinstance(report.error, StaleAttemptError)
+    assert not any(name.startswith("perago-run-") for name in world.repository.branch_names())
+
+
+async def test_an_attempt_that_a_retry_made_good_ends_when_a_rerun_hands_it_out(
+    tmp_path: Path,
+) -> None:
+    """Conductor waits for its end: without one the workflow runs for ever."""
+    world = await RunWorld(tmp_path).started()
+    assert await world.attempt(world.worker([crash(before="complete")])) is None
+    await world.lose_lease()
+    await world.until(TASK)
+    waiting = (await world.read()).attempts[-1]
+    await world.operator.workflows.terminate(world.workflow, "by hand")
+    await world.operator.workflows.rerun(world.workflow, waiting.snapshot.task_id)
+    report = await world.report()
+    assert isinstance(report.error, MadeGoodError)
+    assert report.status == AttemptStatus.FAILED
+    await world.until(None)
+    assert (await world.read()).status is WorkflowStatus.COMPLETED
