@@ -12,6 +12,7 @@ from typing import assert_never
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.facts import refuse_dirty_target
 from perago.app.attempt.stage import (
+    DIFFERENCES_NAMED_MAX,
     commit_on_private_branch,
     create_private_branch,
     first_difference_outside,
@@ -39,8 +40,6 @@ from perago.domain.settled import AfterMerge, LookAgain, Unanswered, after_merge
 from perago.ports.errors import TagExistsError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.workspace import Phase
-
-DIFFERENCES_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 
 
 async def rebase(
@@ -230,16 +229,20 @@ async def _tag_abandoned(
 
 
 def unknown_outcome(
-    ports: AttemptPorts, attempt: Attempt, plan: WorkspacePublicationPlan, seen: str
+    ports: AttemptPorts,
+    attempt: Attempt,
+    expected_head: CommitId,
+    staged: StagedReference | CommitId | None,
+    seen: str,
 ) -> OutcomeUnknownAtDeadlineError:
     """Tell the evidence and keep every branch: whoever looks later needs both."""
     attempt.leftovers.staging_may_go = False
     attempt.leftovers.outcome_unknown = True
     evidence = {
         "warning": OUTCOME_UNKNOWN,
-        "expected_head": plan.base,
+        "expected_head": expected_head,
         "seen": seen,
-        "staged": plan.staged,
+        "staged": staged,
     }
     ports.progress.phase(Phase.WARNED, evidence)
     return OutcomeUnknownAtDeadlineError(seen)

@@ -1,11 +1,12 @@
-"""What a merge has made is looked at once: does it stand where the fence had to put it?
+"""Rounds of looking, deciding and acting until the target shows the commit, and what was made.
 
-The publication stands whatever is found; what is found ends the attempt.
+The publication stands whatever the look at it finds; what is found ends the attempt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import assert_never
+from functools import partial
+from typing import TypeAlias, assert_never
 
 from perago.app.attempt.agree import SettledDecision, decision_of
 from perago.app.attempt.complete import check_attempt
@@ -14,13 +15,12 @@ from perago.app.attempt.effects import perform, prepare, unknown_outcome
 from perago.app.attempt.facts import ToPublish, read_facts
 from perago.app.attempt.patience import LAKEFS, WorkTime
 from perago.app.attempt.settle import settle
-from perago.app.attempt.stage import find_removed
+from perago.app.attempt.stage import ExpectedMerge, check_merge, find_removed
 from perago.domain.commit_metadata import STAGING_COMMIT
-from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.logical_execution import (
     NO_METADATA,
     CommitId,
-    CommitRecord,
     FirstParentWalk,
     StagedReference,
 )
@@ -31,7 +31,6 @@ from perago.domain.settled import ROUNDS_MAX, LookAgain, Unanswered, start_anew
 from perago.ports.errors import ServiceError
 from perago.ports.workspace import Phase
 
-DIFFERENCES_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 WAITED = LookAgain("a service was away after the head had been read")
 
 
@@ -43,42 +42,14 @@ async def check_publication(
     *,
     prepared: CommitId,
 ) -> None:
-    """After a merge under the fence: its parent must be the expected head.
-
-    Anything else means that the server did not run the fence: the publication stands, the
-    attempt fails, and the repository counts as unfenced from now on.
-    """
+    """After a merge under the fence: its parent must be the expected head."""
     if isinstance(plan.effect, Relocate) or not plan.level.fenced:
         return
-    record = await ports.lakefs.commits.read(plan.repository, ref)
-    if record.parents != (plan.base,):
-        ports.lakefs.trust.distrust(plan.repository)
-        text = f"fence did not run: parents of {ref} are {record.parents}, expected {plan.base}"
-        raise _failed(plan, text, "PRG-F023")
-    if target.isolation is Isolation.PREFIX:
-        await check_tree(ports, plan, prepared, record)
-
-
-async def check_tree(
-    ports: AttemptPorts, plan: WorkspacePublicationPlan, prepared: CommitId, published: CommitRecord
-) -> None:
-    """The published tree is exactly the prepared one: the two metaranges are equal."""
-    expected = await ports.lakefs.commits.read(plan.repository, prepared)
-    if expected.metarange == published.metarange:
-        return
-    page = await ports.lakefs.commits.diff_page(
-        plan.repository, prepared, published.commit, prefix="", amount=DIFFERENCES_NAMED_MAX
-    )
-    names = ", ".join(change.path for change in page.changes) + (", ..." if page.more else "")
-    text = f"{published.commit} differs from {prepared}, which was to be published, in: {names}"
-    raise _failed(plan, text, "PRG-F024")
-
-
-def _failed(plan: WorkspacePublicationPlan, text: str, code: str) -> FenceNotTrustedError:
-    """Under `settled` terminal: a retry would find the publication by its key, and hide this."""
-    command = f"`perago fence verify {plan.repository} {plan.branch}`"
-    text = f"{text}; the commit stays on the branch: look at it, and run {command}"
-    return FenceNotTrustedError(text, code=code, terminal=plan.level.shape.decides_by_tag)
+    tree_of = prepared if target.isolation is Isolation.PREFIX else None
+    # Under `settled` terminal: a retry would find the publication by its key, and hide this.
+    terminal = plan.level.shape.decides_by_tag
+    expected = ExpectedMerge(plan.repository, plan.branch, (plan.base,), tree_of, terminal)
+    await check_merge(ports, ref, expected)
 
 
 # Between two rounds. Short at first, because a refused merge costs lakeFS 3 ms; publishers of one
@@ -99,10 +70,14 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A merge of `settled` without an answer: it may be there, or it may still arrive."""
+    """A merge without an answer: it may be there, or it may still arrive."""
 
-    plan: WorkspacePublicationPlan
+    expected_head: CommitId
+    staged: StagedReference | CommitId | None
     reason: str
+
+
+RoundEnd: TypeAlias = Publication | LookAgain | Pending
 
 
 async def publish(
@@ -122,11 +97,27 @@ async def publish(
     if staged is not None and target.level.shape.reads_removed:
         # Once, before the rounds: commits do not change, and a round that takes long loses races.
         removed = await find_removed(ports, target, staged.commit)
-    new = ToPublish(staged, removed)
+    new, workspace = ToPublish(staged, removed), target.workspace
+
+    async def one_round(number: int) -> RoundEnd:
+        first = walk if number == 0 else None
+        if target.isolation is not Isolation.PREFIX:
+            return await _round(ports, attempt, target, new, first)
+        # Under prefix isolation a loser starts anew, so publishers of this process take turns.
+        async with ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
+            return await _round(ports, attempt, target, new, first)
+
+    return await publish_in_rounds(ports, attempt, one_round)
+
+
+async def publish_in_rounds(
+    ports: AttemptPorts, attempt: Attempt, one_round: Callable[[int], Awaitable[RoundEnd]]
+) -> Publication:
+    """Rounds until there is a publication; `perago.finish` publishes a run in the same way."""
     time = WorkTime(ports.patience, ports.clock, attempt.effect_seconds)
     seen, pending = "no round was finished", None
     for number in range(ROUNDS_MAX):
-        ended = await _turn(ports, attempt, target, new, pending, walk if number == 0 else None)
+        ended = await _one(ports, partial(one_round, number), is_pending=pending is not None)
         if isinstance(ended, Publication):
             facts = {"ref": ended.ref, "effect": ended.effect, "rounds": number + 1}
             ports.progress.phase(Phase.PUBLISHED, facts)
@@ -138,36 +129,24 @@ async def publish(
             pending = ended
         if time.left <= 0:
             break
-        await pause_after(ports, number)
+        await _pause_after(ports, number)
     if pending is not None:
-        text = f"the head was {pending.plan.base}; {seen}"
-        unknown = unknown_outcome(ports, attempt, pending.plan, text)
+        text = f"the head was {pending.expected_head}; {seen}"
+        unknown = unknown_outcome(ports, attempt, pending.expected_head, pending.staged, text)
         unknown.cause = ports.patience.ended_by  # whoever goes on finds the decision
         raise unknown
     text = f"other writers kept moving the target branch: {seen}"
     raise PublicationRefusedError(text, code="PRG-F007")
 
 
-async def _turn(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    target: Target,
-    new: ToPublish,
-    pending: Pending | None,
-    walk: FirstParentWalk | None,
-) -> Publication | LookAgain | Pending:
-    """One round. Under prefix isolation a loser starts anew, so publishers here take turns.
+async def _one(
+    ports: AttemptPorts, one_round: Callable[[], Awaitable[RoundEnd]], *, is_pending: bool
+) -> RoundEnd:
+    """One round. While a merge is pending a failed look is a look that saw nothing.
 
-    While a merge is pending a failed look is a look that saw nothing. If lakeFS was away before
-    anything was sent, the next round looks at the head anew, because others publish meanwhile.
+    If lakeFS was away before anything was sent, the next round looks at the head anew, because
+    others publish meanwhile.
     """
-    workspace = target.workspace
-
-    async def one_round() -> Publication | LookAgain | Pending:
-        if target.isolation is not Isolation.PREFIX:
-            return await _round(ports, attempt, target, new, walk)
-        async with ports.concurrency.turn(f"{workspace.repository}/{workspace.branch}"):
-            return await _round(ports, attempt, target, new, walk)
 
     async def look() -> LookAgain:
         return LookAgain("lakeFS was away, and nothing was sent")
@@ -175,7 +154,7 @@ async def _turn(
     try:
         return await ports.patience.until_done(LAKEFS, "the publication", one_round, look)
     except ServiceError as error:
-        if pending is None:
+        if not is_pending:
             raise
         return LookAgain(str(error))
 
@@ -186,7 +165,7 @@ async def _round(
     target: Target,
     new: ToPublish,
     walk: FirstParentWalk | None,
-) -> Publication | LookAgain | Pending:
+) -> RoundEnd:
     """One look, one decision, one effect.
 
     After a wait the look is an old one: a head that was read before it must not be relocated.
@@ -218,13 +197,13 @@ async def _act(
     target: Target,
     plan: WorkspacePublicationPlan,
     prepared: CommitId,
-) -> Publication | LookAgain | Pending:
+) -> RoundEnd:
     """Perform the effect and settle it; an unanswered one keeps the staging branch."""
     after = await perform(ports, attempt, plan, prepared)
     if isinstance(after, Unanswered):
         if plan.level.shape.decides_by_tag:
             # The next round finds it, whoever sent it, or sends the same merge again.
-            return Pending(plan, after.reason)
+            return Pending(plan.base, plan.staged, after.reason)
         after = await settle(ports, attempt, target, plan, prepared, after)
     match after:
         case Published(ref):
@@ -241,7 +220,7 @@ async def _act(
             assert_never(after)
 
 
-async def pause_after(ports: AttemptPorts, number: int) -> None:
+async def _pause_after(ports: AttemptPorts, number: int) -> None:
     """A growing, jittered pause: losers of a race spread out."""
     ceiling = min(PAUSE_SECONDS_MIN * 2**number, PAUSE_SECONDS_MAX)
     await ports.clock.sleep(ceiling * ports.identities.fraction())

@@ -65,7 +65,7 @@ async def settle(
             break
         await ports.clock.sleep(min(pause, max(time.left, 0.0)))
         pause *= PAUSE_FACTOR
-    raise unknown_outcome(ports, attempt, plan, seen)
+    raise unknown_outcome(ports, attempt, plan.base, plan.staged, seen)
 
 
 async def _send_again(

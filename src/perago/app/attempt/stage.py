@@ -1,17 +1,22 @@
-"""Staging: the changes of a workspace as one commit on the attempt's private branch."""
+"""Staging: the changes of a workspace as one commit on the attempt's private branch.
+
+And the comparisons of commits: what one changes, and whether a merge made what it had to.
+"""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
 from perago.app.attempt.patience import LAKEFS
 from perago.domain.attempt import AttemptSnapshot
 from perago.domain.commit_metadata import NOOP, TRY, commit_message, try_metadata
-from perago.domain.errors import PublicationRefusedError
+from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
 from perago.domain.logical_execution import (
     NO_METADATA,
     BranchName,
     CommitId,
+    CommitRecord,
     RepositoryId,
     StagedReference,
     WorkspaceReference,
@@ -363,6 +368,57 @@ async def find_removed(ports: AttemptPorts, target: Target, staged: CommitId) ->
             if change.kind is ChangeKind.REMOVED:
                 return change.path
     return None
+
+
+DIFFERENCES_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedMerge:
+    """What a merge has to have made; `tree_of` is the commit whose tree it must have."""
+
+    repository: RepositoryId
+    branch: BranchName
+    parents: tuple[CommitId, ...]
+    tree_of: CommitId | None
+    terminal: bool
+
+
+async def check_merge(ports: AttemptPorts, ref: CommitId, expected: ExpectedMerge) -> None:
+    """Fail the attempt if the server did not run the fence, or did not take exactly the tree.
+
+    The publication stands all the same. Without its fence the repository counts as unfenced.
+    """
+    made = await ports.lakefs.commits.read(expected.repository, ref)
+    if made.parents == expected.parents:
+        wrong, code = await _difference(ports, made, expected), "PRG-F024"
+    else:
+        ports.lakefs.trust.distrust(expected.repository)
+        found = f"parents of {ref} are {made.parents}, expected {expected.parents}"
+        wrong, code = f"fence did not run: {found}", "PRG-F023"
+    if wrong is None:
+        return
+    command = f"`perago fence verify {expected.repository} {expected.branch}`"
+    text = f"{wrong}; the commit stays on the branch: look at it, and run {command}"
+    raise FenceNotTrustedError(text, code=code, terminal=expected.terminal)
+
+
+async def _difference(
+    ports: AttemptPorts, made: CommitRecord, expected: ExpectedMerge
+) -> str | None:
+    """In what a commit differs from the one whose tree it must have."""
+    commits, tree_of = ports.lakefs.commits, expected.tree_of
+    if tree_of is None:
+        return None
+    if (await commits.read(expected.repository, tree_of)).metarange == made.metarange:
+        return None
+    page = await commits.diff_page(
+        expected.repository, tree_of, made.commit, prefix="", amount=DIFFERENCES_NAMED_MAX
+    )
+    if not page.changes:  # the same tree, which lakeFS has written in other ranges
+        return None
+    names = ", ".join(change.path for change in page.changes) + (", ..." if page.more else "")
+    return f"{made.commit} differs from {tree_of}, which was to be published, in: {names}"
 
 
 def refuse_foreign_branch(row: AttemptSnapshot, staged: CommitId, branch: str) -> None:

@@ -229,7 +229,7 @@ class Unpolled:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._since: dict[str, float] = {}
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
 
     def news(self, record: WorkflowRecord) -> list[str]:
         """Lines for rows that have waited too long. A retry waits for its delay, so it is none."""
@@ -238,9 +238,9 @@ class Unpolled:
             if row.status is not AttemptStatus.SCHEDULED or row.poll_count or row.retry_count:
                 continue
             since = self._since.setdefault(row.task_id, self._clock.monotonic())
-            if row.task_id in self._told or self._clock.monotonic() - since < UNPOLLED_SECONDS:
+            if row.task_id in self._noted or self._clock.monotonic() - since < UNPOLLED_SECONDS:
                 continue
-            self._told.add(row.task_id)
+            self._noted.add(row.task_id)
             lines.append(
                 f"{row.reference_name}: no worker has polled {row.task_type} for"
                 f" {UNPOLLED_SECONDS:g} s; `perago start MODULE` with its module starts one,"

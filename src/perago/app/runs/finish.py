@@ -5,19 +5,23 @@ and where no answer comes look again. What the attempts of a finish agree on by 
 the run. So a retry goes on with that head, whatever has happened to the run branch since.
 """
 
-from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import assert_never, final
 
 from perago.app.attempt.choose_target import find_chain
 from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts
-from perago.app.attempt.patience import LAKEFS, WorkTime
-from perago.app.attempt.publish import WAITED, Publication, pause_after
+from perago.app.attempt.publish import (
+    WAITED,
+    Pending,
+    Publication,
+    RoundEnd,
+    publish_in_rounds,
+)
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.runs.begin import put_if_absent, require_fence
-from perago.app.runs.merge import Merge, Pending, merge_run
+from perago.app.runs.merge import Merge, merge_run
 from perago.app.runs.models import FinishParams, FinishResult, workspace_at
 from perago.app.runs.rebase import find_touched, rebase_run
 from perago.domain import errors
@@ -37,8 +41,8 @@ from perago.domain.paths import ROOT_PREFIX
 from perago.domain.policy import Level
 from perago.domain.publication import EFFECT_LABELS, Adopt, Keep, MergeStaged
 from perago.domain.run import Run, base_tag
-from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, ROUNDS_MAX, LookAgain
-from perago.ports.errors import BranchMissingError, ServiceError
+from perago.domain.settled import FIRST_PARENT_COMMITS_MAX, LookAgain
+from perago.ports.errors import BranchMissingError
 from perago.ports.workspace import Phase
 
 
@@ -46,7 +50,7 @@ async def finish(ports: AttemptPorts, attempt: Attempt, params: FinishParams) ->
     """Publish the run that the input names, or find that it is published."""
     run = _read_run(params)
     finishing = await _look_at_run(ports, attempt, params, run)
-    publication = await finishing.publish()
+    publication = await publish_in_rounds(ports, attempt, finishing.one_round)
     # The branch goes when Conductor has recorded this end: until then a retry may need it.
     attempt.leftovers.decided = True
     attempt.leftovers.staging = (run.repository, run.run_branch)
@@ -136,50 +140,17 @@ class _Finishing:
     tasks: int
     decided: bool
     base_stands: bool
-    pending: Pending | None = field(default=None)
+    was_sent: bool = False
+    """Whether a merge got no answer, so that it may still arrive."""
 
-    async def publish(self) -> Publication:
-        """Rounds until the run is published, or refused."""
-        ports, clock = self.ports, self.ports.clock
-        time = WorkTime(ports.patience, clock, self.attempt.effect_seconds)
-        seen = "no round was finished"
-        for number in range(ROUNDS_MAX):
-            ended = await self._turn()
-            if isinstance(ended, Publication):
-                facts = {"ref": ended.ref, "effect": ended.effect, "rounds": number + 1}
-                ports.progress.phase(Phase.PUBLISHED, facts)
-                return ended
-            seen = ended.reason
-            if isinstance(ended, Pending):
-                if self.pending is None:  # the merge may have taken all the time there was
-                    time = WorkTime(ports.patience, clock, self.attempt.effect_seconds)
-                self.pending = ended
-            if time.left <= 0:
-                break
-            await pause_after(ports, number)
-        if self.pending is not None:
-            raise self._unknown_outcome(seen)
-        text = f"other writers kept moving the target branch: {seen}"
-        raise errors.PublicationRefusedError(text, code="PRG-F007")
-
-    async def _turn(self) -> Publication | LookAgain | Pending:
+    async def one_round(self, _: int) -> RoundEnd:
         """One round; runs of one process that go to one branch take turns."""
+        async with self.ports.concurrency.turn(f"{self.run.repository}/{self.run.branch}"):
+            ended = await self._round()
+        self.was_sent = self.was_sent or isinstance(ended, Pending)
+        return ended
 
-        async def one_round() -> Publication | LookAgain | Pending:
-            async with self.ports.concurrency.turn(f"{self.run.repository}/{self.run.branch}"):
-                return await self._round()
-
-        async def look() -> LookAgain:
-            return LookAgain("lakeFS was away, and nothing was sent")
-
-        try:
-            return await self.ports.patience.until_done(LAKEFS, "the run", one_round, look)
-        except ServiceError as error:
-            if self.pending is None:
-                raise
-            return LookAgain(str(error))
-
-    async def _round(self) -> Publication | LookAgain | Pending:
+    async def _round(self) -> RoundEnd:
         """One look, one decision, one effect."""
         ports, waits = self.ports, self.ports.patience.waits
         merge = await self._prepare(await self._decide())
@@ -188,7 +159,7 @@ class _Finishing:
         await check_attempt(ports, self.attempt)
         if ports.patience.waits != waits:  # the look is as old as the wait was long
             return WAITED
-        merged = await merge_run(ports, self.attempt, merge, again=self.pending is not None)
+        merged = await merge_run(ports, self.attempt, merge, again=self.was_sent)
         if isinstance(merged, LookAgain | Pending):
             return merged
         return Publication(merged, EFFECT_LABELS[MergeStaged])
@@ -267,20 +238,6 @@ class _Finishing:
         message = commit_message(attempt.row, CONFIRM)
         history = self.params.history
         return Merge(run, head, source, expected_head, history, metadata, message)
-
-    def _unknown_outcome(self, seen: str) -> errors.OutcomeUnknownAtDeadlineError:
-        """Keep every branch and tell the evidence; whoever goes on finds the decision."""
-        assert self.pending is not None, "nothing was sent"
-        self.attempt.leftovers.outcome_unknown = True
-        text = f"the head was {self.pending.expected_head}; {seen}"
-        facts: Mapping[str, object] = {
-            "warning": errors.OUTCOME_UNKNOWN,
-            "expected_head": self.pending.expected_head,
-            "seen": text,
-            "staged": self.head.commit,
-        }
-        self.ports.progress.phase(Phase.WARNED, facts)
-        return errors.OutcomeUnknownAtDeadlineError(text, cause=self.ports.patience.ended_by)
 
 
 FINISH_TASK = TaskDefinition(

@@ -6,15 +6,15 @@ from typing import assert_never
 
 from perago.app.attempt.context import Attempt, AttemptPorts
 from perago.app.attempt.facts import refuse_dirty_target
-from perago.domain.errors import FenceNotTrustedError, PublicationRefusedError
+from perago.app.attempt.publish import Pending
+from perago.app.attempt.stage import ExpectedMerge, check_merge
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.finish import History
 from perago.domain.logical_execution import BranchName, CommitId
 from perago.domain.outcome import NoChanges, NotPublished, Published
 from perago.domain.run import Run
 from perago.domain.settled import LookAgain, Unanswered, after_merge, start_anew
 from perago.ports.lakefs import MergeRequest
-
-DIFFERENCES_NAMED_MAX = 5  # paths are long, and Conductor gets 500 characters of the reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,6 @@ class Merge:
         return (self.expected_head,) if squashed else (self.expected_head, self.source)
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
-    """A merge without an answer: it may be there, or it may still arrive."""
-
-    expected_head: CommitId
-    reason: str
-
-
 async def merge_run(
     ports: AttemptPorts, attempt: Attempt, merge: Merge, *, again: bool
 ) -> CommitId | LookAgain | Pending:
@@ -73,12 +65,15 @@ async def merge_run(
     after = after_merge(answer)
     match after:
         case Published(ref):
-            await _check(ports, merge, ref)
+            # A retry would find the publication by its key, and hide what is wrong with it.
+            parents, tree_of = merge.parents, merge.source
+            expected = ExpectedMerge(run.repository, run.branch, parents, tree_of, terminal=True)
+            await check_merge(ports, ref, expected)
             return ref
         case LookAgain():
             return after
         case Unanswered(reason):
-            return Pending(merge.expected_head, reason)
+            return Pending(merge.expected_head, merge.run_head, reason)
         case NotPublished(code, reason, is_of_the_commit):
             if code == "PRG-F013":
                 await refuse_dirty_target(ports, run.repository, run.branch)
@@ -86,36 +81,3 @@ async def merge_run(
             raise PublicationRefusedError(f"{reason}{more}", code=code, terminal=is_of_the_commit)
         case _:
             assert_never(after)
-
-
-async def _check(ports: AttemptPorts, merge: Merge, ref: CommitId) -> None:
-    """The commit stands on the head that was expected, and has the tree that was proven.
-
-    Anything else means that the server did not run the fence. The commit stays where it is.
-    """
-    run, commits = merge.run, ports.lakefs.commits
-    made, source = await ports.concurrency.together(
-        commits.read(run.repository, ref), commits.read(run.repository, merge.source)
-    )
-    if made.parents != merge.parents:
-        ports.lakefs.trust.distrust(run.repository)
-        text = f"fence did not run: parents of {ref} are {made.parents}, expected {merge.parents}"
-        raise _failed(run, text, "PRG-F023")
-    if made.metarange == source.metarange:
-        return
-    # The same tree may be written in other ranges.
-    page = await commits.diff_page(
-        run.repository, merge.source, ref, prefix="", amount=DIFFERENCES_NAMED_MAX
-    )
-    if not page.changes:
-        return
-    names = ", ".join(change.path for change in page.changes) + (", ..." if page.more else "")
-    text = f"{ref} differs from {merge.source}, which was to be published, in: {names}"
-    raise _failed(run, text, "PRG-F024")
-
-
-def _failed(run: Run, text: str, code: str) -> FenceNotTrustedError:
-    """Terminal: a retry would find the publication by its key, and hide this."""
-    command = f"`perago fence verify {run.repository} {run.branch}`"
-    text = f"{text}; the commit stays on the branch: look at it, and run {command}"
-    return FenceNotTrustedError(text, code=code, terminal=True)

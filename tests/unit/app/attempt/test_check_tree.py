@@ -1,38 +1,43 @@
-"""A tree that is not the one that was to be published is named by what differs."""
+"""A merge that made something else than it had to is named by what differs."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.app.attempt.publish import check_tree
+from perago.app.attempt.stage import ExpectedMerge, check_merge
 from perago.domain.errors import FenceNotTrustedError
-from perago.domain.logical_execution import NO_METADATA, BranchName
-from perago.domain.policy import Level, PolicySetting, WorkspacePublicationPlan
-from perago.domain.publication import Keep
+from perago.domain.logical_execution import BranchName, CommitId
+from perago.domain.policy import PolicySetting
+from perago.testing.faults import answer
+
+
+def expected(world: FaultWorld, tree_of: CommitId) -> ExpectedMerge:
+    """A merge onto the input that has the tree of a commit."""
+    return ExpectedMerge(
+        world.repository.id, BranchName("main"), (world.input,), tree_of, terminal=True
+    )
 
 
 async def test_a_tree_that_differs_says_in_what(tmp_path: Path) -> None:
     world = FaultWorld(tmp_path, PolicySetting.SETTLED)
     world.repository.commit({"data/other.txt": b"other"})
-    published, place = world.repository.head(), world.input
-    plan = WorkspacePublicationPlan(
-        level=Level.SETTLED,
-        repository=world.repository.id,
-        branch=BranchName("main"),
-        input_ref=place,
-        base=place,
-        staged=None,
-        effect=Keep(place),
-        supersedes=None,
-        metadata=NO_METADATA,
-        message="",
-    )
-    attempt = world.worker().world
+    published = world.repository.head().commit
+    ports = world.worker().world
 
-    await check_tree(attempt, plan, published.commit, published)
+    await check_merge(ports, published, expected(world, published))
     what = r"in: data/other\.txt; the commit stays on the branch"
     with pytest.raises(FenceNotTrustedError, match=what) as refused:
-        await check_tree(attempt, plan, place, published)
+        await check_merge(ports, published, expected(world, world.input))
 
     assert refused.value.code == "PRG-F024"
+
+
+async def test_one_tree_in_two_ranges_is_no_difference(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED)
+    world.repository.commit({"data/other.txt": b"other"})
+    made = world.repository.head()
+    ports = world.worker([answer("commits.read", replace(made, metarange="another"))]).world
+
+    await check_merge(ports, made.commit, expected(world, made.commit))

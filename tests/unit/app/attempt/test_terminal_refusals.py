@@ -169,9 +169,9 @@ async def test_an_input_without_the_fence_that_is_needed_is_refused_for_good(
 
 
 # What no attempt can be told: PRG-L001 is the family's own, L005 is told as F014, L006 cannot
-# happen since an empty change stages nothing, L012 is of a command, F024 needs a server that merges
-# wrongly.
-UNTOLD = {"PRG-L001", "PRG-L005", "PRG-L006", "PRG-L012", "PRG-F024"}
+# happen since an empty change stages nothing, L012 and L013 are of commands, F024 needs a server
+# that merges wrongly.
+UNTOLD = {"PRG-L001", "PRG-L005", "PRG-L006", "PRG-L012", "PRG-L013", "PRG-F024"}
 
 
 def test_every_code_of_these_families_has_its_mistake() -> None:
