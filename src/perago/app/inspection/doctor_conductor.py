@@ -190,7 +190,8 @@ class _Watched:
     polls: dict[str | None, dict[str, datetime]] = field(
         default_factory=dict[str | None, dict[str, datetime]]
     )
-    moving: set[str | None] = field(default_factory=set[str | None])
+    # Who polled while this was looked at, whatever the clocks say.
+    active: dict[str, str | None] = field(default_factory=dict[str, str | None])
     waiting: Mapping[str | None, int] = field(default_factory=dict[str | None, int])
     held: Sequence[AttemptRecord] = ()
 
@@ -199,18 +200,13 @@ class _Watched:
         for poll in polls:
             known = self.polls.setdefault(poll.domain, {})
             if known and poll.at not in known.values():
-                self.moving.add(poll.domain)  # whatever the clocks say: a worker has just polled
+                self.active[poll.worker_id] = poll.domain
             known[poll.worker_id] = poll.at
 
     @property
     def holders(self) -> list[str]:
         """Everyone who has a row."""
         return sorted({row.snapshot.worker_id or "an unknown worker" for row in self.held})
-
-    @property
-    def workers(self) -> set[str]:
-        """Everyone who polls, or has a row."""
-        return {*self.holders, *(worker for known in self.polls.values() for worker in known)}
 
     def name_of(self, domain: str | None) -> str:
         """The task, and the domain of one of its queues."""
@@ -230,7 +226,8 @@ async def polls(subject: Subject) -> AsyncIterator[Finding]:
     for each in watched:
         for finding in _of_task(each, subject):
             yield finding
-    old = sorted({name for each in watched for name in each.workers if _OLD_WORKER.fullmatch(name)})
+    workers = {name for each in watched for name in (*each.active, *each.holders)}
+    old = sorted(filter(_OLD_WORKER.fullmatch, workers))
     if old:
         yield await _old_workers(subject, old)
 
@@ -268,7 +265,9 @@ def _of_task(watched: _Watched, subject: Subject) -> Sequence[Finding]:
 def _of_queue(watched: _Watched, domain: str | None, subject: Subject) -> Finding | None:
     """Whether a worker polls one queue; nothing of a domain that is not used any more."""
     waiting, known = watched.waiting.get(domain, 0), watched.polls.get(domain, {})
-    if domain in watched.moving or _is_young(max(known.values(), default=None), subject.clock):
+    if domain in watched.active.values() or _is_young(
+        max(known.values(), default=None), subject.clock
+    ):
         text = f"polled by {_last_asked(known, subject.clock)}; {watched.rows(domain)}"
         return ok(POLLS, f"{watched.name_of(domain)}: {text}")
     return None if domain is not None and not waiting else _unpolled(watched, domain, subject)
@@ -277,7 +276,7 @@ def _of_queue(watched: _Watched, domain: str | None, subject: Subject) -> Findin
 def _unpolled(watched: _Watched, domain: str | None, subject: Subject) -> Finding:
     said = _last_asked(watched.polls.get(domain, {}), subject.clock)
     text = f"no worker polls it (last: {said or 'never'}); {watched.rows(domain)}"
-    elsewhere = sorted(str(each) for each in watched.moving - {domain})
+    elsewhere = sorted(str(each) for each in {*watched.active.values()} - {domain})
     if elsewhere:
         text += f"; workers poll with domain {', '.join(elsewhere)}"
     remedy, start = remedy_of("PRG-H001", subject.names), filled("start MODULE", subject.names)
@@ -305,8 +304,7 @@ async def _old_workers(subject: Subject, names: Sequence[str]) -> Finding:
     remedy = remedy_of("PRG-H002", subject.names)
     if here:
         numbers = " ".join(map(str, here))
-        text += f"; on this machine: process {numbers}"
-        remedy = f"`kill {numbers}` lets its attempts end and stops it."
+        remedy = f"`kill {numbers}` lets its attempts end, and stops it on this machine."
     return Finding(POLLS, Status.FAILURE, text, remedy, "PRG-H002")
 
 

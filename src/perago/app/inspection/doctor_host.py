@@ -244,29 +244,41 @@ OLD_RELEASE = "0.6.1"
 
 
 def old_workers_here() -> list[int]:
-    """Processes on this machine that are `perago start` of 0.6.1, without their children."""
-    found = {pid for pid in all_processes() if _is_old_worker(pid)}
-    return sorted(pid for pid in found if _parent_of(pid) not in found)
+    """The processes on this machine to which SIGTERM ends a worker of 0.6.1 with its attempts.
+
+    By default that is its first child, which polls: its parent stops after that child, and hangs
+    when it gets the signal itself. In thread mode there is no child.
+    """
+    commands = {pid: text_of(PROCESSES / str(pid) / "cmdline") for pid in all_processes()}
+    old = {pid for pid, command in commands.items() if _is_old_worker(command)}
+    born = {pid: _born(pid) for pid in commands}
+    found: list[int] = []
+    for pid in old:
+        parent, _ = born[pid]
+        if parent in old:
+            continue  # forked, under the words of its parent
+        children = [each for each, (above, _) in born.items() if above == pid]
+        polling = [each for each in children if "resource_tracker" not in commands[each]]
+        found.append(min(polling, key=lambda each: born[each], default=pid))
+    return sorted(found)
 
 
-def _is_old_worker(pid: int) -> bool:
-    words = text_of(PROCESSES / str(pid) / "cmdline").split("\\0")
-    return (
-        "start" in words
-        and any(Path(word).name in {"perago", "__main__.py"} for word in words[:3])
-        and any(_installed_beside(Path(words[0])))
-    )
+def _is_old_worker(command: str) -> bool:
+    words = command.split("\0")
+    is_start = "start" in words and any(Path(word).name == "perago" for word in words[:3])
+    return is_start and any(_records_beside(Path(words[0])))
 
 
-def _installed_beside(python: Path) -> Iterator[Path]:
+def _records_beside(python: Path) -> Iterator[Path]:
     """The record of the old release in the environment of an interpreter."""
     pattern = f"lib/python*/site-packages/perago-{OLD_RELEASE}.dist-info"
     return python.parent.parent.glob(pattern)
 
 
-def _parent_of(pid: int) -> int:
-    stated = text_of(PROCESSES / str(pid) / "stat").rpartition(")")[2].split()
-    return int(stated[1]) if stated else 0
+def _born(pid: int) -> tuple[int, int]:
+    """The parent of a process, and when it was started."""
+    fields = text_of(PROCESSES / str(pid) / "stat").rpartition(")")[2].split()
+    return (int(fields[1]), int(fields[19])) if fields else (0, 0)
 
 
 HOST_CHECKS = (
