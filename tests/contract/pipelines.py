@@ -18,7 +18,7 @@ from perago.adapters.lakefs.objects import LakeFSObjects
 from perago.adapters.lakefs.retry import RetryTerms
 from perago.adapters.memory.system import SequentialConcurrency
 from perago.adapters.memory.transport import MemoryTransport
-from perago.adapters.spark.sized_pipeline import SizedPipeline
+from perago.adapters.spark.workspace_pipeline import SizedPipeline
 from perago.adapters.system.host import AsyncioConcurrency
 from perago.adapters.workspace.pipeline import LocalCache, LocalWorkspacePipeline
 from perago.ports.lakefs import Commits

@@ -37,7 +37,7 @@ from perago.app.attempt.run_attempt import AttemptReport, run_attempt
 from perago.app.authoring.checkpoint_copies import claim, make_empty, release
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
-from perago.app.gc.local_pass import GcTools
+from perago.app.gc.judging import GcTools
 from perago.app.gc.remote_pass import RemotePass
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import CommitId, RepositoryId

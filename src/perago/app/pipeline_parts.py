@@ -126,7 +126,7 @@ def open_pipeline(
         return local
     if terms.kind == "spark":
         return spark
-    from perago.adapters.spark.sized_pipeline import SizedPipeline  # noqa: PLC0415 - lazy
+    from perago.adapters.spark.workspace_pipeline import SizedPipeline  # noqa: PLC0415 - lazy
 
     return SizedPipeline(local, spark, objects_max=terms.local_objects_max)
 

@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 
 from perago._version import __version__
 from perago.app.container import Container
-from perago.app.gc.lost_rows import WorkerNames
+from perago.app.gc.local_pass import WorkerNames
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, worker_id_prefix_of
 from perago.app.telemetry.attempt_spans import ExportedSignals

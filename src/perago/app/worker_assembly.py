@@ -15,8 +15,8 @@ from perago.app.attempt.context import AttemptPorts, AttemptSettings
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.code_version import code_version_of
 from perago.app.container import Container
-from perago.app.gc.local_pass import DeadRows, GcTools, retention_times, sweep_directories
-from perago.app.gc.lost_rows import LostRows, WorkerNames
+from perago.app.gc.judging import GcTools, retention_times
+from perago.app.gc.local_pass import DeadRows, LostRows, WorkerNames, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.runs.built_in import served_tasks
 from perago.app.settings.settings import Settings

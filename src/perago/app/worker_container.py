@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
-from perago.app.gc.lost_rows import WorkerNames
+from perago.app.gc.local_pass import WorkerNames
 from perago.app.settings.settings import Settings
 from perago.app.telemetry.attempt_spans import ExportedSignals
 from perago.app.telemetry.metrics import BUCKETS, BYTE_BUCKETS

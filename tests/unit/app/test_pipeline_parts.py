@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from perago.adapters.spark.sized_pipeline import SizedPipeline
-from perago.adapters.spark.workspace_pipeline import SparkWorkspacePipeline
+from perago.adapters.spark.workspace_pipeline import SizedPipeline, SparkWorkspacePipeline
 from perago.adapters.workspace.pipeline import LocalWorkspacePipeline
 from perago.app.connections import Connections, LakeFSConnection, PipelineTerms
 from perago.app.container import Container, open_lakefs

@@ -17,14 +17,8 @@ from perago.app.command_line.reporting import (
     warn,
 )
 from perago.app.command_line.services import ask
-from perago.app.gc.local_pass import (
-    GcTools,
-    Judged,
-    LocalPass,
-    one_age,
-    retention_times,
-    sweep_directories,
-)
+from perago.app.gc.judging import GcTools, Judged, one_age, retention_times
+from perago.app.gc.local_pass import LocalPass, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.settings import load_settings

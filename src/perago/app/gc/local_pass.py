@@ -1,66 +1,48 @@
-"""What dead workers left on the local disk, and what both passes of garbage collection share.
+"""What dead workers left: directories on this disk, and rows that Conductor counts as theirs.
 
 `sweep_directories` removes attempt directories whose owners are gone, but keeps those that a later
 attempt may go on with. One that cannot be removed is reported and the others go on. `DeadRows`
 hands back the rows that a dead worker of this root held: the markers of its directories name them,
-and their locks say that it is dead. Without it Conductor notices when the response time-out is
-over. The rest is for `remote_pass`: listings page by page, the ages from the settings, and the
-owner of a staging branch by its name or by its commit. Which leftover may go is decided in
-`perago.domain.retention`.
+and their locks say that it is dead. Otherwise each row would wait for its response time-out.
+
+No marker names the row of a worker that died before the attempt had a directory, in a task without
+a workspace, or while Conductor had a poll of it open. Nor that of a poll whose answer was lost.
+Conductor names them: they are in progress, with the name of their worker. `LostRows` asks for the
+rows in progress of each task type and hands back those that have the name of a dead worker of this
+root, or the name of this worker and never reached it. Conductor answers from its index. Where it
+has none, these rows wait for their response time-out.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
-from typing import final
+from typing import Protocol
 
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.attempt.ending import end_of_lost
 from perago.app.authoring.task_definition import TaskDefinition
-from perago.app.settings.settings import Settings
 from perago.app.telemetry.listeners import facts_of, write
 from perago.domain.attempt import (
     AttemptRecord,
     AttemptSnapshot,
     Current,
-    WorkflowSnapshot,
     compare_row,
     compare_wide,
 )
-from perago.domain.checkpoints import key_of_checkpoint, read_checkpoint, workflow_of_key
-from perago.domain.commit_metadata import LOGICAL_TASK_KEY, STAGING_BRANCH, TASK_ID
 from perago.domain.hand_back import Moment
-from perago.domain.logical_execution import (
-    BranchName,
-    CommitRecord,
-    RepositoryId,
-    TagName,
-    decision_tag,
-    parse_attempt_mark,
-    workflow_segment,
-)
-from perago.domain.names import StagingOwner, execution_time, staging_of
 from perago.domain.retention import (
     AttemptStanding,
     Keep,
-    Retention,
     RetentionTimes,
-    WorkflowStanding,
     judge_attempt_directory,
-    judge_checkpoint,
-    standing_of,
     standing_of_task,
 )
 from perago.domain.retention import Owner as DirectoryOwner
-from perago.ports.asking import pages
 from perago.ports.conductor import HandBack, TaskQueue
-from perago.ports.errors import ServiceError
-from perago.ports.lakefs import Branches, Commits, TagRecord, Tags
-from perago.ports.system import Clock
+from perago.ports.errors import ServiceError, is_away
 from perago.ports.workspace import AttemptDirectories, AttemptMarker, Leftover
 
 
@@ -113,17 +95,6 @@ async def _standing_of_task(queue: TaskQueue | None, leftover: Leftover) -> Atte
         return standing_of_task(await queue.read_workflow(row.workflow_id), row.task_id)
     except ServiceError:
         return AttemptStanding.UNKNOWN
-
-
-@dataclass(frozen=True, slots=True)
-class GcTools:
-    """The ports of a pass."""
-
-    branches: Branches
-    commits: Commits
-    tags: Tags
-    queue: TaskQueue
-    clock: Clock
 
 
 LOGGER = logging.getLogger("perago.worker")
@@ -224,149 +195,105 @@ async def as_it_was_polled(queue: TaskQueue, row: AttemptSnapshot) -> AttemptRec
     return record if isinstance(compare_row(row, fresh), Current) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """One leftover and what was decided about it; `error` when that could not be done."""
-
-    kind: str
-    name: str
-    removed: bool
-    reason: str
-    error: str | None = None
+UNHEARD = "handed back rows whose poll was not answered"
+# Conductor goes on with an open poll when its worker has died, for the second that the poll may
+# wait, and gives it what comes. More, because a busy server answers late.
+LAST_POLL_SECONDS = 5.0
+DEAD, NOT_HEARD = "worker {} died", "worker {} did not hear the answer to its poll"
 
 
-@dataclass(slots=True)
-class WorkflowLeftovers:
-    """The leftovers of one workflow, by kind."""
-
-    decisions: list[TagRecord] = field(default_factory=list[TagRecord])
-    branches: list[BranchName] = field(default_factory=list[BranchName])
-    marks: list[TagRecord] = field(default_factory=list[TagRecord])
-
-    def named(self) -> list[tuple[str, str]]:
-        """Every leftover by kind and name."""
-        return [
-            *(("decision", tag.name) for tag in self.decisions),
-            *(("staging branch", branch) for branch in self.branches),
-            *(("attempt mark", tag.name) for tag in self.marks),
-        ]
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """A workflow as names spell it, what Conductor says of it, and its decisions as listed."""
-
-    segment: str
-    workflow: WorkflowSnapshot | None
-    decisions: tuple[TagRecord, ...] = ()
+class WorkerNames(Protocol):
+    """The workers of one root, each under its own name."""
 
     @property
-    def standing(self) -> WorkflowStanding:
-        """Whether it lives."""
-        return standing_of(self.workflow)
+    def former(self) -> Sequence[str]:
+        """Those that polled before this one; the lock of the root says that they are dead."""
+        ...
+
+    def add(self, worker_id: str) -> None:
+        """Remember this one for those that follow."""
+        ...
 
 
-def scheduled_of(mark: TagName) -> int:
-    """The scheduled time in a mark's name, in milliseconds."""
-    parsed = parse_attempt_mark(mark)
-    return parsed.scheduled_time if parsed else 0
-
-
-NOT_OURS = "Perago makes no such names"
-
-
-@final
 @dataclass(frozen=True, slots=True)
-class CheckpointJudge:
-    """The checkpoints of one repository; `ask` asks Conductor once for each workflow."""
+class LostRows:
+    """Finds and hands back rows on which no worker works."""
 
-    tools: GcTools
-    repository: RepositoryId
-    times: RetentionTimes
-    ask: Callable[[str], Awaitable[WorkflowSnapshot | None]]
+    ports: AttemptPorts
+    tasks: Mapping[str, TaskDefinition]
+    settings: AttemptSettings
+    names: WorkerNames | None = None
 
-    async def verdict(self, branch: BranchName) -> Retention:
-        """What may become of a branch; its name tells its logical execution."""
-        key = key_of_checkpoint(branch)
-        if key is None:
-            return Keep(NOT_OURS)
-        head = await self.tools.branches.head(self.repository, branch)
-        decision = await self.tools.tags.read(self.repository, decision_tag(key))
-        segment = workflow_of_key(key)
-        # A name holds a hash of an odd workflow id. Then only the commit tells the id itself.
-        written = head.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
-        workflow = await self.ask(written if workflow_segment(written) == segment else segment)
-        checkpoint = read_checkpoint(head)
-        moment = execution_time(branch) if checkpoint is None else checkpoint.taken_at
-        age = age_of(self.tools.clock, moment)
-        return judge_checkpoint(
-            standing_of(workflow), age, self.times, decided=decision is not None
+    async def at_start(self) -> None:
+        """Look before this worker polls, then let its own name be known."""
+        await self.of_dead_workers()
+        if self.names is not None:
+            self.names.add(self.settings.worker_id)
+
+    async def after_the_last_poll(self) -> None:
+        """Look again when no poll of a dead worker is open, until Conductor has answered."""
+        pause = self.ports.clock.sleep
+        await pause(LAST_POLL_SECONDS)
+        while not await self.of_dead_workers():
+            await pause(LAST_POLL_SECONDS)
+
+    async def of_dead_workers(self) -> bool:
+        """Hand back what has the name of a former worker; False when Conductor was away."""
+        former = () if self.names is None else self.names.former
+        if not former:
+            return True
+        return all(
+            [
+                await self._hand_back(name, lambda row: row.worker_id in former, DEAD)
+                for name in self.tasks
+            ]
         )
 
+    async def unheard(self, task_type: str, taken: Container[tuple[str, int]]) -> bool:
+        """Hand back what has the name of this worker and is not among what it has taken.
 
-def age_of(clock: Clock, moment: datetime | float | None) -> timedelta | None:
-    """How long ago something was, also where clocks differ; a number counts seconds since 1970."""
-    if moment is None:
-        return None
-    then = moment if isinstance(moment, datetime) else datetime.fromtimestamp(moment, UTC)
-    return max(clock.now() - then, timedelta(0))
+        To be asked while no poll for this type is under way: its rows would look the same.
+        """
+        own = self.settings.worker_id
 
+        def is_lost(row: AttemptSnapshot) -> bool:
+            return row.worker_id == own and (row.task_id, row.poll_count) not in taken
 
-# A million tags or branches, because a pass holds what it lists in memory. What follows after them
-# is told as a listing that failed.
-PAGES_MAX = 1000
+        return await self._hand_back(task_type, is_lost, NOT_HEARD)
 
+    async def _hand_back(
+        self, task_type: str, is_lost: Callable[[AttemptSnapshot], bool], why: str
+    ) -> bool:
+        """Hand back rows of one type; whether all that was asked was answered."""
+        done: list[str] = []
+        answered = True
+        try:
+            found = await self.ports.queue.in_progress(task_type)
+            for record in filter(lambda each: is_lost(each.snapshot), found):
+                if await self._give_back(record, why):
+                    done += [record.snapshot.task_id]
+        except ServiceError as error:
+            # A refusal is final: this Conductor cannot be asked, as it has no index.
+            answered = not is_away(error)
+            level = logging.INFO if answered else logging.WARNING
+            write(LOGGER, level, LEFT, {"task_name": task_type, "error": str(error)})
+        if done:
+            text = HANDED_BACK if why == DEAD else UNHEARD
+            write(LOGGER, logging.INFO, text, {"task_name": task_type, "task_ids": done})
+        return answered
 
-async def all_tags(tags: Tags, repository: RepositoryId, prefix: str) -> AsyncIterator[TagRecord]:
-    """Tags that start with `prefix`, in order."""
-    async for page in pages(partial(tags.list_page, repository, prefix), pages_max=PAGES_MAX):
-        for tag in page.tags:
-            yield tag
-
-
-async def all_branches(
-    branches: Branches, repository: RepositoryId, prefix: str
-) -> AsyncIterator[BranchName]:
-    """Names of private branches that start with `prefix`, in order."""
-    listing = partial(branches.list_page, repository, prefix, show_hidden=True)
-    async for page in pages(listing, pages_max=PAGES_MAX):
-        for name in page.names:
-            yield name
-
-
-# A check of the fence takes seconds, and its branches have no lock: only their age tells a check
-# that runs from one that died. `--older-than` must not take the branches of a running one.
-CHECK_TAKES_MAX = timedelta(minutes=10)
-
-
-def retention_times(settings: Settings) -> RetentionTimes:
-    """Ages by kind; those without a setting have their defaults."""
-    return RetentionTimes(
-        attempt_directory=settings.workspace_gc_ttl,
-        staging_branch=settings.gc_staging_ttl,
-        decision=settings.gc_tag_ttl,
-        run=settings.gc_run_ttl,
-    )
-
-
-def one_age(age: timedelta) -> RetentionTimes:
-    """`--older-than`: one age for every kind, except that a check under way is not disturbed."""
-    return RetentionTimes(age, age, age, age, canary=max(age, CHECK_TAKES_MAX), run=age)
-
-
-def is_own_commit(branch: BranchName, head: CommitRecord) -> bool:
-    """Whether the head was committed on this branch, and is not just where it began.
-
-    A branch begins at the input of its attempt, which is often another task's publication: that
-    commit's metadata says nothing of this branch.
-    """
-    return head.metadata.get(STAGING_BRANCH) == staging_of(branch)
-
-
-def owner_by_commit(branch: BranchName, head: CommitRecord) -> StagingOwner | None:
-    """The owner that the branch's own commit tells."""
-    workflow = head.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
-    task = head.metadata.get(TASK_ID, "")
-    if workflow and task and is_own_commit(branch, head):
-        return StagingOwner(workflow, task)
-    return None
+    async def _give_back(self, found: AttemptRecord, why: str) -> bool:
+        """Hand one row back, unless it ended or another worker has it now."""
+        queue, task = self.ports.queue, self.tasks[found.snapshot.task_type]
+        record = await as_it_was_polled(queue, found.snapshot)
+        if record is None:
+            return False
+        execution_id = self.ports.identities.new_execution_id()
+        lost = Attempt(task, record, execution_id, self.settings)
+        # How far a dead worker came is not known, and this is the stricter answer. A row whose poll
+        # was not heard was never begun.
+        died = why == DEAD
+        lost.leftovers.moment = Moment.IN_FUNCTION if died else Moment.BEFORE_FUNCTION
+        may_publish = died and task.has_workspace
+        text = why.format(found.snapshot.worker_id)
+        return await give_back(queue, lost, text, may_publish=may_publish)

@@ -16,19 +16,20 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import final
 
-from perago.app.gc.local_pass import (
+from perago.app.gc.judging import (
     NOT_OURS,
-    UNANSWERED_IN_A_ROW_MAX,
     CheckpointJudge,
     Judged,
     Owner,
+    PassSoFar,
+    RunJudge,
     WorkflowLeftovers,
+    age_of,
     is_own_commit,
     owner_by_commit,
     scheduled_of,
 )
-from perago.app.gc.pass_so_far import PassSoFar
-from perago.app.gc.run_judge import RunJudge
+from perago.app.gc.local_pass import UNANSWERED_IN_A_ROW_MAX
 from perago.domain.attempt import WorkflowSnapshot
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX
 from perago.domain.commit_metadata import LOGICAL_EXECUTION_KEY, LOGICAL_TASK_KEY, STAGING_BRANCH
@@ -302,7 +303,7 @@ class RemotePass(PassSoFar):
         key = head.metadata.get(LOGICAL_EXECUTION_KEY) if own else None
         began = execution_time(staging_of(branch))
         facts = StagingBranchFacts(
-            age=self._since(head.created_at) if own else self._since_moment(began),
+            age=self._since(head.created_at) if own else age_of(self.tools.clock, began),
             attempt=attempt,
             workflow=owner.standing,
             outcome_unknown=await self._outcome_is_unknown(owner, attempt, task_id),
@@ -380,14 +381,16 @@ class RemotePass(PassSoFar):
 
     async def _relocated(self) -> None:
         async for tag in self._tags(RELOCATED_TAG_PREFIX):
-            age = self._since_moment(execution_time(tag.name))
+            age = age_of(self.tools.clock, execution_time(tag.name))
             verdict = judge_relocated_tag(age, self.times)
             await self._settle("relocated tag", tag.name, verdict, self._tag_gone(tag.name))
 
     async def _canaries(self) -> None:
         """By the name alone: some have no commit of their own, and a check lasts seconds."""
         async for branch in self._names(CANARY_BRANCH_PREFIX):
-            verdict = judge_canary_branch(self._since_moment(execution_time(branch)), self.times)
+            verdict = judge_canary_branch(
+                age_of(self.tools.clock, execution_time(branch)), self.times
+            )
             await self._settle("canary branch", branch, verdict, self._branch_gone(branch))
 
     async def _checkpoints(self) -> None:

@@ -7,7 +7,7 @@ commit tells is read, up to `READS_MAX`: a question must not become a request fo
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from perago.app.gc.local_pass import is_own_commit
+from perago.app.gc.judging import is_own_commit
 from perago.domain.attempt import AttemptRecord
 from perago.domain.attempt_history import (
     AttemptEvidence,

@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 
-from perago.app.gc.local_pass import GcTools, as_it_was_polled, retention_times, sweep_directories
+from perago.app.gc.judging import GcTools, retention_times
+from perago.app.gc.local_pass import as_it_was_polled, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.inspection.doctor import Check, Finding, Status, Subject, ok, remedy_of
 from perago.app.pipeline_parts import CACHE_DIRECTORY

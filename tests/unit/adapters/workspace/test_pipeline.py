@@ -14,7 +14,7 @@ from perago.adapters.memory.lakefs_ports import MemoryBranches, MemoryCommits, M
 from perago.adapters.memory.system import RecordingProgress, SequentialConcurrency, VirtualClock
 from perago.adapters.memory.transport import MemoryTransport
 from perago.adapters.memory.worker_handle import WorkerHandle
-from perago.adapters.spark.sized_pipeline import SizedPipeline
+from perago.adapters.spark.workspace_pipeline import SizedPipeline
 from perago.adapters.workspace.inventory import WorkspaceTooLargeError
 from perago.adapters.workspace.pipeline import (
     LocalCache,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from tests.unit.app.attempt.fault_world import FaultWorld
 
-from perago.app.gc.local_pass import GcTools, Judged
+from perago.app.gc.judging import GcTools, Judged
 from perago.app.gc.remote_pass import RemotePass
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.retention import RetentionTimes

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 import perago
 from perago import RetryPolicy, TaskControls, TaskFailed, WorkspaceSpec, task
-from perago.app.gc.local_pass import GcTools, Judged
+from perago.app.gc.judging import GcTools, Judged
 from perago.app.gc.remote_pass import RemotePass
 from perago.domain.checkpoints import CHECKPOINT_BRANCH_PREFIX, key_of_checkpoint
 from perago.domain.logical_execution import BranchName, decision_tag

@@ -11,7 +11,7 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.filesystem.tree_removal import LOCK_NAME, NAMES_MAX, RootLock
-from perago.app.gc.lost_rows import LAST_POLL_SECONDS, LostRows
+from perago.app.gc.local_pass import LAST_POLL_SECONDS, LostRows
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.policy import PolicySetting

@@ -10,7 +10,7 @@ from tests.unit.app.gc.gc_scene import AT_ONCE, DAY, HOUR, collect
 from tests.unit.app.runs.run_world import FINISH, RunWorld
 
 from perago.adapters.memory.conductor_server import MemoryConductor
-from perago.app.gc.local_pass import Judged
+from perago.app.gc.judging import Judged
 from perago.domain.retention import RetentionTimes
 from perago.domain.run import BASE_TAG_PREFIX
 from perago.ports.errors import RequestRefusedError
