@@ -18,8 +18,6 @@ from perago.app.attempt.stage import (
     first_difference_outside,
 )
 from perago.domain.errors import (
-    OUTCOME_UNKNOWN,
-    OutcomeUnknownAtDeadlineError,
     PublicationRefusedError,
 )
 from perago.domain.logical_execution import CommitId, StagedReference
@@ -226,23 +224,3 @@ async def _tag_abandoned(
     tag = relocated_tag(abandoned, attempt.execution_id)
     with suppress(TagExistsError):  # an earlier round of this execution left it
         await ports.lakefs.tags.create(plan.repository, tag, abandoned)
-
-
-def unknown_outcome(
-    ports: AttemptPorts,
-    attempt: Attempt,
-    expected_head: CommitId,
-    staged: StagedReference | CommitId | None,
-    seen: str,
-) -> OutcomeUnknownAtDeadlineError:
-    """Tell the evidence and keep every branch: whoever looks later needs both."""
-    attempt.leftovers.staging_may_go = False
-    attempt.leftovers.outcome_unknown = True
-    evidence = {
-        "warning": OUTCOME_UNKNOWN,
-        "expected_head": expected_head,
-        "seen": seen,
-        "staged": staged,
-    }
-    ports.progress.phase(Phase.WARNED, evidence)
-    return OutcomeUnknownAtDeadlineError(seen)

@@ -11,10 +11,10 @@ from typing import TypeAlias, assert_never
 from perago.app.attempt.agree import SettledDecision, decision_of
 from perago.app.attempt.complete import check_attempt
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.effects import perform, prepare, unknown_outcome
+from perago.app.attempt.effects import perform, prepare
 from perago.app.attempt.facts import ToPublish, read_facts
 from perago.app.attempt.patience import LAKEFS, WorkTime
-from perago.app.attempt.settle import settle
+from perago.app.attempt.settle import settle, unknown_outcome
 from perago.app.attempt.stage import ExpectedMerge, check_merge, find_removed
 from perago.domain.commit_metadata import STAGING_COMMIT
 from perago.domain.errors import PublicationRefusedError

@@ -5,11 +5,15 @@ publication by its key, or sends the same merge again.
 """
 
 from perago.app.attempt.context import Attempt, AttemptPorts, Target
-from perago.app.attempt.effects import send_merge, unknown_outcome
+from perago.app.attempt.effects import send_merge
 from perago.app.attempt.patience import WorkTime
-from perago.domain.errors import PublicationRefusedError
+from perago.domain.errors import (
+    OUTCOME_UNKNOWN,
+    OutcomeUnknownAtDeadlineError,
+    PublicationRefusedError,
+)
 from perago.domain.lineage import FIRST_PARENT_COMMITS_MAX
-from perago.domain.logical_execution import CommitId
+from perago.domain.logical_execution import CommitId, StagedReference
 from perago.domain.outcome import NotPublished, Published
 from perago.domain.policy import WorkspacePublicationPlan
 from perago.domain.publication import Relocate
@@ -23,6 +27,7 @@ from perago.domain.settled import (
     look_after_relocation,
 )
 from perago.ports.errors import ServiceError
+from perago.ports.workspace import Phase
 
 # Short at first, because the other publishers of this process wait for the branch. With this factor
 # the fifteenth look is past the usual deadline of 60 s; twenty (LOOKS_MAX) serve longer ones too.
@@ -106,3 +111,23 @@ async def _look(
         execution_id=attempt.execution_id,
         fenced=plan.level.fenced,
     )
+
+
+def unknown_outcome(
+    ports: AttemptPorts,
+    attempt: Attempt,
+    expected_head: CommitId,
+    staged: StagedReference | CommitId | None,
+    seen: str,
+) -> OutcomeUnknownAtDeadlineError:
+    """Tell the evidence and keep every branch: whoever looks later needs both."""
+    attempt.leftovers.staging_may_go = False
+    attempt.leftovers.outcome_unknown = True
+    evidence = {
+        "warning": OUTCOME_UNKNOWN,
+        "expected_head": expected_head,
+        "seen": seen,
+        "staged": staged,
+    }
+    ports.progress.phase(Phase.WARNED, evidence)
+    return OutcomeUnknownAtDeadlineError(seen)
