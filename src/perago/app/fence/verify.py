@@ -77,19 +77,28 @@ class FenceVerdict:
 
 
 async def verify_fence(
-    tools: FenceTools, canary: Canary, clock: Clock, repository: RepositoryId, branch: BranchName
+    tools: FenceTools,
+    canary: Canary,
+    clock: Clock,
+    repository: RepositoryId,
+    branch: BranchName,
+    *,
+    if_protected_only: bool = False,
 ) -> FenceVerdict:
-    """Read the file at the head, then try it: the server must refuse a wrong head."""
+    """Read the file at the head, then try it: the server must refuse a wrong head.
+
+    The merge into a protected branch takes seconds: `if_protected_only` spares it where `branch` is
+    not protected.
+    """
     head = (await tools.branches.head(repository, branch)).commit
     seen = recognise_fence(await read_fence(tools, repository, head))
     state, protected_merge = seen.state, ProtectedMerge.NOT_TRIED
     protected = await tools.branches.is_protected(repository, branch)
-    if state is FenceState.TRUSTED:
-        if await canary.refuses_wrong_head(repository, head):
-            like = branch if protected else None
-            protected_merge = await _merge_protected(tools, clock, repository, head, like)
-        else:
-            state = FenceState.DEAD
+    if state is FenceState.TRUSTED and not await canary.refuses_wrong_head(repository, head):
+        state = FenceState.DEAD
+    if state is FenceState.TRUSTED and (protected or not if_protected_only):
+        like = branch if protected else None
+        protected_merge = await _merge_protected(tools, clock, repository, head, like)
     return FenceVerdict(repository, branch, head, state, seen.version, protected, protected_merge)
 
 

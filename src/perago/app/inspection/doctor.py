@@ -211,8 +211,17 @@ class Examination:
 
     def _pasteable(self, finding: Finding) -> Finding:
         """The same without keys: who asks for help pastes the whole of it."""
-        masked = self._masked
-        return replace(finding, evidence=masked(finding.evidence), remedy=masked(finding.remedy))
+        masked, remedy = self._masked, self._runnable(finding.remedy)
+        return replace(finding, evidence=masked(finding.evidence), remedy=masked(remedy))
+
+    def _runnable(self, remedy: str) -> str:
+        """With what `lakectl` has to be told: it does not know Perago's name of the address."""
+        settings, lakefs = self.subject.settings, self.subject.connections.lakefs
+        if lakefs is None or "`lakectl " not in remedy:
+            return remedy
+        if settings.lakectl_server_endpoint_url == lakefs.url:
+            return remedy
+        return f"`export LAKECTL_SERVER_ENDPOINT_URL={lakefs.url}` is for lakectl; {remedy}"
 
     def _masked(self, text: str) -> str:
         return self.secrets.masked(_PASSWORD_IN_ADDRESS.sub("***@", text))

@@ -18,7 +18,7 @@ from perago.app.inspection.doctor import (
     ok,
     remedy_of,
 )
-from perago.ports.errors import ServiceError, UnavailableError
+from perago.ports.errors import AccessDeniedError, ServiceError, UnavailableError
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation, Server
 
 ADDRESS, KEY, VERSION, CLOCKS = "lakeFS address", "lakeFS key", "lakeFS version", "clocks"
@@ -31,6 +31,12 @@ TESTED_VERSION = "1.86.0"
 SKEW_SECONDS_MIN = 5.0
 # A signed address of an object lives for 15 minutes by the clock of the store: a third is lost.
 SKEW_SECONDS_MAX = 300.0
+# Who may set a key knows one; no command can find it.
+KEY_REMEDY = (
+    "`perago config show --origin` shows where key and secret come from, and"
+    " `export LAKECTL_CREDENTIALS_ACCESS_KEY_ID=KEY_ID"
+    " LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY=SECRET` sets others"
+)
 KEEP_TIME = "timedatectl set-ntp true"
 
 
@@ -122,7 +128,11 @@ def way_to(connection: LakeFSConnection | ConductorConnection) -> str:
 async def key(subject: Subject) -> AsyncIterator[Finding]:
     """Whether lakeFS knows the key, and which version it is."""
     async with lakefs_of(subject) as lakefs:
-        facts = await server_of(lakefs).facts()
+        try:
+            facts = await server_of(lakefs).facts()
+        except AccessDeniedError as error:
+            yield Finding(KEY, Status.FAILURE, str(error), KEY_REMEDY, error.code)
+            return
     yield ok(KEY, f"it belongs to the user {facts.user}")
     said = facts.version or "nothing: the key may not ask (fs:ReadConfig)"
     if facts.version == TESTED_VERSION:
@@ -190,9 +200,11 @@ async def _readings(subject: Subject) -> AsyncIterator[_Reading]:
         if reading is not None:
             yield reading
     if conductor_at is not None and urlsplit(conductor_at.url).scheme != "memory":
-        conductor = subject.open_conductor(conductor_at)
+        conductor, reading = subject.open_conductor(conductor_at), None
         try:
-            reading = await _read(subject, "Conductor", conductor_at.url, server_of(conductor))
+            # A Conductor that does not answer has a check of its own.
+            with suppress(UnavailableError):
+                reading = await _read(subject, "Conductor", conductor_at.url, server_of(conductor))
         finally:
             await conductor.close()
         if reading is not None:

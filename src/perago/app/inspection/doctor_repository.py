@@ -39,7 +39,7 @@ from perago.domain.policy import (
 from perago.ports.errors import ServiceError
 from perago.ports.installations import LakeFSInstallation
 
-REPOSITORY, FENCE, BRANCH = "repository", "fence", "target branch"
+REPOSITORY, RIGHTS, FENCE, BRANCH = "repository", "rights", "fence", "target branch"
 SHOWN_MAX = 5  # of names: enough to recognise what is meant
 # Commits below the head in which a publication is looked for, in one request.
 HISTORY_MAX = 50
@@ -114,7 +114,7 @@ async def fence(subject: Subject) -> AsyncIterator[Finding]:
         canary = Canary(branches=lakefs.branches, commits=lakefs.commits, identities=names)
         at = target.repository, target.branch
         try:
-            verdict = await verify_fence(tools, canary, subject.clock, *at)
+            verdict = await verify_fence(tools, canary, subject.clock, *at, if_protected_only=True)
         except (PublicationRefusedError, ServiceError) as error:
             yield failure_of(FENCE, error, target.names)
             return
@@ -126,8 +126,9 @@ async def fence(subject: Subject) -> AsyncIterator[Finding]:
 
 def _state_of(verdict: FenceVerdict, target: Target, policies: set[PolicySetting]) -> Finding:
     if verdict.state is FenceState.TRUSTED:
-        merge = f"a merge into a protected branch {verdict.protected_merge}"
-        text = f"{target} has version {verdict.version}; lakeFS refused a wrong head, {merge}"
+        text = f"{target} has version {verdict.version}; lakeFS refused a merge with a wrong head"
+        if verdict.protected:
+            text += f"; a merge into a branch that is protected alike: {verdict.protected_merge}"
         return ok(FENCE, text)
     code, text = _STATES[verdict.state]
     levels = {
@@ -225,7 +226,7 @@ FENCE_CHECKS = (
     Check(
         FENCE,
         fence,
-        needs=(REPOSITORY,),
+        needs=(REPOSITORY, RIGHTS),
         seconds=CHECK_SECONDS + LOOKS_MAX * PAUSE_SECONDS,
         server="lakefs",
     ),

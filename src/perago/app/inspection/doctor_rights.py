@@ -5,6 +5,7 @@ name, which garbage collection removes after an hour.
 """
 
 import hashlib
+import re
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -12,25 +13,39 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from perago.app.inspection.doctor import Check, Finding, Status, Subject, failure_of, ok, remedy_of
-from perago.app.inspection.doctor_lakefs import KEY, configured, lakefs_of, server_of
-from perago.app.inspection.doctor_repository import REPOSITORY, Target, policies_of, target_of
+from perago.app.inspection.doctor import Check, Finding, Status, Subject, ok, remedy_of
+from perago.app.inspection.doctor_lakefs import KEY, KEY_REMEDY, configured, lakefs_of, server_of
+from perago.app.inspection.doctor_repository import (
+    REPOSITORY,
+    RIGHTS,
+    Target,
+    policies_of,
+    target_of,
+)
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.logical_execution import BranchName, CommitId, TagName
 from perago.domain.names import canary_branches, relocated_tag
 from perago.domain.outcome import Merged, Relocated
 from perago.domain.policy import asked_shapes
-from perago.ports.errors import AccessDeniedError, RequestRefusedError, ServiceError
+from perago.ports.errors import (
+    AccessDeniedError,
+    RequestRefusedError,
+    ServiceError,
+    UnavailableError,
+    is_away,
+)
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import FetchOrder, ObjectUpload
 
-RIGHTS, ROUTES = "rights", "routes"
+ROUTES = "routes"
 PATH = "perago-doctor"
 # Beyond the 4 MiB from which objects may go past lakeFS to its block store.
 ROUTE_BYTES = 5 * 1024 * 1024
 # lakeFS repeats what its block store does not answer, and says after that what was wrong.
 ROUTE_SECONDS = 60.0
+# lakeFS names the address that its block store's library asked.
+_ADDRESS = re.compile(r"https?://[^/\s\"]+")
 
 
 @asynccontextmanager
@@ -146,8 +161,6 @@ def _refuse_all_but(wanted: type, answer: object) -> None:
 
 async def rights(subject: Subject) -> AsyncIterator[Finding]:
     """Every right that an attempt takes, tried in turn."""
-    shapes = [shape for each in policies_of(subject) for shape in asked_shapes(each).values()]
-    resets = any(shape.relocates for shape in shapes)
     async with lakefs_of(subject) as lakefs:
         target = await target_of(subject, lakefs)
         tag = relocated_tag(target.head, subject.identities.new_execution_id())
@@ -156,28 +169,33 @@ async def rights(subject: Subject) -> AsyncIterator[Finding]:
             file.write_bytes(PATH.encode())
             async with scratch(subject, lakefs, target) as names:
                 trial = _Trial(lakefs, target, *names, tag, file)
-                may: list[str] = []
                 try:
-                    for words, step in trial.steps(resets=resets):
-                        try:
-                            await step()
-                            may.append(words)
-                        except AccessDeniedError as error:
-                            yield _denied(subject, target, words, error)
-                except ServiceError as error:
-                    # Without an earlier right the branch or object for this one is not there.
-                    yield failure_of(RIGHTS, error, target.names)
+                    async for finding in _tried(subject, trial):
+                        yield finding
                 finally:
                     with suppress(ServiceError):
                         await lakefs.tags.delete(target.repository, tag)
-    if may:
-        yield ok(RIGHTS, f"in {target.repository} the key may {', '.join(may)}")
 
 
-def _denied(subject: Subject, target: Target, words: str, error: ServiceError) -> Finding:
-    names = {**target.names, "URL": configured(subject).url}
-    text = f"in {target.repository} the key may not {words}: {error}"
-    return Finding(RIGHTS, Status.FAILURE, text, remedy_of(error.code, names), error.code)
+async def _tried(subject: Subject, trial: _Trial) -> AsyncIterator[Finding]:
+    """What the key may, and may not."""
+    shapes = [shape for each in policies_of(subject) for shape in asked_shapes(each).values()]
+    target, may, is_denied = trial.target, list[str](), False
+    for words, step in trial.steps(resets=any(shape.relocates for shape in shapes)):
+        try:
+            await step()
+            may.append(words)
+        except AccessDeniedError as error:
+            is_denied = True
+            text = f"in {target.repository} the key may not {words}: {error}"
+            remedy = f"{KEY_REMEDY}; or let the policies of its user allow it"
+            yield Finding(RIGHTS, Status.FAILURE, text, remedy, error.code)
+        except ServiceError as error:
+            # Without an earlier right the branch or object for this one is not there.
+            if not is_denied:
+                yield _failed(RIGHTS, subject, target, error)
+                return
+    yield ok(RIGHTS, f"in {target.repository} the key may {', '.join(may) or 'nothing of this'}")
 
 
 async def routes(subject: Subject) -> AsyncIterator[Finding]:
@@ -189,16 +207,24 @@ async def routes(subject: Subject) -> AsyncIterator[Finding]:
         yield ok(ROUTES, await _moved(subject, target, "api"))
         through = True
     except ServiceError as error:
-        remedy = remedy_of(error.code, {**target.names, "URL": configured(subject).url})
-        text = f"through lakeFS: {error}"
-        yield Finding(ROUTES, Status.FAILURE, text, remedy, error.code)
+        yield _failed(ROUTES, subject, target, error)
         through = False
-    if not signs:
+    if not signs or subject.settings.transfer_route == "api":
         return
     try:
         yield ok(ROUTES, await _moved(subject, target, "presigned"))
     except ServiceError as error:
         yield _unreachable(subject, error, through=through)
+
+
+def _failed(check: str, subject: Subject, target: Target, error: ServiceError) -> Finding:
+    """A request through lakeFS; what its block store said is in the answer of lakeFS."""
+    # What became of a request does not matter here, because its branch is removed.
+    code = UnavailableError.code if is_away(error) else error.code
+    remedy = remedy_of(code, {**target.names, "URL": configured(subject).url})
+    if store := _ADDRESS.search(str(error)):
+        remedy = f"`curl -sS {store[0]}` shows whether the block store of lakeFS answers; start it"
+    return Finding(check, Status.FAILURE, str(error), remedy, code)
 
 
 def _unreachable(subject: Subject, error: ServiceError, *, through: bool) -> Finding:
