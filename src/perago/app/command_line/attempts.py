@@ -19,7 +19,7 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.command_line.services import ask, conductor_if_configured
+from perago.app.command_line.services import LeftRepository, ask, conductor_if_configured
 from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.settings import Settings, load_settings
@@ -52,12 +52,7 @@ def attempts(
         str | None, typer.Argument(metavar="[WORKFLOW_ID]", help="Id of the workflow.")
     ] = None,
     *,
-    repository: Annotated[
-        str | None,
-        typer.Option(
-            "--repo", metavar="REPO", help="Repository, if Conductor does not know the workflow."
-        ),
-    ] = None,
+    repository: LeftRepository = None,
     branch: Annotated[
         str | None,
         typer.Option(metavar="BRANCH", help="Branch. Default: the one of the repository."),

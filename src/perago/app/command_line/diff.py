@@ -18,7 +18,7 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.command_line.services import ask, one_or_all
+from perago.app.command_line.services import OneRepository, ask, one_or_all
 from perago.app.runs.held_changes import HeldChanges, find_held
 from perago.domain.text import in_units
 from perago.ports.asking import all_changes
@@ -37,10 +37,7 @@ def diff(
         ),
     ],
     *,
-    repository: Annotated[
-        str | None,
-        typer.Option("--repo", metavar="REPO", help="Look here only. Default: everywhere."),
-    ] = None,
+    repository: OneRepository = None,
     stat: Annotated[
         bool, typer.Option("--stat", help="Count by folder instead of naming each object.")
     ] = False,

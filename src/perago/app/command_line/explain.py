@@ -15,6 +15,7 @@ from perago.app.command_line.reporting import (
     say_json,
     say_lines,
 )
+from perago.app.command_line.services import LeftRepository
 from perago.app.inspection.attempts import Question
 from perago.app.settings.settings import load_settings
 from perago.domain.error_codes import UnknownCodeError, error_codes, find_code
@@ -32,12 +33,7 @@ def explain(
         typer.Argument(metavar="[CODE|WORKFLOW_ID]", help="For example PRG-U001."),
     ] = None,
     *,
-    repository: Annotated[
-        str | None,
-        typer.Option(
-            "--repo", metavar="REPO", help="Repository, if Conductor does not know the workflow."
-        ),
-    ] = None,
+    repository: LeftRepository = None,
     as_json: JsonOption = False,
 ) -> None:
     """Explain an error code, or say what happened to a workflow and what to do next.

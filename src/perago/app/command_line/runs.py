@@ -13,7 +13,7 @@ from perago.app.command_line.reporting import (
     say_json,
     warn,
 )
-from perago.app.command_line.services import ask, conductor_if_configured, one_or_all
+from perago.app.command_line.services import OneRepository, ask, conductor_if_configured, one_or_all
 from perago.app.runs.held_runs import HeldRun, abandon_run, find_run, held_runs, with_workflow
 from perago.domain.errors import RuntimeConfigError
 from perago.domain.logical_execution import RepositoryId
@@ -60,10 +60,7 @@ def abandon(
         typer.Argument(metavar="RUN", help="Key or branch of a run, or the id of its workflow."),
     ],
     *,
-    repository: Annotated[
-        str | None,
-        typer.Option("--repo", metavar="REPO", help="Look here only. Default: everywhere."),
-    ] = None,
+    repository: OneRepository = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also if Conductor does not know the workflow.")
     ] = False,

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
 
 from perago.app.settings.runtime_config import connections_of
 from perago.app.settings.settings import Settings, load_settings
@@ -14,6 +16,15 @@ if TYPE_CHECKING:
     from perago.app.container import Container
 
 Answer = TypeVar("Answer")
+OneRepository = Annotated[
+    str | None, typer.Option("--repo", metavar="REPO", help="Look here only. Default: everywhere.")
+]
+LeftRepository = Annotated[
+    str | None,
+    typer.Option(
+        "--repo", metavar="REPO", help="Repository, if Conductor does not know the workflow."
+    ),
+]
 
 
 def ask(
