@@ -3,6 +3,7 @@
 Decides nothing; runs one workflow of begin, two tasks and finish for each case.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from perago.testing import (
     zombie,
 )
 from perago.testing.definitions import as_list, as_object
+from perago.testing.faults import ANY_CALL
 
 BEGIN, FINISH = "perago.begin", "perago.finish"
 BASE_FILES = {"songs/a.txt": "a", "other/b.txt": "b"}
@@ -125,6 +127,27 @@ CASES = (
         refused="PRG-N005",
     ),
 )
+
+# Requests of an attempt in a process that has tried the fence; `test_runs_in_the_kit` counts them.
+CALLS = {BEGIN: 8, FINISH: 16}
+
+
+def faults_at(task: str, nth: int) -> tuple[Fault, ...]:
+    """Every fault of one request."""
+    return (
+        crash(before=ANY_CALL, nth=nth, task=task),
+        crash(after=ANY_CALL, nth=nth, task=task),
+        lose_answer(ANY_CALL, nth=nth, task=task),
+        arrive_late(ANY_CALL, nth=nth, task=task),
+    )
+
+
+def cases_of_every_call() -> Iterator[RunCase]:
+    """Every fault at every request of begin and of finish."""
+    for name, calls in CALLS.items():
+        for nth in range(1, calls + 1):
+            for fault in faults_at(name, nth):
+                yield RunCase(f"{type(fault).__name__} at call {nth} of {name}", (fault,))
 
 
 async def run_case(env: PeragoEnvironment, case: RunCase) -> None:

@@ -1,13 +1,13 @@
 """Runs on real servers: by `perago start`, and with the faults of the kit's cases."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 
 import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.integration.worker_scene import WorkerScene
-from tests.run_cases import CASES, RunCase, run_case
+from tests.run_cases import CASES, RunCase, cases_of_every_call, run_case
 
 from perago.adapters.system.host import SystemIdentities
 from perago.app.authoring.taskdef import build_taskdef
@@ -95,8 +95,19 @@ def environments(
         yield lambda: opened.enter_context(PeragoEnvironment(servers=RemoteServers(servers)))
 
 
+@pytest.mark.parametrize(
+    "cases",
+    [
+        pytest.param(CASES, id="chosen"),
+        pytest.param(
+            tuple(cases_of_every_call()),
+            id="every call",
+            marks=[pytest.mark.soak, pytest.mark.timeout(1800)],
+        ),
+    ],
+)
 async def test_every_fault_of_a_run_ends_as_in_memory(
-    environments: Callable[[], PeragoEnvironment],
+    environments: Callable[[], PeragoEnvironment], cases: Sequence[RunCase]
 ) -> None:
     turns = asyncio.Semaphore(AT_ONCE)
 
@@ -104,7 +115,7 @@ async def test_every_fault_of_a_run_ends_as_in_memory(
         async with turns:
             await run_case(environments(), case)
 
-    ends = await asyncio.gather(*map(in_turn, CASES), return_exceptions=True)
+    ends = await asyncio.gather(*map(in_turn, cases), return_exceptions=True)
     failed = [end for end in ends if isinstance(end, BaseException)]
     assert not failed, "\n\n".join(
         "\n".join([str(each), *getattr(each, "__notes__", [])]) for each in failed

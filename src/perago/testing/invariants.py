@@ -59,8 +59,8 @@ def _lost_publications(repository: RepositoryStory, story: Story) -> Iterator[st
             continue
         name, commit = str(accepted["branch"]), str(accepted["ref"])
         branch = repository.branch(name)
-        if branch is None and (key := key_of_run(name)) is not None and key in runs:
-            continue  # finish has published the run, and removed its branch
+        if (key := key_of_run(name)) is not None and key in runs:
+            continue  # finish has removed the branch; a late request of begin may make it anew
         # Only its own branch counts, because a tag or a copy may still have what the branch has
         # lost. An input that is handed on unchanged may be from anywhere.
         found = {one.commit for one in branch.commits} if branch else set[str]()

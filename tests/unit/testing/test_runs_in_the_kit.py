@@ -1,7 +1,16 @@
 """The kit serves begin and finish, and says what a run must never leave on its target."""
 
 import pytest
-from tests.run_cases import CASES, RunCase, load, mix, run_case
+from tests.run_cases import (
+    CALLS,
+    CASES,
+    RunCase,
+    cases_of_every_call,
+    faults_at,
+    load,
+    mix,
+    run_case,
+)
 
 from perago.testing import MemoryServers, PeragoEnvironment, sequence
 
@@ -13,6 +22,21 @@ INPUT: dict[str, object] = {"params": {"songs_load": {}, "songs_mix": {}}}
 async def test_a_workflow_is_one_transaction(case: RunCase) -> None:
     with PeragoEnvironment() as env:
         await run_case(env, case)
+
+
+@pytest.mark.parametrize("task", CALLS)
+async def test_every_request_of_a_run_has_its_faults(task: str) -> None:
+    with PeragoEnvironment() as env:
+        await run_case(env, RunCase("the last request", faults_at(task, CALLS[task])[:1]))
+    with PeragoEnvironment() as env, pytest.raises(AssertionError, match="one more"):
+        await run_case(env, RunCase("one more", faults_at(task, CALLS[task] + 1)[:1]))
+
+
+@pytest.mark.scale
+async def test_every_fault_at_every_request_publishes_the_run_once() -> None:
+    for case in cases_of_every_call():
+        with PeragoEnvironment() as env:
+            await run_case(env, case)
 
 
 @pytest.mark.parametrize("copied", ["songs.mix", "perago.finish"])

@@ -115,6 +115,17 @@ async def test_a_fence_is_never_merged_onto_a_head_that_was_not_looked_at(tmp_pa
     report = await install_fence(world.worker([move]).fence, world.repository.id, MAIN)
     assert report.change is FenceChange.INSTALLED
     assert world.repository.head().parents == tuple(moved)
+    assert world.workers[0].calls[MERGE] == 2, "the first one is refused"
+
+
+async def test_the_side_branch_of_a_fence_is_hidden(tmp_path: Path) -> None:
+    world = FaultWorld(tmp_path, PolicySetting.AUTO, fenced=False)
+    with pytest.raises(ProcessDied):
+        await install_fence(world.worker([crash(before=MERGE)]).fence, world.repository.id, MAIN)
+    branches = world.worker().fence.branches
+    plain = await branches.list_page(world.repository.id, "perago-")
+    shown = await branches.list_page(world.repository.id, "perago-", show_hidden=True)
+    assert (len(plain.names), len(shown.names)) == (0, 1)
 
 
 async def test_a_branch_is_protected_before_its_fence_is_there(tmp_path: Path) -> None:

@@ -177,3 +177,13 @@ async def test_a_canary_leaves_no_branches(tmp_path: Path) -> None:
     report = await world.report()
     assert report.recorded is Recorded.RECORDED
     assert world.repository.branch_names() == {"main"}
+
+
+async def test_each_version_of_the_fence_is_proven(tmp_path: Path) -> None:
+    """What runs one script may stumble over another."""
+    world = FaultWorld(tmp_path, PolicySetting.AUTO)
+    trust = world.worker().world.lakefs.trust
+    assert await trust.proven(REPOSITORY, world.input, 2) is FenceState.TRUSTED
+    world.lakefs.actions_enabled = False
+    assert await trust.proven(REPOSITORY, world.input, 1) is FenceState.DEAD
+    assert await trust.proven(REPOSITORY, world.input, 2) is FenceState.TRUSTED

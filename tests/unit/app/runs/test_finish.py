@@ -12,7 +12,7 @@ from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import EXPECTED_HEAD, RUN
 from perago.domain.fence import FENCE_FILE, FenceState
 from perago.domain.finish import History, OnMoved
-from perago.domain.outcome import MergeConflict, Merged, NoChanges
+from perago.domain.outcome import MergeConflict, Merged, NoChanges, TooManyTries
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
 from perago.domain.run import base_tag
@@ -362,6 +362,14 @@ async def test_a_merge_that_is_never_answered_leaves_everything_to_the_next_atte
     assert len(left) == (on_moved is OnMoved.REBASE)
     await world.lose_lease()
     assert (await world.report()).error is None
+    await world.assert_published()
+
+
+async def test_a_scratch_merge_that_was_tried_too_often_is_tried_again(tmp_path: Path) -> None:
+    world = await waiting(tmp_path, OnMoved.REBASE)
+    world.human()
+    report = await world.report(answer(SCRATCH_MERGE, TooManyTries("busy"), nth=3))
+    assert report.error is None
     await world.assert_published()
 
 

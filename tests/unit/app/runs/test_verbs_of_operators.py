@@ -11,7 +11,9 @@ from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.runs.held_runs import abandon_run
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.finish import History
-from perago.testing.faults import Fault, crash
+from perago.ports.errors import RequestRefusedError
+from perago.testing.fault_injector import FaultInjector, faulty_installation
+from perago.testing.faults import Fault, crash, refuse
 
 
 async def rerun(world: RunWorld, reference: str) -> None:
@@ -21,10 +23,12 @@ async def rerun(world: RunWorld, reference: str) -> None:
     await world.operator.workflows.rerun(world.workflow, rows[reference].task_id)
 
 
-async def abandon(world: RunWorld) -> None:
+async def abandon(world: RunWorld, injector: FaultInjector | None = None) -> None:
     """`perago abandon` of the run, whose workflow is terminated first."""
-    await world.operator.workflows.terminate(world.workflow, "it is not wanted")
+    if (await world.read()).status is WorkflowStatus.RUNNING:
+        await world.operator.workflows.terminate(world.workflow, "it is not wanted")
     lakefs = lakefs_installation(world.lakefs, WorkerHandle())
+    lakefs = faulty_installation(lakefs, injector or FaultInjector())
     key = (await world.begun()).as_value().key
     await abandon_run(lakefs, world.operator.workflows, world.repository.id, key)
 
@@ -112,6 +116,19 @@ async def test_a_task_that_is_run_again_in_a_run_is_not_sent_to_the_head_of_the_
     assert "PRG-F002" in reason
     assert "`perago runs repo`" in reason
     assert "perago head" not in reason
+
+
+async def test_the_tag_of_a_run_that_is_given_up_goes_last(tmp_path: Path) -> None:
+    """A branch without it could not be compared with its base."""
+    world = await RunWorld(tmp_path).started()
+    await world.until(FINISH)
+    run = await world.begun()
+    busy = FaultInjector([refuse("branches.delete", RequestRefusedError("busy"))])
+    with pytest.raises(RequestRefusedError):
+        await abandon(world, busy)
+    assert world.repository.tags()[f"perago-base-{run.key}"] == run.base
+    await abandon(world)
+    assert f"perago-base-{run.key}" not in world.repository.tags()
 
 
 async def test_a_finish_that_was_reset_finds_the_publication(tmp_path: Path) -> None:
