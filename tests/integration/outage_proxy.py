@@ -1,7 +1,7 @@
 """A way to one server that goes away for a time, at the request that a test names.
 
 toxiproxy breaks a connection when it is told to. Here the moment is a request of the attempt: the
-request arrives, its answer does not, and from then on nobody listens.
+request arrives, its answer does not, and from then on nobody listens, or nobody answers.
 """
 
 import asyncio
@@ -33,6 +33,8 @@ class OutageProxy:
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self._is_away = False
+        self._is_silent = False
+        self._silenced: set[asyncio.StreamWriter] = set()
         self._port = 0
 
     @property
@@ -52,8 +54,16 @@ class OutageProxy:
         for client in self._clients:
             client.transport.abort()
 
+    def fall_silent(self) -> None:
+        """Take what comes and carry nothing, as a network that drops packets."""
+        self._is_silent = True
+        self._silenced |= self._clients
+
     async def come_back(self) -> None:
-        """Listen, on the same port."""
+        """Listen, on the same port; a connection that lost bytes stays silent for ever."""
+        if self._is_silent:
+            self._is_silent = False
+            return
         self._is_away = False
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", self._port)
         self._port = int(self._server.sockets[0].getsockname()[1])
@@ -76,27 +86,37 @@ class OutageProxy:
         try:
             if self._is_away:  # accepted just before, and served only now
                 return
+            if self._is_silent:
+                self._silenced.add(writer)
             with suppress(OSError):
                 await self._carry(reader, writer)
         finally:
             self._clients.discard(writer)
+            self._silenced.discard(writer)
             writer.transport.abort()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection(*self._upstream)
-        answers = asyncio.create_task(_pump(up_reader, writer))
+        answers = asyncio.create_task(self._answers(up_reader, writer))
         try:
-            await self._requests(reader, up_writer)
+            await self._requests(reader, writer, up_writer)
             # The server goes on with what it was sent: what arrived takes effect.
             await asyncio.wait([answers], timeout=60)
         finally:
             answers.cancel()
             up_writer.transport.abort()
 
-    async def _requests(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _requests(
+        self,
+        reader: asyncio.StreamReader,
+        client: asyncio.StreamWriter,
+        writer: asyncio.StreamWriter,
+    ) -> None:
         kept = b""
         with suppress(OSError):
             while chunk := await reader.read(CHUNK_BYTES):
+                if client in self._silenced:
+                    continue
                 writer.write(chunk)
                 await writer.drain()
                 kept = (kept + chunk)[-KEPT_BYTES:]
@@ -106,13 +126,14 @@ class OutageProxy:
             if writer.can_write_eof():
                 writer.write_eof()
 
-
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(OSError):
-        while chunk := await reader.read(CHUNK_BYTES):
-            writer.write(chunk)
-            await writer.drain()
-    writer.close()
+    async def _answers(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while chunk := await reader.read(CHUNK_BYTES):
+                if client not in self._silenced:
+                    client.write(chunk)
+                    await client.drain()
+        if client not in self._silenced:
+            client.close()
 
 
 @asynccontextmanager

@@ -28,6 +28,8 @@ Service: TypeAlias = Literal["lakeFS", "Conductor", "block store"]
 RESPONSE_SECONDS = 180
 # What a worker on a busy machine takes for everything else.
 BUSY_SECONDS = 90.0
+# A question that lakeFS does not answer is over after a minute (`answer_seconds`).
+GIVEN_UP_SECONDS = 60.0
 STAGING = r"/branches/perago-staging-[^ /]*"
 LAKEFS_REQUESTS = {
     # With `stat` it asks for a signed address.
@@ -63,15 +65,32 @@ MOMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Which service goes away, when, and for how long; and the route of the bytes."""
+    """Which service goes away, when, and for how long; and the route of the bytes.
+
+    A silent one takes requests and answers none; a service that is away refuses connections.
+    """
 
     service: Service
     moment: str
     seconds: float
     route: RouteChoice = RouteChoice.AUTO
+    silent: bool = False
 
     def __str__(self) -> str:
-        return f"{self.service} {self.seconds:.0f} s {self.moment} ({self.route})"
+        how = "silent " if self.silent else ""
+        return f"{self.service} {how}{self.seconds:.0f} s {self.moment} ({self.route})"
+
+    @property
+    def end_seconds_max(self) -> float:
+        """How long after its return the workflow may take; a silent request is given up late."""
+        return BUSY_SECONDS + (GIVEN_UP_SECONDS if self.silent else 0.0)
+
+    def begin(self, victim: OutageProxy) -> None:
+        """Let the service go away."""
+        if self.silent:
+            victim.fall_silent()
+        else:
+            victim.leave()
 
     @property
     def size(self) -> int:
@@ -93,7 +112,7 @@ class Ways:
         victim = self.victim(outage)
 
         def leave() -> None:
-            victim.leave()
+            outage.begin(victim)
             begins.set()
 
         if self.store is not None and outage.moment in STORE_REQUESTS:
@@ -157,14 +176,14 @@ async def survive(scene: WorkerScene, store: OutageProxy | None, outage: Outage)
             workflow = await scene.start(module, branch=branch, ref=head.commit, seconds=seconds)
             if outage.moment in {DURING, AT_ITS_END}:
                 await written(runs)
-                ways.victim(outage).leave()
+                outage.begin(ways.victim(outage))
                 begins.set()
             async with asyncio.timeout(60):
                 await begins.wait()
             await asyncio.sleep(outage.seconds)
             await ways.victim(outage).come_back()
             back = time.monotonic()
-            record = await scene.ended(workflow, seconds_max=BUSY_SECONDS)
+            record = await scene.ended(workflow, seconds_max=outage.end_seconds_max)
             after = time.monotonic() - back
             assert worker.process.returncode is None, worker.screen
             waits = [line for line in worker.events("attempt waited") if line["lasted"]]

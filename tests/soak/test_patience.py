@@ -36,6 +36,15 @@ TWENTY["block store, past lakeFS"] = [
     for moment in ("while downloading", "while uploading")
     for route in (RouteChoice.PRESIGNED, RouteChoice.AUTO)
 ]
+# Requests that arrive nowhere, or whose answers do, as behind a firewall that drops packets.
+TWENTY["silent"] = [
+    Outage("lakeFS", "at its end", 20, silent=True),
+    Outage("lakeFS", "at the merge", 20, silent=True),
+    Outage("Conductor", "at its end", 20, silent=True),
+    Outage("Conductor", "at the completion", 20, silent=True),
+    Outage("block store", "while uploading", 20, RouteChoice.PRESIGNED, silent=True),
+    Outage("block store", "at the staged commit", 20, RouteChoice.API, silent=True),
+]
 NINETY: dict[str, Sequence[Outage]] = {
     "before and in the function": [
         Outage("lakeFS", "while downloading", 90),
