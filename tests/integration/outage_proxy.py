@@ -93,7 +93,8 @@ class OutageProxy:
         finally:
             self._clients.discard(writer)
             self._silenced.discard(writer)
-            writer.transport.abort()
+            if not writer.transport.is_closing():
+                writer.transport.abort()
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         up_reader, up_writer = await asyncio.open_connection(*self._upstream)
