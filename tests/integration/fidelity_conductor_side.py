@@ -71,6 +71,11 @@ class Side(Teller):
         row = facts.get("snapshot")
         if isinstance(row, AttemptSnapshot) and not self.is_of_workers(row):
             del told["input_data"]
+        if isinstance(row, AttemptSnapshot):
+            # Of its own rows the fake keeps no end, and an open row may show an earlier one.
+            ended_at = told.pop("ended_at", None)
+            if row.status.is_terminal and self.is_of_workers(row):
+                told["has_ended_at"] = bool(ended_at)
         if not facts.get("reason"):
             told.pop("reason", None)  # absent or empty, the server takes either
         status = facts.get("status")

@@ -79,7 +79,11 @@ class AttemptSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """A task row with what it carries: input, output, reason, and the lease it was given."""
+    """A task row with what it carries: input, output, reason, and the lease it was given.
+
+    `ended_at` is the server's millisecond, to be read only while the status is terminal; 0 where
+    the server does not say.
+    """
 
     snapshot: AttemptSnapshot
     input_data: Mapping[str, object] = field(default_factory=lambda: NO_DATA)
@@ -87,6 +91,7 @@ class AttemptRecord:
     reason: str | None = None
     response_timeout_seconds: int = 0
     queue_wait_ms: int = 0
+    ended_at: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,8 @@ class TaskQueue(Protocol):
        nothing count. A type that was never polled has none.
     Q35 waiting_rows_are_counted: rows of a type in its queues, by domain, also those whose time has
        not come; a row that was handed out or ended does not count.
+    Q36 ended_row_tells_when: a completed, timed out or cancelled row says when it ended, and no
+       later answer says another time.
     """
 
     async def poll(self, request: PollRequest) -> tuple[AttemptRecord, ...]:

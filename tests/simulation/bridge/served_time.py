@@ -48,7 +48,10 @@ class ServedTime:
             case AttemptRecord():
                 snapshot = self._row(answer.snapshot)
                 lease = RESPONSE_SECONDS
-                found: object = replace(answer, snapshot=snapshot, response_timeout_seconds=lease)
+                ended_at = self._moment(answer.ended_at)
+                found: object = replace(
+                    answer, snapshot=snapshot, response_timeout_seconds=lease, ended_at=ended_at
+                )
             case WorkflowSnapshot():
                 rows = tuple(self._row(row) for row in answer.tasks)
                 found = replace(answer, tasks=rows, ended_at=self._moment(answer.ended_at))

@@ -34,6 +34,7 @@ def attempt_record(answer: object) -> AttemptRecord:
         reason=_optional_text(row, "reasonForIncompletion"),
         response_timeout_seconds=_number(row, "responseTimeoutSeconds"),
         queue_wait_ms=_number(row, "queueWaitTime"),
+        ended_at=_number(row, "endTime"),
     )
 
 

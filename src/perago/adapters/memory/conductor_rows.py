@@ -172,6 +172,7 @@ class TaskRow:
     scheduled_time: int = 0
     start_time: int = 0
     update_time: int = 0
+    ended_at: int = 0
     start_delay_ms: int = 0
     callback_after_ms: int = 0
     worker_id: str | None = None
@@ -230,6 +231,7 @@ class TaskRow:
                 self.settings.response_timeout_seconds if self.is_queued_type else 0
             ),
             queue_wait_ms=max(0, self.start_time - self.scheduled_time) if self.start_time else 0,
+            ended_at=self.ended_at,
         )
 
 

@@ -54,6 +54,7 @@ def terminal_copy(state: ConductorState, update: TerminalUpdate) -> TaskRow | No
     output, size = _as_json(update.output)
     written = copy_of(row)
     written.status = update.status
+    written.ended_at = state.now_ms
     written.output_data = output
     written.output_is_offloaded = size > OFFLOADED_BYTES_MIN
     written.reason = update.reason

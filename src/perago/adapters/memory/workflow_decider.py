@@ -145,6 +145,7 @@ def _apply(state: ConductorState, row: TaskRow, reason: str) -> None:
 
 def _mark(state: ConductorState, row: TaskRow, reason: str) -> None:
     row.status = AttemptStatus.TIMED_OUT
+    row.ended_at = state.now_ms
     row.reason = reason
     row.requeueable = False
     state.dequeue(row)

@@ -101,6 +101,7 @@ def end_workflow(
     run.reason = reason
     for row in run.open_rows():
         row.status = AttemptStatus.CANCELED
+        row.ended_at = state.now_ms
         row.requeueable = False
         state.dequeue(row)
         child = state.runs.get(str(row.output_data.get(CHILD_ID)))

@@ -116,6 +116,29 @@ async def test_Q32_hand_back_of_an_ended_attempt_is_ignored(
     assert await poll_now(conductor_under_test, task_type) == ()
 
 
+async def test_Q36_ended_row_tells_when(conductor_under_test: ConductorUnderTest) -> None:
+    leases = (1, 600, 600)
+    flows = [
+        await start_one_task(conductor_under_test, responseTimeoutSeconds=seconds)
+        for seconds in leases
+    ]
+    lost, done, cancelled = [
+        await poll_one(conductor_under_test, task_type, workflow_id)
+        for workflow_id, task_type in flows
+    ]
+    assert (await row_of(conductor_under_test, done)).ended_at == 0
+    await conductor_under_test.let_pass(1.2)
+    await conductor_under_test.nudge(flows[0][0])
+    await finish(conductor_under_test, done)
+    await conductor_under_test.workflows.terminate(flows[2][0], "by hand")
+    for taken in (lost, done, cancelled):
+        ended = await row_of(conductor_under_test, taken)
+        assert ended.snapshot.status.is_terminal
+        assert ended.ended_at >= ended.snapshot.start_time > 0
+        await finish(conductor_under_test, taken, output={"late": True})
+        assert (await row_of(conductor_under_test, taken)).ended_at == ended.ended_at
+
+
 async def test_Q33_rows_in_progress_are_found(conductor_under_test: ConductorUnderTest) -> None:
     task_type = await define_task(conductor_under_test)
     name = await define_workflow(conductor_under_test, simple(task_type, "only"))
