@@ -68,7 +68,7 @@ test-servers:
 soak: servers  ## Runs the full form of the long tests: chaos, races, simulation.
 	$(PYTEST) -m soak
 
-browser: .venv/.gate chromium  ## Opens the page of `perago dev` in headless Chromium.
+browser: .venv/.gate chromium  ## Opens the page of `perago dev` and `perago watch` in headless Chromium.
 	$(PYTEST) -m browser
 chromium: .venv/.gate
 	@$(BIN)/python -m tools.browser

@@ -14,14 +14,15 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from perago import RetryPolicy, TaskControls, WorkspaceSpec, task
+from perago.app.page.commit_graph import branch_graph
 from perago.testing import Fault, PeragoEnvironment, crash, foreign_commit, zombie
 from perago.testing.definitions import as_list, as_object
-from perago.testing.dev.page_server import branch_graph
+from perago.testing.dev.story_page import repository_of
 from perago.testing.story import story_document
 
 ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
-STYLE = ROOT / "src" / "perago" / "testing" / "dev" / "page.css"
+STYLE = ROOT / "src" / "perago" / "app" / "page" / "page.css"
 NAMESPACE = "{}://www.w3.org/2000/svg".format("http")  # a name that nobody fetches
 SCENES: Mapping[str, tuple[str, Fault | None]] = {
     "settled-calm": ("settled", None),
@@ -67,7 +68,7 @@ async def picture(policy: str, fault: Fault | None) -> str:
     rules = re.findall(r"^\.graph.*$", STYLE.read_text(encoding="utf-8"), re.MULTILINE)
     style = "\n".join(["svg { font-family: sans-serif; background: #fff; }", *rules])
     head = f'<svg xmlns="{NAMESPACE}" aria-label="{policy}" class="graph"'
-    drawn = branch_graph(as_object(told)).replace('<svg class="graph"', head, 1)
+    drawn = branch_graph(repository_of(as_object(told))).svg.replace('<svg class="graph"', head, 1)
     return (
         drawn.replace(">", f">\n<style>\n{style}\n</style>\n", 1).replace("</g>", "</g>\n") + "\n"
     )

@@ -22,10 +22,10 @@ PACKAGES = ("perago", "perago_servers")
 # Everything that is no Python. Whoever adds a file to the source sees here that it is shipped.
 OTHER_FILES = {
     "perago/adapters/spark/java/PrivateBranchCommitProtocol.java",
+    "perago/app/page/page.css",
+    "perago/app/page/page.js",
     "perago/domain/error_codes.toml",
     "perago/py.typed",
-    "perago/testing/dev/page.css",
-    "perago/testing/dev/page.js",
 }
 INFORMATION = {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 TOP_OF_SDIST = {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "src"}

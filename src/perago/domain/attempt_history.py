@@ -137,6 +137,22 @@ class AttemptEvidence:
         return is_queued and self.row is not None and self.row.snapshot.poll_count == 0
 
     @property
+    def was_polled(self) -> bool:
+        """Whether Conductor has handed its row to a worker."""
+        return self.row is not None and self.row.snapshot.poll_count > 0
+
+    @property
+    def ended_at(self) -> int | None:
+        """When Conductor ended its row, in its milliseconds; None where it does not say.
+
+        Conductor keeps the time of an earlier end in a row that was brought back.
+        """
+        row = self.row
+        if row is None or not row.snapshot.status.is_terminal:
+            return None
+        return row.ended_at if row.ended_at >= max(row.snapshot.start_time, 1) else None
+
+    @property
     def code(self) -> str | None:
         """The error code in the reason."""
         found = _CODE.search(self.reason)
@@ -349,6 +365,8 @@ class AttemptHistory:
     missing: tuple[str, ...]
     left_over: tuple[LeftTag | LeftBranch, ...] = ()
     """Decisions and branches of these workflows that no attempt could be found for."""
+    unanswered: tuple[str, ...] = ()
+    """Those of `missing` that another look may find, because a service did not answer."""
 
     @property
     def input_refs(self) -> frozenset[str]:

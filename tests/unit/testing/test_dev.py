@@ -1,14 +1,14 @@
-"""`perago dev`: faults as words, the run, the page's HTML and who may ask for it."""
+"""`perago dev`: faults as words, the run, and what its page shows of it."""
 
 import json
 import re
-from http import HTTPStatus
-from pathlib import Path
 from typing import get_args
 
 import pytest
 from tests.kit_cases import CASES, Case, counting_task
 
+from perago.app.page.commit_graph import branch_graph
+from perago.app.page.model import PageView, RunState, Seen, Step
 from perago.testing import (
     Fault,
     arrive_late,
@@ -19,20 +19,10 @@ from perago.testing import (
     sequence,
     zombie,
 )
-from perago.testing.definitions import as_list, as_object
+from perago.testing.definitions import as_list
 from perago.testing.dev.command import parse_fault
-from perago.testing.dev.page_server import (
-    HEADERS,
-    Shown,
-    answer,
-    branch_graph,
-    page_html,
-    scenes_html,
-)
 from perago.testing.dev.scenes import DevRequest, run_scenes
-
-PORT = 8123
-HOSTILE = '<script>alert("x")</script>&"\'</pre>'
+from perago.testing.dev.story_page import page_of, scene_of
 
 
 async def _scene(*faults: Fault, policy: str = "settled") -> dict[str, object]:
@@ -97,17 +87,46 @@ async def test_a_fault_that_never_happens_is_said() -> None:
     assert "its moment never came" in str(broken)
 
 
+def _kinds(page: PageView) -> set[str]:
+    return {
+        commit.kind
+        for scene in page.scenes
+        for repository in scene.repositories
+        for branch in repository.branches
+        for commit in branch.commits
+    }
+
+
+def _faults(page: PageView) -> list[str]:
+    return [
+        event.text
+        for scene in page.scenes
+        for attempt in scene.attempts
+        for event in attempt.events or ()
+        if event.kind == "fault"
+    ]
+
+
 async def test_the_page_shows_both_policies_their_commits_and_faults() -> None:
     fault = foreign_commit(after="stage")
     scenes = [await _scene(fault), await _scene(fault, policy="head-parent")]
-    html = page_html({"title": "dev", "scenes": scenes})
-    assert "policy settled" in html
-    assert "policy head-parent" in html
-    assert html.count("<svg") == 2
-    for kind in ("published", "staged", "foreign", "root"):
-        assert f'class="commit {kind}"' in html
-    assert "left the history of main" in html
-    assert '<li class="fault">' in html
+    page = page_of({"title": "dev", "scenes": scenes})
+    assert [scene.policy for scene in page.scenes] == ["settled", "head-parent"]
+    assert [len(scene.repositories) for scene in page.scenes] == [1, 1]
+    assert {"published", "staged", "foreign", "root"} <= _kinds(page)
+    assert "left the history of main" in " ".join(page.scenes[1].problems)
+    assert len(_faults(page)) == 2
+
+
+async def test_the_steps_of_an_attempt_that_died_end_where_it_died() -> None:
+    scene = scene_of(await _scene(crash(after="stage")))
+    died, retried = scene.attempts
+    seen = {step.name for step in died.steps if step.seen is Seen.SEEN}
+    assert seen == {Step.POLLED, Step.INPUT, Step.RAN}
+    assert (died.status, died.ended) == ("DIED", True)
+    assert {step.name for step in retried.steps if step.at is None} == {Step.QUEUED}
+    published = {step.name: step.ref for step in retried.steps}[Step.PUBLISHED]
+    assert published in {each.id for each in scene.repositories[0].branches[0].commits}
 
 
 COMPARED = {type(fault): case for case in CASES for fault in case.faults}
@@ -125,99 +144,24 @@ async def test_each_fault_is_shown_under_head_parent_beside_settled(case: Case) 
         case.settled.workflow,
         case.head_parent.workflow,
     )
-    html = page_html({"title": "dev", "scenes": [settled, head_parent]})
-    policies = re.findall(r'<p class="policy">policy ([a-z-]+)</p>', html)
-    assert policies == ["settled", "head-parent"]
-    assert html.count('<li class="fault">') >= 2 * len(case.faults)
-    assert html.count("<svg") == 2
+    page = page_of({"title": "dev", "scenes": [settled, head_parent]})
+    assert [scene.policy for scene in page.scenes] == ["settled", "head-parent"]
+    assert len(_faults(page)) >= 2 * len(case.faults)
+    assert [len(scene.repositories) for scene in page.scenes] == [1, 1]
 
 
 async def test_an_abandoned_publication_and_a_decision_are_drawn() -> None:
-    lineage = await _scene(crash(after="merge"), policy="lineage")
-    assert 'class="commit abandoned"' in scenes_html({"scenes": [lineage]})
-    settled = await _scene(crash(after="merge"))
-    assert 'class="decision"' in scenes_html({"scenes": [settled]})
+    lineage = scene_of(await _scene(crash(after="merge"), policy="lineage"))
+    assert 'class="commit abandoned"' in branch_graph(lineage.repositories[0]).svg
+    settled = scene_of(await _scene(crash(after="merge")))
+    assert 'class="decision"' in branch_graph(settled.repositories[0]).svg
 
 
-def test_every_value_is_escaped() -> None:
-    values = dict.fromkeys(
-        ("reference", "number", "worker", "status", "recorded", "reason", "name", "text", "kind"),
-        HOSTILE,
-    )
-    event = {**values, "facts": {HOSTILE: HOSTILE}, "seconds": HOSTILE}
-    commit = {**values, "id": HOSTILE, "task": HOSTILE, "message": HOSTILE, "tags": [HOSTILE]}
-    branch = {**values, "commits": [{**commit, "parents": [], "attempt": HOSTILE}]}
-    story = {
-        "workflows": [{**values, "rows": [values]}],
-        "attempts": [{**values, "events": [event]}],
-        "repositories": [{**values, "branches": [branch]}],
-    }
-    scene = {"title": HOSTILE, "policy": HOSTILE, "broken": [HOSTILE], "story": story}
-    html = page_html({"title": HOSTILE, "scenes": [scene]})
-    assert html.count("<script") == 1
-    assert "alert(" in html
-    assert HOSTILE not in html
-    assert '"x"' not in html
-    assert "&lt;script&gt;" in html
-
-
-def test_an_error_is_escaped_too() -> None:
-    assert HOSTILE not in page_html({"error": HOSTILE})
-
-
-def test_a_task_cannot_write_markup_through_its_output() -> None:
-    event: dict[str, object] = {"kind": "output", "text": HOSTILE, "seconds": 0}
-    html = scenes_html({"scenes": [{"story": {"attempts": [{"events": [event]}]}}]})
-    assert "<script" not in html
-
-
-def test_a_graph_of_nothing_is_a_graph() -> None:
-    assert branch_graph({}).startswith("<svg")
-
-
-SHOWN = Shown({"title": "t", "scenes": []})
-
-
-@pytest.mark.parametrize("path", ["/", "/scenes.html", "/story.json", "/version", "/page.css"])
-@pytest.mark.parametrize("host", [f"127.0.0.1:{PORT}", f"localhost:{PORT}"])
-def test_loopback_is_answered(path: str, host: str) -> None:
-    assert answer(SHOWN, path, host, PORT).status is HTTPStatus.OK
-
-
-@pytest.mark.parametrize(
-    "host", ["", "evil.example", f"evil.example:{PORT}", "127.0.0.1", "localhost:1", "0.0.0.0:8123"]
-)
-def test_other_hosts_get_nothing(host: str) -> None:
-    found = answer(SHOWN, "/story.json", host, PORT)
-    assert found.status is HTTPStatus.MISDIRECTED_REQUEST
-    assert "scenes" not in found.body
-
-
-@pytest.mark.parametrize("path", ["/../page.py", "/page.py", "//", "/story.json?x", "/%2e%2e"])
-def test_nothing_else_is_served(path: str) -> None:
-    assert answer(SHOWN, path, f"localhost:{PORT}", PORT).status is HTTPStatus.NOT_FOUND
-
-
-def test_the_page_loads_nothing_from_elsewhere() -> None:
-    assert "default-src 'none'" in HEADERS["Content-Security-Policy"]
-    for path in ("/", "/page.css", "/page.js"):
-        body = answer(SHOWN, path, f"localhost:{PORT}", PORT).body
-        assert "http:" not in body
-        assert "https:" not in body
-
-
-def test_an_update_is_seen_by_its_number() -> None:
-    shown = Shown({})
-    shown.update(as_object({"title": "new"}))
-    assert answer(shown, "/version", f"localhost:{PORT}", PORT).body == "1"
-    assert "new" in answer(shown, "/", f"localhost:{PORT}", PORT).body
-
-
-def test_the_page_and_its_parts_are_in_the_package() -> None:
-    import perago.testing.dev as package  # noqa: PLC0415 - its place is what is asked
-
-    (place,) = package.__path__
-    assert {"page.css", "page.js"} <= {path.name for path in Path(place).iterdir()}
+def test_a_document_that_is_none_of_ours_is_an_empty_page() -> None:
+    attempts: list[dict[str, object]] = [{}]
+    page = page_of({"error": "no module", "scenes": [{"story": {"attempts": attempts}}, 3]})
+    assert page.error == "no module"
+    assert [len(scene.attempts) for scene in page.scenes] == [1, 0]
 
 
 async def _graph_of_a_run(*faults: Fault) -> str:
@@ -231,15 +175,16 @@ async def _graph_of_a_run(*faults: Fault) -> str:
         workflow_input={"params": {"first": {}, "second": {}}},
         faults=faults,
     )
-    scene = await run_scenes(request, "settled")
-    repositories = as_list(as_object(scene["story"])["repositories"])
-    return branch_graph(as_object(repositories[0]))
+    scene = scene_of(await run_scenes(request, "settled"))
+    (run,) = scene.runs
+    assert run.state is (RunState.HELD if faults else RunState.PUBLISHED)
+    return branch_graph(scene.repositories[0]).svg
 
 
 def _published(graph: str) -> dict[str, tuple[int, int]]:
     """Where each published commit stands, by its label."""
     dots = re.findall(
-        r'class="commit published">.*?cx="(\d+)" cy="(\d+)".*?<text x[^>]*>([^<]*)<', graph
+        r'class="commit published"[^>]*>.*?cx="(\d+)" cy="(\d+)".*?<text x[^>]*>([^<]*)<', graph
     )
     return {label: (int(x), int(y)) for x, y, label in dots}
 

@@ -104,18 +104,22 @@ def read_history(settings: Settings, question: Question) -> known.AttemptHistory
     """Ask both services; without an address of Conductor only lakeFS."""
 
     async def read(services: "Container") -> known.AttemptHistory:
-        lakefs, conductor = services.lakefs(), conductor_if_configured(services)
-        tools = InspectionTools(
-            lakefs.branches,
-            lakefs.commits,
-            lakefs.tags,
-            lakefs.repositories,
-            services.clock(),
-            None if conductor is None else conductor.workflows,
-        )
-        return await gather(tools, question)
+        return await gather(inspection_tools(services), question)
 
     return ask(read, settings)
+
+
+def inspection_tools(services: "Container") -> InspectionTools:
+    """What reads both services."""
+    lakefs, conductor = services.lakefs(), conductor_if_configured(services)
+    return InspectionTools(
+        lakefs.branches,
+        lakefs.commits,
+        lakefs.tags,
+        lakefs.repositories,
+        services.clock(),
+        None if conductor is None else conductor.workflows,
+    )
 
 
 def _table(found: known.AttemptHistory) -> Iterator[str]:

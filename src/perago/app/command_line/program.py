@@ -46,6 +46,7 @@ COMMANDS = (
     CommandRow("gc", "gc:gc", "Remove what crashed attempts left behind."),
     CommandRow("doctor", "doctor:doctor", "Find out why nothing runs or publishes."),
     CommandRow("attempts", "attempts:attempts", "Show every attempt of a workflow or a branch."),
+    CommandRow("watch", "watch:watch", "Show a workflow on a page that follows it."),
     CommandRow(
         "reset-task", "reset_task:reset_task", "Discard a task's result, so that it runs again."
     ),

@@ -1,7 +1,8 @@
 """Asks lakeFS and Conductor what a command has to know, and closes what was opened for it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -31,19 +32,26 @@ def ask(
     question: Callable[["Container"], Awaitable[Answer]], settings: Settings | None = None
 ) -> Answer:
     """Run the question with the services that are configured, and return its answer."""
+
+    async def asked() -> Answer:
+        async with opened_services(settings or load_settings()) as services:
+            return await question(services)
+
+    return asyncio.run(asked())
+
+
+@asynccontextmanager
+async def opened_services(settings: Settings) -> AsyncGenerator["Container"]:
+    """The services that are configured, for the block."""
     # The container imports an adapter's libraries, which `--help` should not wait for.
     from perago.app.container import Container  # noqa: PLC0415
 
-    container = Container(connections=connections_of(settings or load_settings()))
-
-    async def asked() -> Answer:
-        try:
-            return await question(container)
-        finally:
-            for service in container.opened():
-                await service.close()
-
-    return asyncio.run(asked())
+    container = Container(connections=connections_of(settings))
+    try:
+        yield container
+    finally:
+        for service in container.opened():
+            await service.close()
 
 
 def conductor_if_configured(services: "Container") -> ConductorInstallation | None:

@@ -88,6 +88,7 @@ async def gather(tools: InspectionTools, question: Question) -> known.AttemptHis
         tuple(found.branches),
         tuple(dict.fromkeys(found.missing)),
         tuple(attribution.left_over),
+        tuple(found.unanswered),
     )
 
 
@@ -113,12 +114,16 @@ class _Gathering:
             except ServiceError as error:
                 if not any(self.found.records.values()):
                     raise
-                self._miss(f"lakeFS was not read to the end for {repository}: {error}")
+                self._unanswered(f"lakeFS was not read to the end for {repository}: {error}")
         if asked is None:
             await self._read_newest_workflows()
 
     def _miss(self, sentence: str) -> None:
         self.found.missing.append(sentence)
+
+    def _unanswered(self, sentence: str) -> None:
+        self._miss(sentence)
+        self.found.unanswered.append(sentence)
 
     async def _read_workflow(self, workflow_id: str) -> None:
         self.found.records[workflow_id] = None
@@ -131,7 +136,7 @@ class _Gathering:
         try:
             record = await self.tools.workflows.read(workflow_id)
         except ServiceError as error:
-            self._miss(
+            self._unanswered(
                 "Conductor did not answer: status, worker and reason of attempts are missing, and "
                 f"attempts that left nothing in lakeFS ({error})."
             )
@@ -259,7 +264,7 @@ class _Gathering:
         try:
             await listing()
         except ServiceError as error:
-            self._miss(f"Of {what} not all were listed: {error}.")
+            self._unanswered(f"Of {what} not all were listed: {error}.")
 
     async def _read_newest_workflows(self) -> None:
         """Of a branch: the workflows that published or staged since then, newest first."""

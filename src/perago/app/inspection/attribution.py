@@ -62,6 +62,7 @@ class Found:
     """What the servers answered, before it is attributed to tasks."""
 
     missing: list[str] = field(default_factory=list[str])
+    unanswered: list[str] = field(default_factory=list[str])
     records: dict[str, WorkflowRecord | None] = field(
         default_factory=dict[str, WorkflowRecord | None]
     )

@@ -14,6 +14,8 @@ from typing import Annotated
 import typer
 
 from perago.app.command_line.reporting import JsonOption, reports_errors, say, say_json
+from perago.app.command_line.serve_page import serve_until_interrupted
+from perago.app.page.page_server import Shown
 from perago.app.runs.finish import FINISH_TASK
 from perago.domain.policy import PolicySetting
 from perago.domain.text import plain
@@ -28,7 +30,7 @@ from perago.testing.demo.pipeline import (
     report,
     why_no_spark,
 )
-from perago.testing.dev.page_server import Shown, serve_until_interrupted
+from perago.testing.dev.story_page import page_of
 from perago.testing.environment import PeragoEnvironment
 from perago.testing.faults import Fault, crash, foreign_commit, zombie
 from perago.testing.invariants import broken_invariants
@@ -270,9 +272,8 @@ def demo(
         say_json("demo/1", {"scenes": [_document(played) for played in happened]})
     if open_page:
         scenes = [_document(played) for played in happened]
-        serve_until_interrupted(
-            Shown({"title": "perago demo", "scenes": scenes}), 0, open_page=True
-        )
+        page = page_of({"title": "perago demo", "scenes": scenes}, live=False)
+        serve_until_interrupted(Shown(page), 0, open_page=True)
     if not all(played.as_expected for played in happened if played.is_promised):
         raise typer.Exit(code=1)
 

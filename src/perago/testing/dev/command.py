@@ -27,12 +27,15 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
+from perago.app.command_line.serve_page import serve_until_interrupted
+from perago.app.page.model import PageView
+from perago.app.page.page_server import Shown
 from perago.domain.errors import PeragoError
 from perago.domain.policy import PolicyName
 from perago.testing.definitions import as_list, as_object
 from perago.testing.dev.live_view import live_view, run_aside, tell
-from perago.testing.dev.page_server import Shown, serve_until_interrupted
 from perago.testing.dev.scenes import DevRequest, run_scenes
+from perago.testing.dev.story_page import page_of
 from perago.testing.faults import (
     Fault,
     arrive_late,
@@ -212,13 +215,14 @@ def _serve(
     open_page: bool,
 ) -> None:
     """Show the newest run, also while it goes on, until interrupted."""
-    shown = Shown({"title": "perago dev"})
+    shown = Shown(PageView("perago dev"))
     console = Console()
     stamps: dict[Path, int] = {}
     with live_view(console) if console.is_terminal else nullcontext(_print_complete) as draw:
 
         def seen(document: Mapping[str, object]) -> None:
-            shown.update(document)
+            live = reload or not document.get("complete")
+            shown.update(page_of(document, live=live))
             draw(document)
 
         def look() -> None:

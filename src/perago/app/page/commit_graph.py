@@ -1,0 +1,212 @@
+"""The commits of a repository as a picture: targets in rows, what was staged or run beside them.
+
+Only the newest commits are drawn, because a picture of thousands is neither drawn nor read. What is
+left out is counted. Every value is escaped. Knows no server and no page.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+
+from perago.app.page.model import BranchView, CommitView, RepositoryView, as_it_is
+from perago.domain.names import RUN_BRANCH_PREFIX
+
+# Pixels: between commits, beside a target, between rows, of a dot, and the margins.
+STEP, ASIDE, ROW, RADIUS, LEFT, TOP = 120, 64, 70, 9, 60, 30
+ID_CHARACTERS = 8  # of a commit id, as in `testing.story`
+LABEL_CHARACTERS = 18  # of a label: what fits between two commits
+# What a wide screen shows in three screens to the side and two down.
+COMMITS_MAX, PRIVATE_ROWS_MAX = 40, 24
+OTHERS = "others"
+Point = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A picture, and how many commits and branches are not on it."""
+
+    svg: str
+    omitted: int
+
+
+def branch_graph(repository: RepositoryView, masked: Callable[[str], str] = as_it_is) -> Drawing:
+    """One repository; `masked` takes secrets out of messages before they are cut."""
+    branches, omitted = _newest(repository.branches)
+    layout = _Layout(branches)
+    commits = {each.id: each for branch in branches for each in reversed(branch.commits)}
+    points = layout.points
+    width = max((x for x, _ in points.values()), default=0) + LEFT + RADIUS
+    height = max((y for _, y in points.values()), default=0) + ROW // 2
+    body = [*_edges(commits, points), *_dots(commits, points, masked), *_run_labels(layout)]
+    size = f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
+    svg = f'<svg class="graph" role="group" aria-label="commits" {size}>{"".join(body)}</svg>'
+    return Drawing(svg, omitted + repository.omitted)
+
+
+def _newest(branches: Sequence[BranchView]) -> tuple[list[BranchView], int]:
+    """Targets down to some commits; beside them the newest branches that stand on one of these."""
+    omitted, drawn = 0, list[BranchView]()
+    for branch in branches:
+        if branch.is_target or is_run(branch):
+            commits = _without_others(branch.commits)
+            drawn.append(replace(branch, commits=tuple(commits[:COMMITS_MAX])))
+            omitted += max(0, len(commits) - COMMITS_MAX)
+    shown = {each.id for branch in drawn for each in branch.commits}
+    aside = [each for each in branches if not (each.is_target or is_run(each))]
+    standing = [each for each in aside if _stands_on(each, shown)]
+    drawn += standing[:PRIVATE_ROWS_MAX]
+    return drawn, omitted + len(aside) - min(len(standing), PRIVATE_ROWS_MAX)
+
+
+def _stands_on(branch: BranchView, shown: set[str]) -> bool:
+    """Whether it has a commit that is drawn, or grows out of one; a target may have been cut."""
+    if not shown:
+        return True
+    return any(each.id in shown or shown & {*each.parents} for each in branch.commits)
+
+
+def _without_others(commits: Sequence[CommitView]) -> list[CommitView]:
+    """Commits of other workflows that follow each other become one, with their number."""
+    kept: list[CommitView] = []
+    count = 0
+    for commit in commits:
+        previous = kept[-1] if kept else None
+        if commit.kind == "other" and previous is not None and previous.kind in {"other", OTHERS}:
+            count += 1
+            kept[-1] = replace(
+                previous,
+                kind=OTHERS,
+                label=f"{count} of others",
+                message=f"{count} commits of other workflows, the newest of them {previous.id}",
+                parents=commit.parents,
+            )
+        else:
+            count = 1
+            kept.append(commit)
+    return kept
+
+
+@dataclass(slots=True)
+class _Layout:
+    """Where each commit stands: targets in rows of their own, each commit right of its parents.
+
+    Runs come right below the targets: the decisions of their tasks have the same commits, which
+    would else be drawn in the rows of these. A commit that only was staged is half a step aside.
+    """
+
+    branches: Sequence[BranchView]
+    rows: dict[str, int] = field(default_factory=dict[str, int])
+    points: dict[str, Point] = field(default_factory=dict[str, Point])
+    runs: list[BranchView] = field(default_factory=list[BranchView])
+
+    def __post_init__(self) -> None:
+        self.runs = _runs(self.branches)
+        wide: set[str] = set()
+        parents: dict[str, tuple[str, ...]] = {}
+        for branch in sorted(self.branches, key=self._order):
+            news = [each for each in branch.commits if each.id not in self.rows]
+            y = max(self.rows.values(), default=TOP - ROW) + ROW
+            for commit in reversed(news):
+                self.rows[commit.id] = y
+                parents[commit.id] = commit.parents
+                if branch.is_target or branch in self.runs:
+                    wide.add(commit.id)
+        self._set_points(parents, wide)
+
+    def _order(self, branch: BranchView) -> tuple[bool, bool]:
+        return (not branch.is_target, branch not in self.runs)
+
+    def _set_points(self, parents: dict[str, tuple[str, ...]], wide: set[str]) -> None:
+        across: dict[str, int] = {}
+        left = list(self.rows)
+        while left:  # without recursion, because a history is longer than a stack is deep
+            name = left[-1]
+            known = [parent for parent in parents[name] if parent in self.rows]
+            missing = [parent for parent in known if parent not in across]
+            if missing:
+                left += missing
+                continue
+            step = STEP if name in wide else ASIDE
+            across[name] = max((across[parent] + step for parent in known), default=LEFT)
+            left.pop()
+        self.points = {name: (x, self.rows[name]) for name, x in across.items()}
+
+
+def is_run(branch: BranchView) -> bool:
+    """Whether it is the branch of a run."""
+    return branch.name.startswith(RUN_BRANCH_PREFIX)
+
+
+def _runs(branches: Sequence[BranchView]) -> list[BranchView]:
+    """The rows of runs: held ones have their branch, a published one is the second parent on main.
+
+    By then its branch is gone, and the decision of finish still leads to its commits.
+    """
+    targets = [each for each in branches if each.is_target]
+    merged = {
+        parent for each in targets for commit in each.commits for parent in commit.parents[1:]
+    }
+    return [
+        each
+        for each in branches
+        if not each.is_target
+        and (is_run(each) or any(commit.id in merged for commit in each.commits[:1]))
+    ]
+
+
+def _merged(branches: Iterable[BranchView]) -> set[str]:
+    """The second parents of their commits."""
+    return {parent for each in branches for commit in each.commits for parent in commit.parents[1:]}
+
+
+def _run_labels(layout: _Layout) -> Iterator[str]:
+    merged = _merged(layout.branches)
+    for each in layout.runs:
+        drawn = [layout.points[commit.id] for commit in each.commits]
+        lowest = max((y for _, y in drawn), default=TOP)
+        if lowest > TOP:
+            x = min(x for x, y in drawn if y == lowest)
+            held = is_run(each) and not any(commit.id in merged for commit in each.commits)
+            said = "run, held" if held else "run, published"
+            yield f'<text class="run" x="{x}" y="{lowest + 36}">{said}</text>'
+
+
+def _edges(commits: dict[str, CommitView], points: dict[str, Point]) -> Iterator[str]:
+    for name, commit in commits.items():
+        for parent in commit.parents:
+            if parent in points:
+                yield _line(points[parent], points[name], "edge")
+        if commit.staged in points:
+            yield _line(points[commit.staged], points[name], "edge merged")
+
+
+def _line(start: Point, end: Point, kind: str) -> str:
+    (x1, y1), (x2, y2) = start, end
+    return f'<line class="{kind}" x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}"/>'
+
+
+def _dots(
+    commits: dict[str, CommitView], points: dict[str, Point], masked: Callable[[str], str]
+) -> Iterator[str]:
+    for name, commit in commits.items():
+        x, y = points[name]
+        said = masked(commit.label or commit.message)
+        title = masked(" ".join([name, commit.kind, said, *commit.tags]))
+        ring = (
+            f'<circle class="decision" cx="{x}" cy="{y}" r="{RADIUS + 4}"/>'
+            if commit.is_decided
+            else ""
+        )
+        kind = escape(masked(commit.kind), quote=True)
+        yield (
+            f'<g class="commit {kind}" data-commit="{escape(name, quote=True)}">'
+            f"<title>{escape(title)}</title>{ring}"
+            f'<circle cx="{x}" cy="{y}" r="{RADIUS}"/>'
+            f'<text x="{x}" y="{y - 17}">{escape(_cut(said))}</text>'
+            f'<text class="id" x="{x}" y="{y + 24}">{escape(name[:ID_CHARACTERS])}</text></g>'
+        )
+
+
+def _cut(text: str) -> str:
+    """What fits, with a sign that there is more."""
+    return text if len(text) <= LABEL_CHARACTERS else f"{text[: LABEL_CHARACTERS - 1]}…"

@@ -1,0 +1,210 @@
+"""What the page shows, as plain values: one model for the test kit and for real servers.
+
+`perago dev` makes it of the story of a run, `perago watch` of what Conductor and lakeFS know.
+`page_document` is the JSON that the page reads and `perago watch --json` prints. A fact that is
+not known is None or `NOT_SEEN`, never a guess.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum, StrEnum
+from typing import cast
+
+
+class Step(StrEnum):
+    """The steps of an attempt that the page draws, in their order."""
+
+    QUEUED = "queued"
+    POLLED = "polled"
+    INPUT = "input"
+    RAN = "ran"
+    STAGED = "staged"
+    DECIDED = "decided"
+    PUBLISHED = "published"
+    ENDED = "ended"
+
+
+class Seen(StrEnum):
+    """How a step is known: seen itself, following from a later one, or not at all."""
+
+    SEEN = "seen"
+    FOLLOWS = "follows"
+    NOT_SEEN = "not seen"
+
+
+class RunState(StrEnum):
+    """What became of a run."""
+
+    OPEN = "open"
+    HELD = "held"
+    PUBLISHED = "published"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """One step of one attempt; `at` is in seconds, of the clock that its scene names."""
+
+    name: Step
+    seen: Seen
+    at: float | None = None
+    ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EventView:
+    """One event of an attempt, as its worker emitted it."""
+
+    at: float
+    kind: str
+    text: str
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptView:
+    """One attempt; `events` is None where only the log of its worker has them."""
+
+    id: str
+    workflow: str
+    task: str
+    number: int
+    status: str
+    worker: str | None = None
+    came_to: str = ""
+    code: str | None = None
+    reason: str | None = None
+    ended: bool = False
+    steps: tuple[StepView, ...] = ()
+    events: tuple[EventView, ...] | None = None
+    refs: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Full ids by what they are: input, output, executions."""
+    left: tuple[str, ...] = ()
+    """Branches and tags of it that are still there."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """One task of a workflow with the end of its newest attempt."""
+
+    name: str
+    status: str
+    attempts: int
+    decision: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowView:
+    """One workflow; `children` are ids of sub-workflows, which have attempts of their own."""
+
+    id: str
+    name: str
+    status: str
+    reason: str | None = None
+    tasks: tuple[TaskView, ...] = ()
+    children: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """One run: the branch of the run, its target, and the publication if there is one."""
+
+    key: str
+    branch: str
+    target: str
+    state: RunState
+    publication: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitView:
+    """One commit. `staged` is the staged commit that it published."""
+
+    id: str
+    parents: tuple[str, ...]
+    kind: str
+    label: str = ""
+    message: str = ""
+    staged: str = ""
+    tags: tuple[str, ...] = ()
+    at: float | None = None
+    attempt: str | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether attempts agreed on it."""
+        return any(tag.startswith("perago-settled-") for tag in self.tags)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchView:
+    """One branch with its commits, newest first; `is_target` for one that attempts publish to."""
+
+    name: str
+    commits: tuple[CommitView, ...]
+    is_target: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryView:
+    """One repository; `omitted` counts commits and branches that the model leaves out."""
+
+    name: str
+    branches: tuple[BranchView, ...]
+    omitted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SceneView:
+    """One run of workflows. `clock` says what times count: `utc`, or seconds of the test kit."""
+
+    title: str
+    status: str
+    clock: str
+    policy: str = ""
+    problems: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    workflows: tuple[WorkflowView, ...] = ()
+    runs: tuple[RunView, ...] = ()
+    attempts: tuple[AttemptView, ...] = ()
+    repositories: tuple[RepositoryView, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """Everything on the page; `live` while something may still change.
+
+    `read_at` is when the servers were read, in seconds since 1970; `notice` what is wrong with
+    that, such as a server that does not answer.
+    """
+
+    title: str
+    scenes: tuple[SceneView, ...] = ()
+    live: bool = True
+    read_at: float | None = None
+    notice: str = ""
+    error: str = ""
+
+
+def as_it_is(text: str) -> str:
+    """For text without secrets."""
+    return text
+
+
+def page_document(page: PageView, masked: Callable[[str], str] = as_it_is) -> dict[str, object]:
+    """The page as JSON; `masked` takes secrets out of every text."""
+    return cast("dict[str, object]", _plain(page, masked))
+
+
+def _plain(value: object, masked: Callable[[str], str]) -> object:
+    """Like `dataclasses.asdict`, which copies every leaf and takes three times as long."""
+    if isinstance(value, str):
+        return masked(value.value if isinstance(value, Enum) else value)
+    if value is None or isinstance(value, int | float):
+        return value
+    if is_dataclass(value):
+        return {each.name: _plain(getattr(value, each.name), masked) for each in fields(value)}
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return {key: _plain(each, masked) for key, each in items}
+    return [_plain(each, masked) for each in cast("Sequence[object]", value)]
