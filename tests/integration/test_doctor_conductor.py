@@ -109,10 +109,9 @@ class Operator:
 
     def finding(self, code: str, *options: str) -> dict[str, Any]:
         """The one finding with a code."""
-        findings = self.look(*options)
-        (found,) = [each for each in findings if each["code"] == code] or [None]
-        assert found is not None, findings
-        return found
+        found = [each for each in self.look(*options) if each["code"] == code]
+        assert len(found) == 1, self.look(*options)
+        return found[0]
 
     def is_cured(self, code: str, *options: str) -> None:
         """The doctor does not find it any more."""
@@ -242,7 +241,7 @@ def operator(
 def only_command(finding: Mapping[str, Any]) -> str:
     """The command of a remedy that has one."""
     (command,) = finding["commands"]
-    return command
+    return str(command)
 
 
 def test_a_taskdef_that_is_missing(operator: Operator) -> None:

@@ -106,8 +106,8 @@ async def cache(subject: Subject) -> AsyncIterator[Finding]:
         yield ok(CACHE, text)
         return
     # Half of the room, because the workspaces of attempts need some as well.
-    fitting = (taken + free) // 2
-    remedy = f"`export PERAGO_CACHE_SIZE={fitting}` leaves room for workspaces."
+    fitting = max((taken + free) // 2 // 1024**2, 1)
+    remedy = f"`export PERAGO_CACHE_SIZE={fitting}MB` leaves room for workspaces."
     text += f", and its disk has only {in_units(free)} left"
     yield Finding(CACHE, Status.WARNING, text, remedy)
 
@@ -164,7 +164,7 @@ async def _on_disk(
     size = in_units(await _bytes_of(subject, swept.removed))
     names = _some([path.name for path in swept.removed])
     text = f"dead workers left {len(swept.removed)} directories with {size} below {root}: {names}"
-    yield Finding(LEFTOVERS, Status.WARNING, text, remedy_of("PRG-H004", subject.names), "PRG-H004")
+    yield Finding(LEFTOVERS, Status.WARNING, text, _gc(subject), "PRG-H004")
 
 
 async def _rows_of(dead: Sequence[Leftover], queue: TaskQueue) -> list[str]:
