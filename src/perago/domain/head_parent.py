@@ -5,11 +5,11 @@ is not an abandoned publication of ours.
 """
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY, written_by
-from perago.domain.promises import Promises
 from perago.domain.publication import (
     Decision,
     Keep,
     MergeStaged,
+    Promises,
     PublicationFacts,
     Refusal,
     Relocate,

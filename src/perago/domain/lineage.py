@@ -4,12 +4,12 @@ Abandoned publications stay in the history and are superseded by an exact tree o
 """
 
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
-from perago.domain.promises import Promises
 from perago.domain.publication import (
     Decision,
     Keep,
     MergeExactTree,
     MergeStaged,
+    Promises,
     PublicationFacts,
     Refusal,
 )

@@ -25,13 +25,13 @@ from perago.domain.logical_execution import (
     RepositoryId,
     StagedReference,
 )
-from perago.domain.promises import Promises
 from perago.domain.publication import (
     Decision,
     Effect,
     Isolation,
     MergeExactTree,
     MergeStaged,
+    Promises,
     PublicationFacts,
     Refusal,
 )

@@ -1,13 +1,14 @@
 """What a policy is told before it decides, and what it may decide.
 
 `PublicationFacts` is the target's history, the staged commit and the keys; the application collects
-it in one place. The effects and `Refusal` are the decisions.
+it in one place. The effects and `Refusal` are the decisions. `Promises` is what a policy says of
+itself for docs/guarantees.md; each policy's file has its own columns.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from perago.domain.logical_execution import (
     CommitId,
@@ -129,3 +130,14 @@ EFFECT_LABELS: Mapping[type[Effect], str] = {
     Adopt: "adopted",
 }
 """What events, metrics and logs call an effect; docs/operations.md explains each."""
+
+
+class Promises(NamedTuple):
+    """How far each promise goes at one level; `guarantees.ROWS` has the promises as sentences."""
+
+    never_lost: str
+    never_overwritten: str
+    never_stale: str
+    at_most_once: str
+    on_protected_branches: str
+    runs_again: str

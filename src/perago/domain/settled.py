@@ -33,13 +33,13 @@ from perago.domain.outcome import (
     RefusedByHook,
     TooManyTries,
 )
-from perago.domain.promises import Promises
 from perago.domain.publication import (
     Adopt,
     Decision,
     Isolation,
     Keep,
     MergeStaged,
+    Promises,
     PublicationFacts,
     Refusal,
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from perago.domain.policy import SHAPES, Level, Policy
-from perago.domain.promises import Promises
+from perago.domain.publication import Promises
 
 
 @pytest.mark.parametrize("policy", Policy, ids=str)

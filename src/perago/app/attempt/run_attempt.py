@@ -25,8 +25,7 @@ from perago.app.attempt.local_workspace import open_local_workspace, recover_out
 from perago.app.attempt.publish import Finished, finish_decision, publish
 from perago.app.attempt.resume import find_decision_on_other_input, resume
 from perago.app.attempt.spark_workspace import open_spark_workspace
-from perago.app.attempt.without_workspace import produce_freely
-from perago.app.attempt.workspace import Opened, Ran
+from perago.app.attempt.workspace import Opened, Ran, produce_freely
 from perago.app.authoring.envelope import read_params, read_workspace_input, workspace_task_output
 from perago.app.authoring.failure import error_code
 from perago.app.authoring.prefix_template import resolved_task

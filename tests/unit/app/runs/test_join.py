@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tests.unit.app.attempt.fault_world import FaultWorld
 
 from perago.app.attempt.context import Attempt
-from perago.app.attempt.without_workspace import produce_freely
+from perago.app.attempt.workspace import produce_freely
 from perago.app.runs.join import JOIN_TASK, WORKSPACES_MAX, JoinParams, JoinResult
 from perago.app.worker.attempts import StopOrders, WaitingOrder
 from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus, ExecutionId
