@@ -11,6 +11,7 @@ from perago.adapters.memory.worker_handle import WorkerHandle
 from perago.app.runs.held_runs import abandon_run
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.finish import History
+from perago.domain.run import base_tag
 from perago.ports.errors import RequestRefusedError
 from perago.testing.fault_injector import FaultInjector, faulty_installation
 from perago.testing.faults import Fault, crash, refuse
@@ -126,9 +127,9 @@ async def test_the_tag_of_a_run_that_is_given_up_goes_last(tmp_path: Path) -> No
     busy = FaultInjector([refuse("branches.delete", RequestRefusedError("busy"))])
     with pytest.raises(RequestRefusedError):
         await abandon(world, busy)
-    assert world.repository.tags()[f"perago-base-{run.key}"] == run.base
+    assert world.repository.tags()[base_tag(run.as_value().key)] == run.base
     await abandon(world)
-    assert f"perago-base-{run.key}" not in world.repository.tags()
+    assert base_tag(run.as_value().key) not in world.repository.tags()
 
 
 async def test_a_finish_that_was_reset_finds_the_publication(tmp_path: Path) -> None:
