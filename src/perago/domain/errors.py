@@ -139,6 +139,13 @@ class InputNotCommitError(PeragoError, ValueError):
     code = "PRG-I006"
 
 
+class ParamsRefusedError(PeragoError, ValueError):
+    """The params of a built-in task are wrong, and every retry would be given the same."""
+
+    code = "PRG-I003"
+    terminal = True
+
+
 class PrefixValueError(PeragoError, ValueError):
     """A value of params cannot stand in the prefix of the workspace; nothing was read."""
 

@@ -19,8 +19,15 @@ from perago.domain.errors import TaskDefinitionError
 
 
 def task_models_with_config(task: TaskDefinition) -> list[type[BaseModel]]:
-    """Models that carry a ConfigDict, which is not part of the task contract."""
-    return [model for model in _task_models(task) if model.model_config and not _is_root(model)]
+    """Models that carry a ConfigDict, which is not part of the task contract.
+
+    Not those of Perago, such as WorkspaceInput, whose behaviour Perago does answer for.
+    """
+    return [
+        model
+        for model in _task_models(task)
+        if model.model_config and not _is_root(model) and not model.__module__.startswith("perago.")
+    ]
 
 
 def task_models_with_root_model(task: TaskDefinition) -> list[type[BaseModel]]:

@@ -15,7 +15,12 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import is_read_otherwise, readable
 from perago.app.authoring.workspace_spec import WorkspaceInput
 from perago.domain.commit_metadata import INPUT_KEY as TRACE_KEY
-from perago.domain.errors import ResultNotStorableError, StoredResultError, TaskInputError
+from perago.domain.errors import (
+    ParamsRefusedError,
+    ResultNotStorableError,
+    StoredResultError,
+    TaskInputError,
+)
 
 
 def json_result(model: type[BaseModel], raw: object) -> dict[str, Any]:
@@ -118,9 +123,11 @@ def params_model_value(task: TaskDefinition, params: object) -> BaseModel:
             params, extra="forbid" if task.strict_params else "ignore"
         )
     except ValidationError as error:
-        raise without_input_values(
-            error, part="params", data=params, model=task.params_model
-        ) from None  # the original carries the values
+        # The original carries the values.
+        told = without_input_values(error, part="params", data=params, model=task.params_model)
+        if task.built_in:  # the documents, which let Conductor retry this, do not know such tasks
+            raise ParamsRefusedError(f"ValidationError: {validation_reason(told)}") from None
+        raise told from None
 
 
 def validate_result(task: TaskDefinition, raw: object) -> dict[str, Any]:

@@ -199,6 +199,18 @@ def test_a_configured_model_is_a_warning(project: Path, run: Run) -> None:
     assert ran.err.startswith("warning: Pydantic ConfigDict on task model(s) Loose is not part")
 
 
+def test_a_workspace_in_params_is_no_warning(project: Path, run: Run) -> None:
+    """Its configuration is Perago's own; docs/how-to/several-tasks-on-one-branch.md has one."""
+    (project / "planned.py").write_text(
+        "from pydantic import BaseModel\nfrom perago import WorkspaceInput, task\n"
+        "class Wanted(BaseModel):\n    workspace: WorkspaceInput\n"
+        "@task(name='p', owner_email='o')\n"
+        "def f(params: Wanted) -> Wanted: return params\n"
+    )
+    ran = run("check", "planned")
+    assert (ran.code, "ConfigDict" in ran.err) == (0, False)
+
+
 def test_extract_prints_the_path_and_nothing_else(project: Path, run: Run, module: Module) -> None:
     ran = run("extract", module("extracted"), "--output", "out/extracted.json")
     assert (ran.code, ran.out, ran.err) == (0, "out/extracted.json\n", "")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, reason_of
-from tests.unit.app.runs.run_world import BEGIN, FINISH, RunWorld
+from tests.unit.app.runs.run_world import FINISH, RunWorld, refused
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
@@ -82,8 +82,26 @@ async def test_a_ref_that_finish_would_refuse_is_refused_before_any_task(tmp_pat
 async def test_a_misspelt_option_is_no_default(tmp_path: Path) -> None:
     world = await RunWorld(tmp_path).started()
     await world.until(FINISH)
-    report = await world.finish_again(onMoved="rebase")
-    assert "params.onMoved" in reason_of(report)
+    assert "params.onMoved" in refused(await world.finish_again(onMoved="rebase"), "PRG-I003")
+    await world.assert_untouched()
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"run": None}, "params.run"),
+        ({"workspace": None}, "params.workspace"),
+        ({"on_moved": "maybe"}, "params.on_moved: Input should be 'refuse' or 'rebase'"),
+        ({"history": "both"}, "params.history: Input should be 'merge' or 'squash'"),
+    ],
+)
+async def test_params_that_no_retry_corrects_end_the_attempt_for_good(
+    tmp_path: Path, given: dict[str, object], named: str
+) -> None:
+    """A workspace is null when the task before had no output."""
+    world = await RunWorld(tmp_path).started()
+    await world.until(FINISH)
+    assert named in refused(await world.finish_again(**given), "PRG-I003")
     await world.assert_untouched()
 
 
