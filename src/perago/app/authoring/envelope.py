@@ -124,10 +124,10 @@ def params_model_value(task: TaskDefinition, params: object) -> BaseModel:
         )
     except ValidationError as error:
         # The original carries the values.
-        told = without_input_values(error, part="params", data=params, model=task.params_model)
+        clean = without_input_values(error, part="params", data=params, model=task.params_model)
         if task.built_in:  # the documents, which let Conductor retry this, do not know such tasks
-            raise ParamsRefusedError(f"ValidationError: {validation_reason(told)}") from None
-        raise told from None
+            raise ParamsRefusedError(f"ValidationError: {validation_reason(clean)}") from None
+        raise clean from None
 
 
 def validate_result(task: TaskDefinition, raw: object) -> dict[str, Any]:

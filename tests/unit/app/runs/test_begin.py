@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.unit.app.attempt.fault_world import TASK, reason_of
-from tests.unit.app.runs.run_world import FINISH, RunWorld, refused
+from tests.unit.app.runs.run_world import BEGIN, FINISH, RunWorld, refused
 
 from perago.adapters.memory.installations import lakefs_installation
 from perago.adapters.memory.worker_handle import WorkerHandle
