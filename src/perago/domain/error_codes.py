@@ -4,6 +4,7 @@ The texts are data, in `error_codes.toml` beside this file. Nothing is read befo
 for, because most runs of a command never ask.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +16,20 @@ from typing import cast
 
 from perago.domain.errors import PeragoError
 
-__all__ = ["ErrorCode", "Retried", "Severity", "UnknownCodeError", "error_codes", "find_code"]
+__all__ = [
+    "ErrorCode",
+    "Retried",
+    "Severity",
+    "UnknownCodeError",
+    "commands_in",
+    "error_codes",
+    "filled",
+    "find_code",
+]
+
+# A word of a remedy that a person replaces, such as REPO; part of no variable's name.
+_PLACEHOLDER = re.compile(r"(?<![A-Z_$a-z0-9])[A-Z][A-Z_]+(?![A-Z_=a-z])")
+_IN_BACKTICKS = re.compile(r"`([^`]+)`")
 
 
 class Severity(StrEnum):
@@ -79,6 +93,16 @@ def error_codes() -> Mapping[str, ErrorCode]:
 def find_code(code: str) -> ErrorCode | None:
     """Return the row of a code, or None."""
     return error_codes().get(code)
+
+
+def filled(remedy: str, names: Mapping[str, str]) -> str:
+    """A remedy with what is known for each word that a person replaces."""
+    return _PLACEHOLDER.sub(lambda found: names.get(found[0], found[0]), remedy)
+
+
+def commands_in(remedy: str) -> tuple[str, ...]:
+    """What a person can type of a remedy."""
+    return tuple(_IN_BACKTICKS.findall(remedy))
 
 
 def _row(code: str, family: str, fields: Mapping[str, str]) -> ErrorCode:

@@ -4,7 +4,6 @@
 it stands. `explain_workflow` puts that into words, with the next command. Asks no server.
 """
 
-import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,11 +23,8 @@ from perago.domain.attempt_history import (
     newest,
     workspace_in,
 )
-from perago.domain.error_codes import find_code
+from perago.domain.error_codes import commands_in, filled, find_code
 
-# A capital word that is no part of a variable's name: what a person replaces in a remedy.
-_PLACEHOLDER = re.compile(r"(?<![A-Z_$a-z0-9])[A-Z]{2,}(?![A-Z_=a-z])")
-_COMMAND = re.compile(r"`([^`]+)`")
 REASON_CHARACTERS_MAX = 200  # the whole reason is in `perago attempts`
 
 
@@ -222,9 +218,9 @@ def _next(
     identity = names["WORKFLOW"]
     look = f"perago attempts {identity}"
     commands = {
-        Situation.UNKNOWN: _filled(f"{look} --repo REPO --tree", names),
+        Situation.UNKNOWN: filled(f"{look} --repo REPO --tree", names),
         Situation.NOTHING_BEGAN: f'curl "{_CONDUCTOR}/{identity}"',
-        Situation.COMPLETED: _filled("lakectl log lakefs://REPO/BRANCH", names),
+        Situation.COMPLETED: filled("lakectl log lakefs://REPO/BRANCH", names),
         Situation.QUEUED: "perago start MODULE",
         Situation.RUNS: look,
         Situation.PAUSED: f'curl -X PUT "{_CONDUCTOR}/{identity}/resume"',
@@ -232,9 +228,9 @@ def _next(
     retry = f'curl -X POST "{_CONDUCTOR}/{identity}/retry"'
     row = find_code(last.code) if last is not None and last.code else None
     if situation is Situation.REFUSED and row is not None:
-        remedy = _filled(row.remedy, names)
-        found = _COMMAND.search(remedy)
-        return remedy, found.group(1) if found else f"perago explain {row.code}"
+        remedy = filled(row.remedy, names)
+        first, *_ = (*commands_in(remedy), f"perago explain {row.code}")
+        return remedy, first
     return f"{_TO_DO[situation]}.", commands.get(situation, retry)
 
 
@@ -265,7 +261,3 @@ def _names(
 def _staged(task: TaskHistory | None) -> str | None:
     staged = [each.staged for each in task.attempts if each.staged] if task else []
     return staged[-1] if staged else None
-
-
-def _filled(text: str, names: Mapping[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda found: names.get(found.group(), found.group()), text)

@@ -15,7 +15,7 @@ from typing import Literal
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.connections import ConductorConnection, Connections, LakeFSConnection
 from perago.app.settings.settings import Settings
-from perago.domain.error_codes import find_code
+from perago.domain.error_codes import commands_in, filled, find_code
 from perago.domain.errors import PeragoError
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.text import Secrets
@@ -29,9 +29,6 @@ from perago.ports.workspace import AttemptDirectories
 CHECK_SECONDS = 10.0
 # A person who sees nothing for longer wonders whether the command hangs.
 SLOW_SECONDS = 2.0
-# A word of a remedy that a person replaces, such as REPO; part of no variable's name.
-_PLACEHOLDER = re.compile(r"(?<![A-Z_$a-z0-9])[A-Z][A-Z_]+(?![A-Z_=a-z])")
-_IN_BACKTICKS = re.compile(r"`([^`]+)`")
 _PASSWORD_IN_ADDRESS = re.compile(r"(?<=://)[^/@\s'\"]+@")
 
 
@@ -56,7 +53,7 @@ class Finding:
     @property
     def commands(self) -> tuple[str, ...]:
         """What can be typed."""
-        return tuple(_IN_BACKTICKS.findall(self.remedy))
+        return commands_in(self.remedy)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,11 +122,6 @@ class Check:
 def ok(check: str, evidence: str) -> Finding:
     """Nothing has to be done."""
     return Finding(check, Status.OK, evidence)
-
-
-def filled(remedy: str, names: Mapping[str, str]) -> str:
-    """A remedy with what is known for each word that a person replaces."""
-    return _PLACEHOLDER.sub(lambda found: names.get(found[0], found[0]), remedy)
 
 
 def remedy_of(code: str, names: Mapping[str, str]) -> str:

@@ -18,13 +18,13 @@ from perago.app.inspection.doctor import (
     Status,
     Subject,
     failure_of,
-    filled,
     ok,
     remedy_of,
 )
 from perago.app.inspection.doctor_host import old_workers_here
 from perago.app.runs.built_in import served_tasks
 from perago.domain.attempt import LEASE_FRACTION, AttemptRecord
+from perago.domain.error_codes import filled
 from perago.ports.conductor import LastPoll, TaskQueue
 from perago.ports.errors import ServiceError, UnavailableError
 from perago.ports.installations import ConductorInstallation
