@@ -19,7 +19,8 @@ from perago.app.settings.layers import variables
 from perago.app.settings.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-SH_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# Also in an item of a list, where a block is indented, and those that need servers.
+SH_BLOCK = re.compile(r"^ *```sh(?: on=servers)?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 ASSIGNMENT = re.compile(r"([A-Z][A-Z0-9_]*)=.*")
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)

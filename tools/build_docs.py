@@ -1,7 +1,8 @@
 """Build the documentation as HTML, and warn of everything that would not work for a reader.
 
 A link to nowhere, a picture that is not there, a page nobody links to, a block of code that no
-test runs: each is a warning, and one warning fails the build. Needs nothing but markdown-it-py.
+test runs, a page of no kind: each is a warning, and one warning fails the build. Needs nothing but
+markdown-it-py; what is around each page is in docs_site.py.
 """
 
 import re
@@ -16,16 +17,22 @@ from urllib.parse import unquote
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from tools.docs_site import STYLE, kinds_of, navigation, search_index
+
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "build" / "docs"
 START = "README.md"
-# Commands of pages that need the servers of their reader are held to the parser by test_pages.
+# Commands of pages that need the servers of their reader are held to the parser by test_pages, and
+# typed by tests/integration/test_commands_of_pages.py.
 PARSED_PAGES = frozenset(
     {
         "docs/how-to/choose-a-policy.md",
         "docs/how-to/set-up-servers.md",
         "docs/how-to/size-workers.md",
         "docs/how-to/troubleshoot.md",
+        "docs/development.md",
+        "docs/operations.md",
+        "CONTRIBUTING.md",
     }
 )
 # Blocks of these pages are run in order by test_readme, test_tutorial, test_kit_docs,
@@ -50,10 +57,6 @@ RUN_PAGES = frozenset(
     }
 )
 RUN_LANGUAGES = frozenset({"python", "console", "sh"})
-STYLE = """body{font:16px/1.55 system-ui,sans-serif;max-width:54rem;margin:2rem auto;padding:0 1rem}
-pre{background:#f4f6f8;padding:.8rem;overflow:auto}code{font-size:.92em}img{max-width:100%}
-table{border-collapse:collapse;display:block;overflow:auto}td,th{border:1px solid #ccd4dc;
-padding:.25rem .6rem;text-align:left;vertical-align:top}nav{font-size:.9rem}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Page:
     name: str
     title: str
     html: str
-    anchors: frozenset[str]
+    anchors: tuple[str, ...]
     links: tuple[str, ...]
     warnings: tuple[str, ...] = field(default=())
 
@@ -90,12 +93,16 @@ def read_page(name: str, text: str) -> Page:
             titles += [heading] if token.tag == "h1" else []
         elif token.type == "fence":
             warnings += _code_warnings(name, token)
+        elif token.type == "code_block":
+            warnings.append(
+                f"line {_line(token)}: a block of code without a fence, which no test sees"
+            )
     if len(titles) != 1:
         warnings.append(f"has {len(titles)} titles, expected one")
     links = tuple(_targets(tokens))
     html = parser.renderer.render(_for_html(tokens), parser.options, {})
     title = titles[0] if titles else name
-    return Page(name, title, html, frozenset(anchors), links, tuple(warnings))
+    return Page(name, title, html, tuple(anchors), links, tuple(warnings))
 
 
 def check(pages: Mapping[str, Page], root: Path) -> Iterator[str]:
@@ -103,6 +110,8 @@ def check(pages: Mapping[str, Page], root: Path) -> Iterator[str]:
     reached = {START}
     for page in pages.values():
         yield from (f"{page.name}: {warning}" for warning in page.warnings)
+        if len(kinds := kinds_of(page.name)) != 1:
+            yield f"{page.name}: has {len(kinds)} kinds, expected one; see KINDS in docs_site.py"
         for link in page.links:
             path, _, anchor = _resolve(page.name, link).partition("#")
             wrong = _wrong(path, anchor, pages, root)
@@ -129,24 +138,23 @@ def build(root: Path, out: Path) -> list[str]:
     """Write the HTML; the warnings."""
     found = [root / START, *(root / name for name in ("CHANGELOG.md", "CONTRIBUTING.md"))]
     found += sorted((root / "docs").rglob("*.md"))
-    pages = {
-        page.name: page
-        for page in (
-            read_page(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
-            for path in found
-            if path.exists()
-        )
+    texts = {
+        path.relative_to(root).as_posix(): path.read_text(encoding="utf-8")
+        for path in found
+        if path.exists()
     }
+    pages = {name: read_page(name, text) for name, text in texts.items()}
+    titles = {name: page.title for name, page in pages.items()}
     for page in pages.values():
         target = (out / page.name).with_suffix(".html")
         target.parent.mkdir(parents=True, exist_ok=True)
-        up = "../" * page.name.count("/")
-        nav = f'<nav><a href="{up}README.html">Perago</a></nav>' if page.name != START else ""
         target.write_text(
             f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(page.title)}'
-            f"</title><style>{STYLE}</style>{nav}{page.html}</html>\n",
+            f"</title><style>{STYLE}</style>{navigation(page.name, titles)}{page.html}</html>\n",
             encoding="utf-8",
         )
+    anchors = {name: page.anchors for name, page in pages.items()}
+    (out / "search.js").write_text(search_index(texts, anchors), encoding="utf-8")
     for picture in (root / "docs" / "pictures").glob("*"):
         target = out / picture.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -156,11 +164,15 @@ def build(root: Path, out: Path) -> list[str]:
 
 def _code_warnings(name: str, token: Token) -> Iterator[str]:
     language = token.info.partition(" ")[0]
-    line = token.map[0] + 1 if token.map else 0
+    line = _line(token)
     if not language:
         yield f"line {line}: a block of code says no language"
     elif language in RUN_LANGUAGES and name not in RUN_PAGES | PARSED_PAGES:
         yield f"line {line}: no test runs this block of {language}"
+
+
+def _line(token: Token) -> int:
+    return token.map[0] + 1 if token.map else 0
 
 
 def _targets(tokens: list[Token]) -> Iterator[str]:

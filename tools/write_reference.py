@@ -1,5 +1,6 @@
 """Write the reference pages from the code they describe; a test keeps them equal."""
 
+import ast
 import inspect
 import os
 import re
@@ -7,6 +8,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -92,6 +94,12 @@ where it comes from, run `perago config show --origin`; it masks secrets.
 
 {table(("Name", "Default", "What it is"), rows)}
 
+- A size is a number with KB, MB or GB, of 1024: `512KB`, `1.5GB`. A duration is a whole number with
+  s, m, h or d: `30s`, `24h`. A retention of logs is in days: `30d`. A switch is `true` or `false`
+  (also 1 and 0, yes and no, on and off).
+- The servers have two names each. Use `PERAGO_CONDUCTOR` and `PERAGO_LAKEFS`, as every page does.
+  They win over `CONDUCTOR_SERVER_URL` and `LAKECTL_SERVER_ENDPOINT_URL` wherever the four are set,
+  also when they are in `.env` and the others in the environment.
 - In `.env` write `KEY=value` or `export KEY=value`. Perago removes one pair of quotes and expands
   no variables.
 - In `[tool.perago]` write the names in lower case without `PERAGO_`, with `-` or `_`, for example
@@ -151,10 +159,25 @@ and `extract` take one, which `--task NAME` chooses. `load_module_task` expects 
 """
 
 
+KEYWORDS = {
+    "name": "The task type in Conductor. Workers poll by it.",
+    "owner_email": "Who owns the TaskDef; Conductor wants an address.",
+    "description": "What the TaskDef says of the task.",
+    "workspace": "The folder that the task works on. Without it the task has no workspace.",
+    "metrics": "Which metrics are recorded. `None`: all of them.",
+    "controls": "Retries, time-outs, limits, policy. `None`: the defaults below.",
+    "strict_params": "Whether unknown params are refused. Otherwise they are dropped.",
+}
+
+
 def task_page() -> str:
     """Return the decorator and the models it takes."""
     keywords = [
-        (f"`{name}`", "" if each.default is each.empty else f"`{each.default!r}`")
+        (
+            f"`{name}`",
+            "required" if each.default is each.empty else f"`{each.default!r}`",
+            KEYWORDS[name],
+        )
         for name, each in inspect.signature(task).parameters.items()
         if each.kind is each.KEYWORD_ONLY
     ]
@@ -180,7 +203,7 @@ def task_page() -> str:
     return f"""{DECLARING}
 ## @task
 
-{table(("Keyword", "Default"), keywords)}
+{table(("Keyword", "Default", "Meaning"), keywords)}
 
 ## Guardrails
 
@@ -240,18 +263,33 @@ Conductor. The keys come in this order.
 
 
 def _model_section(model: type[BaseModel]) -> str:
+    meanings = _meanings(model)
     rows = [
         (
             f"`{name}`",
             f"`{_annotation(field.annotation)}`",
             _default(field.get_default(call_default_factory=True)),
+            meanings[name],
         )
         for name, field in model.model_fields.items()
     ]
     return (
         f"## {model.__name__}\n\n{inspect.getdoc(model)}\n\n"
-        f"{table(('Field', 'Type', 'Default'), rows)}\n"
+        f"{table(('Field', 'Type', 'Default', 'Meaning'), rows)}\n"
     )
+
+
+def _meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the docstring below each field; a field without one is a KeyError of the page."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__[: model.__mro__.index(BaseModel)]):
+        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(each))).body
+        assert isinstance(declared, ast.ClassDef), "the source of a class"
+        for field, below in pairwise(declared.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr):
+                assert isinstance(field.target, ast.Name), "a field has a name"
+                found[field.target.id] = str(ast.literal_eval(below.value))
+    return found
 
 
 def _annotation(annotation: object) -> str:

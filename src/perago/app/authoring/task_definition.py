@@ -21,8 +21,11 @@ class MetricSpec(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     attempts: bool = True
+    """Whether the duration of attempts is measured."""
     workspace_io: bool = True
+    """A name of 0.6.1 without effect: transfers are always measured."""
     worker_capacity: bool = True
+    """Whether a worker that exports metrics has to have `PERAGO_INSTANCE_ID`."""
 
 
 # Names and values of 0.6.1, whose TaskDefs must not change with an upgrade (docs/upgrade.md). 0
@@ -49,10 +52,15 @@ class RetryPolicy(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     count: Annotated[int, Field(ge=0, le=MAX_RETRY_COUNT)] = DEFAULT_RETRY_COUNT
+    """Retries after the first attempt, 0 to 10."""
     logic: Literal["FIXED", "EXPONENTIAL_BACKOFF", "LINEAR_BACKOFF"] = DEFAULT_RETRY_LOGIC
+    """Whether the pause stays, doubles, or grows by itself with each retry."""
     delay_seconds: _NotNegative = DEFAULT_RETRY_DELAY_SECONDS
+    """The first pause, in seconds."""
     max_delay_seconds: _NotNegative = DEFAULT_RETRY_MAX_DELAY_SECONDS
+    """The longest pause, in seconds; 0 means no limit."""
     jitter_ms: _NotNegative = DEFAULT_RETRY_JITTER_MS
+    """Up to so many milliseconds are added to each pause by chance."""
 
 
 class TimeoutPolicy(BaseModel):
@@ -61,10 +69,15 @@ class TimeoutPolicy(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     policy: Literal["RETRY", "TIME_OUT_WF", "ALERT_ONLY"] = DEFAULT_TIMEOUT_POLICY
+    """What a time-out does: a retry, the end of the workflow, or a mark alone."""
     seconds: _NotNegative = DEFAULT_TIMEOUT_SECONDS
+    """How long an attempt may take from its first poll, in seconds."""
     response_seconds: _NotNegative = DEFAULT_TIMEOUT_RESPONSE_SECONDS
+    """How long after its last heartbeat an attempt is given up, in seconds."""
     poll_seconds: _NotNegative = DEFAULT_TIMEOUT_POLL_SECONDS
+    """How long a row may wait for a worker, in seconds."""
     total_seconds: _NotNegative = DEFAULT_TIMEOUT_TOTAL_SECONDS
+    """How long all attempts together may take, in seconds."""
 
 
 class ExecutionLimits(BaseModel):
@@ -73,8 +86,11 @@ class ExecutionLimits(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     concurrent_exec_limit: _NotNegative | None = None
+    """How many rows of the task may be in progress at once."""
     rate_limit_frequency_in_seconds: _NotNegative | None = None
+    """Length of the period, in seconds; only together with the next one."""
     rate_limit_per_frequency: _NotNegative | None = None
+    """How many rows may start in a period."""
 
     @model_validator(mode="after")
     def _rate_needs_both(self) -> Self:
@@ -94,11 +110,17 @@ class PublishBudget(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     observed_merge_p99_seconds: _NotNegative
+    """How long the slowest merge in a hundred took on your lakeFS."""
     safety_margin_seconds: _NotNegative
+    """Added to it; the merge time-out must be at least the sum."""
     lakefs_merge_timeout_seconds: _Positive
+    """How long an attempt waits for the answer to a merge."""
     conductor_completion_timeout_seconds: _Positive
+    """How long the end of an attempt is sent again until Conductor answers."""
     worker_shutdown_grace_seconds: _Positive
+    """How long a drain waits for this task's function."""
     heartbeat_interval_seconds: _Positive
+    """Seconds between two heartbeats, or a third of the response time-out if less."""
 
     @model_validator(mode="after")
     def _timeout_covers_what_was_observed(self) -> Self:
@@ -127,9 +149,13 @@ class TaskControls(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     retry: RetryPolicy = Field(default_factory=RetryPolicy)
+    """How often and how soon Conductor runs the task again."""
     timeout: TimeoutPolicy = Field(default_factory=TimeoutPolicy)
+    """When Conductor gives an attempt up."""
     limits: ExecutionLimits = Field(default_factory=ExecutionLimits)
+    """How many rows run at once and per period."""
     publish_budget: PublishBudget | None = None
+    """The times of a publication; without one, Perago's own."""
     publication: PolicyName = "auto"
     """The publication policy; wins over `PERAGO_PUBLICATION_POLICY` unless it is `auto`."""
     body_seconds: _NotNegative = 0

@@ -54,9 +54,13 @@ class WorkspaceRef(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_by_name=True, validate_by_alias=True)
 
     repository: _Name
+    """Name of the repository."""
     branch: _Name
+    """The target branch, to which the task publishes."""
     ref_type: Literal["commit"] = Field(alias=CAMEL)
+    """What `ref` is; `refType` in JSON."""
     ref: _Name
+    """Id of the commit to start from, all of it; of the first task the head of the branch."""
     _spelling: str = PrivateAttr(default=CAMEL)
 
     # Said again in each subclass: type checkers make up a constructor from the fields, which

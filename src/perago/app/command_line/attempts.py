@@ -49,7 +49,7 @@ HEADINGS = ("TASK", "TRY", "POLLED (UTC)", "WORKER", "STATUS", "CAME TO", "STAGE
 @reports_errors_by_class
 def attempts(
     workflow: Annotated[
-        str | None, typer.Argument(metavar="[WORKFLOW_ID]", help="Id of the workflow.")
+        str | None, typer.Argument(metavar="WORKFLOW_ID", help="Id of the workflow.")
     ] = None,
     *,
     repository: LeftRepository = None,

@@ -22,7 +22,7 @@ from perago.app.settings.runtime_config import RuntimeConfig, runtime_config
 from perago.app.settings.settings import Settings, load_settings
 
 Targets = Annotated[
-    list[str], typer.Argument(metavar="MODULE...", help="Importable names of task modules.")
+    list[str], typer.Argument(metavar="MODULE", help="Importable names of task modules.")
 ]
 
 

@@ -66,7 +66,7 @@ _EXIT_CODES = {"PRG-C": 3, "PRG-F": 4, "PRG-U": 5, "PRG-L": 6}
 def doctor(
     targets: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[MODULE]...", help="Task modules that this worker serves."),
+        typer.Argument(metavar="MODULE", help="Task modules that this worker serves."),
     ] = None,
     *,
     repository: Annotated[

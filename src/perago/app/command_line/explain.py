@@ -30,7 +30,7 @@ _CODE = re.compile(r"(PRG)?-?[A-Z]*-?\d{0,4}", re.IGNORECASE)
 def explain(
     subject: Annotated[
         str | None,
-        typer.Argument(metavar="[CODE|WORKFLOW_ID]", help="For example PRG-U001."),
+        typer.Argument(metavar="CODE|WORKFLOW_ID", help="For example PRG-U001."),
     ] = None,
     *,
     repository: LeftRepository = None,

@@ -55,7 +55,7 @@ def install(
     names: Annotated[
         list[str],
         typer.Argument(
-            metavar="[REPO] BRANCH",
+            metavar="REPO BRANCH",
             help="Name of the repository, unless --match is given, and of the target branch.",
         ),
     ],
@@ -150,7 +150,7 @@ def remove(repository: Repository, branch: Branch, *, as_json: JsonOption = Fals
     _print_report(report, as_json=as_json)
 
 
-@app.command("verify")
+@app.command("verify", short_help="Check the fence, and that the server enforces it.")
 @reports_errors_by_class
 def verify(repository: Repository, branch: Branch, *, as_json: JsonOption = False) -> None:
     """Check that the fence is unmodified and that the server enforces it.

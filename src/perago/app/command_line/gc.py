@@ -46,7 +46,7 @@ class _Done:
 def gc(
     repositories: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[REPO]...", help="Repositories to clean. Default: all of them."),
+        typer.Argument(metavar="REPO", help="Repositories to clean. Default: all of them."),
     ] = None,
     *,
     dry_run: Annotated[

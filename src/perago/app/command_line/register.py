@@ -42,7 +42,7 @@ class Registration:
 @reports_errors_by_class
 def register(
     targets: Annotated[
-        list[str], typer.Argument(metavar="MODULE...", help="Importable names of task modules.")
+        list[str], typer.Argument(metavar="MODULE", help="Importable names of task modules.")
     ],
     *,
     dry_run: Annotated[

@@ -49,12 +49,13 @@ def up(
         typer.Option("--env-file", metavar="FILE", help="Also write the settings to this file."),
     ] = None,
 ) -> None:
-    """Run both until Ctrl-C, and print the settings with which a worker reaches them."""
+    """Run both until Ctrl-C, and print their settings."""
     from perago_servers import conductor_server, lakefs_server  # noqa: PLC0415 - only here
 
     # A script starts this in the background, where a Ctrl-C is ignored: both signals end it.
     for ending in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ending, signal.default_int_handler)
+    note("starting lakeFS and Conductor: some ten seconds")
     try:
         with (
             server_errors(),
@@ -102,7 +103,7 @@ def _programs() -> Path:
 @servers_group.command("fetch")
 @reports_errors_by_class
 def fetch(*, as_json: JsonOption = False) -> None:
-    """Fetch and build both, once per user: minutes the first time, nothing later."""
+    """Fetch and build both, once per user: six minutes."""
     from perago_servers.__main__ import FETCHERS  # noqa: PLC0415 - only here
 
     with server_errors():

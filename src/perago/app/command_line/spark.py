@@ -89,7 +89,7 @@ def report() -> None:
     """Count publications of a branch."""
 
 
-@report_group.command("publications")
+@report_group.command("publications", short_help="Count publications per task and day (Spark).")
 @reports_errors_by_class
 def publications(
     address: str = typer.Argument(metavar="REPO@BRANCH", help="Branch, or any reference."),
@@ -123,7 +123,7 @@ def spark() -> None:
     """Fetch the jars that Spark tasks need."""
 
 
-@spark_group.command("jars")
+@spark_group.command("jars", short_help="Fetch the jars and print their paths.")
 @reports_errors_by_class
 def jars(
     *,

@@ -28,7 +28,7 @@ ExecutionMode = Literal["process", "thread"]
 @reports_errors
 def start(
     targets: Annotated[
-        list[str], typer.Argument(metavar="MODULE...", help="Importable names of task modules.")
+        list[str], typer.Argument(metavar="MODULE", help="Importable names of task modules.")
     ],
     *,
     processes: Annotated[

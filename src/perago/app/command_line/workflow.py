@@ -29,11 +29,11 @@ def _workflow() -> None:
     """Keep `new` a word of its own: a group of one command would be that command."""
 
 
-@app.command("new")
+@app.command("new", short_help="Write a workflow definition for tasks.")
 @reports_errors_by_class
 def new(  # noqa: PLR0913 - one parameter an option
     targets: Annotated[
-        list[str], typer.Argument(metavar="MODULE...", help="Importable names of task modules.")
+        list[str], typer.Argument(metavar="MODULE", help="Importable names of task modules.")
     ],
     *,
     name: Annotated[

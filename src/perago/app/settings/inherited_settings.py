@@ -189,7 +189,9 @@ class InheritedSettings(LayeredSettings):
     conductor_server_url: Annotated[
         str | None,
         Variable(
-            "CONDUCTOR_SERVER_URL", Text, "Another name of `PERAGO_CONDUCTOR`, which wins over it"
+            "CONDUCTOR_SERVER_URL",
+            Text,
+            "Used if `PERAGO_CONDUCTOR` is nowhere set. The name that 0.6.1 has",
         ),
     ] = None
     conductor_auth_key: Annotated[
@@ -213,7 +215,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "LAKECTL_SERVER_ENDPOINT_URL",
             Text,
-            "Another name of `PERAGO_LAKEFS`, which wins over it",
+            "Used if `PERAGO_LAKEFS` is nowhere set. The name that lakectl has",
         ),
     ] = None
     lakectl_credentials_access_key_id: Annotated[
@@ -227,7 +229,9 @@ class InheritedSettings(LayeredSettings):
     otel_exporter_otlp_metrics_endpoint: Annotated[
         str | None,
         Variable(
-            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", Text, "Address to which metrics are exported"
+            "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+            Text,
+            "Address to which metrics are exported. Unset: none are",
         ),
     ] = None
     instance_id: Annotated[
@@ -235,13 +239,15 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "PERAGO_INSTANCE_ID",
             parsing.parse_anything,
-            "Name of this worker in exported metrics",
+            "Name of this worker in exported metrics. Unset: its worker id",
         ),
     ] = None
     otel_exporter_otlp_metrics_compression: Annotated[
         str | None,
         Variable(
-            "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION", parsing.parse_anything, "`gzip` or `none`"
+            "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION",
+            parsing.parse_anything,
+            "`gzip` or `none`. Unset: `none`",
         ),
     ] = None
     otel_exporter_otlp_metrics_timeout: Annotated[
@@ -249,7 +255,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "OTEL_EXPORTER_OTLP_METRICS_TIMEOUT",
             parsing.parse_anything,
-            "Time limit of one export, in milliseconds",
+            "Time limit of one export, in milliseconds. Unset: 10000, OpenTelemetry's own",
         ),
     ] = None
     otel_metric_export_interval: Annotated[
@@ -257,7 +263,7 @@ class InheritedSettings(LayeredSettings):
         Variable(
             "OTEL_METRIC_EXPORT_INTERVAL",
             parsing.parse_anything,
-            "Time between two exports, in milliseconds",
+            "Time between two exports, in milliseconds. Unset: 60000, OpenTelemetry's own",
         ),
     ] = None
     workspace_root: Annotated[

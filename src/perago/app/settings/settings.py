@@ -225,7 +225,11 @@ class Settings(InheritedSettings):
     ] = None
     spark_master: Annotated[
         str | None,
-        Variable("PERAGO_SPARK_MASTER", Text, "Spark master of Spark tasks"),
+        Variable(
+            "PERAGO_SPARK_MASTER",
+            Text,
+            "Spark master of Spark tasks. Unset: `local[*]`, in the executor",
+        ),
     ] = None
     tls_ca_file: Annotated[
         Path | None,

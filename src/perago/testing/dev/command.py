@@ -89,7 +89,7 @@ SETTLED, HEAD_PARENT = "settled", "head-parent"
 @reports_errors_by_class
 def dev(  # noqa: PLR0913 - one parameter an option
     workflow: Annotated[Path, typer.Argument(metavar="WORKFLOW.json", help="The workflow.")],
-    targets: Annotated[list[str], typer.Argument(metavar="MODULE...", help="Task modules.")],
+    targets: Annotated[list[str], typer.Argument(metavar="MODULE", help="Task modules.")],
     *,
     files: Annotated[
         Path | None, typer.Option(help="Directory with the repository's first files.")

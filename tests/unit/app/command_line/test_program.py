@@ -109,7 +109,7 @@ def test_strict_taskdef_refuses_a_different_taskdef_at_start(
         (["-j", "0"], "'-j' / '--processes'"),
         (["-j", "many"], "'-j' / '--processes'"),
         (["--execution-mode", "fork"], "'--execution-mode'"),
-        ([], "Missing argument 'MODULE...'"),
+        ([], "Missing argument 'MODULE'"),
     ],
     ids=["none", "word", "mode", "module"],
 )
@@ -151,3 +151,10 @@ def test_a_command_without_its_arguments_or_services_ends_in_an_error_and_never_
     given = ["no_such_module"] * 2 if name != "config show" else []
     ran = run(*name.split(), *given)
     assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("name", sorted({name.split()[0] for name in command_names()} | {""}))
+def test_a_list_of_commands_cuts_no_summary_off(run: Run, name: str) -> None:
+    shown = run(*[name][: len(name)], "--help").out
+    listed = shown.partition("Commands:\n")[2]
+    assert not re.search(r"\.\.\.$", listed, re.MULTILINE), listed

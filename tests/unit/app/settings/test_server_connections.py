@@ -150,3 +150,18 @@ def test_a_file_without_certificates_is_refused(tmp_path: Path, connection: obje
     )
     with pytest.raises(RuntimeConfigError, match="PERAGO_TLS_CA_FILE cannot be used"):
         connection(settings)
+
+
+def test_the_names_of_perago_win_over_the_others_wherever_they_are_set(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("PERAGO_CONDUCTOR=memory:\nPERAGO_LAKEFS=memory:\n")
+    others = {
+        "CONDUCTOR_SERVER_URL": "http://other.example.org/api",
+        "LAKECTL_SERVER_ENDPOINT_URL": "http://other.example.org",
+        "LAKECTL_CREDENTIALS_ACCESS_KEY_ID": "key",
+        "LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "secret",
+    }
+    chosen = load_settings(cwd=tmp_path, process_env=others)
+    conductor, lakefs = conductor_connection(chosen), lakefs_connection(chosen)
+    assert conductor is not None
+    assert lakefs is not None
+    assert (conductor.url, lakefs.url) == ("memory:", "memory:")
