@@ -24,7 +24,9 @@ FUNCTION_SECONDS = 5
 # As many as make the time from the end of the function to the decision a few tenths of a second.
 FILES = 300
 # Counted from when the outcome is on the disk, because a quick machine decides soon after that.
+# Each fourth is counted from the end of the function, so that some die before it is there.
 KILLED_WITHIN_SECONDS = 0.1
+FROM_ITS_END = 4
 # Far longer than the test waits: a row that goes on was handed back by the next worker.
 RESPONSE_SECONDS = 600
 BODY = """
@@ -82,7 +84,8 @@ async def killed_after_the_function(
             seconds=FUNCTION_SECONDS,
         )
         after = 0.0 if between is not nothing else chance.uniform(0, KILLED_WITHIN_SECONDS)
-        kept = await _die(scene, module, number, after)
+        from_its_end = number % FROM_ITS_END == FROM_ITS_END - 1
+        kept = await _die(scene, module, number, after, from_its_end=from_its_end)
         for directory in _workspaces(scene).glob("task_id=*"):
             between(directory)
         async with scene.worker([module], root=scene.folder / "root") as worker:
@@ -101,7 +104,9 @@ async def killed_after_the_function(
     return deaths
 
 
-async def _die(scene: WorkerScene, module: TaskModule, number: int, after: float) -> bool:
+async def _die(
+    scene: WorkerScene, module: TaskModule, number: int, after: float, *, from_its_end: bool
+) -> bool:
     """Let a parent run the function and kill it; whether an outcome was on the disk then."""
     async with scene.worker([module], root=scene.folder / "root") as worker:
         ended = scene.folder / f"ended-{number}"
@@ -111,7 +116,7 @@ async def _die(scene: WorkerScene, module: TaskModule, number: int, after: float
             await asyncio.sleep(0.001)
         assert ended.exists(), worker.screen
         for _ in range(5_000):
-            if _outcomes(scene):
+            if from_its_end or _outcomes(scene):
                 break
             await asyncio.sleep(0.001)
         await asyncio.sleep(after)

@@ -22,4 +22,7 @@ async def test_twenty_parents_are_killed_after_the_function(
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as scene:
         deaths = await killed_after_the_function(scene, kills=20, seed=7)
 
-    assert sum(death.kept for death in deaths) > len(deaths) // 4, deaths
+    kept = [death for death in deaths if death.kept]
+    again = sum(death.runs > 1 for death in deaths)
+    print(f"{len(deaths)} kills, {len(kept)} kept outcomes, {again} functions ran again")  # noqa: T201
+    assert len(kept) > len(deaths) // 4, deaths
