@@ -396,8 +396,6 @@ EFFECTS = {
         "log",
         "read_log",
         "check",
-        "waiting",
-        "last_polls",
     },
 }
 PORTS = {
