@@ -19,14 +19,12 @@ from perago.app.inspection.doctor_repository import (
     REPOSITORY,
     RIGHTS,
     Target,
-    policies_of,
     target_of,
 )
 from perago.domain.commit_metadata import EXPECTED_HEAD
 from perago.domain.logical_execution import BranchName, CommitId, TagName
 from perago.domain.names import canary_branches, relocated_tag
 from perago.domain.outcome import Merged, Relocated
-from perago.domain.policy import asked_shapes
 from perago.ports.errors import (
     AccessDeniedError,
     RequestRefusedError,
@@ -134,22 +132,31 @@ class _Trial:
         for name in (self.merged, self.written):
             await self.lakefs.branches.delete(self.target.repository, name)
 
-    def steps(self, *, resets: bool) -> Sequence[tuple[str, Callable[[], Awaitable[None]]]]:
-        """Each right in words, in an order in which it can be tried."""
-        reset = (("reset a branch", self.reset),) if resets else ()
+    def steps(self) -> Sequence["_Right"]:
+        """Each right, in an order in which it can be tried."""
         return (
-            ("create a branch", self.create),
-            ("write an object", self.write),
-            ("list objects", self.list_objects),
-            ("read an object", self.read),
-            ("commit", self.commit),
-            ("merge", self.merge),
-            ("delete an object", self.delete_object),
-            ("create a tag", self.tag_it),
-            ("delete a tag", self.untag),
-            *reset,
-            ("delete a branch", self.delete),
+            _Right("create a branch", "fs:CreateBranch", self.create),
+            _Right("write an object", "fs:WriteObject", self.write),
+            _Right("list objects", "fs:ListObjects", self.list_objects),
+            _Right("read an object", "fs:ReadObject", self.read),
+            _Right("commit", "fs:CreateCommit", self.commit),
+            _Right("merge", "fs:CreateCommit", self.merge),
+            _Right("delete an object", "fs:DeleteObject", self.delete_object),
+            _Right("create a tag", "fs:CreateTag", self.tag_it),
+            _Right("delete a tag", "fs:DeleteTag", self.untag, "garbage collection needs it"),
+            _Right("reset a branch", "fs:RevertBranch", self.reset, "policy head-parent needs it"),
+            _Right("delete a branch", "fs:DeleteBranch", self.delete),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Right:
+    """What a key may do, in words and as lakeFS calls it; `why` where not every worker needs it."""
+
+    words: str
+    action: str
+    use: Callable[[], Awaitable[None]]
+    why: str = ""
 
 
 def _refuse_all_but(wanted: type, answer: object) -> None:
@@ -179,23 +186,28 @@ async def rights(subject: Subject) -> AsyncIterator[Finding]:
 
 async def _tried(subject: Subject, trial: _Trial) -> AsyncIterator[Finding]:
     """What the key may, and may not."""
-    shapes = [shape for each in policies_of(subject) for shape in asked_shapes(each).values()]
     target, may, is_denied = trial.target, list[str](), False
-    for words, step in trial.steps(resets=any(shape.relocates for shape in shapes)):
+    for right in trial.steps():
         try:
-            await step()
-            may.append(words)
+            await right.use()
+            may.append(right.words)
         except AccessDeniedError as error:
             is_denied = True
-            text = f"in {target.repository} the key may not {words}: {error}"
-            remedy = f"{KEY_REMEDY}; or let the policies of its user allow it"
-            yield Finding(RIGHTS, Status.FAILURE, text, remedy, error.code)
+            yield _denied(target, right, error)
         except ServiceError as error:
             # Without an earlier right the branch or object for this one is not there.
             if not is_denied:
                 yield _failed(RIGHTS, subject, target, error)
                 return
     yield ok(RIGHTS, f"in {target.repository} the key may {', '.join(may) or 'nothing of this'}")
+
+
+def _denied(target: Target, right: _Right, error: AccessDeniedError) -> Finding:
+    text = f"in {target.repository} the key may not {right.words} ({right.action}): {error}"
+    remedy = f"{KEY_REMEDY}; or let the policies of its user allow it"
+    if right.why:
+        return Finding(RIGHTS, Status.WARNING, f"{text}; {right.why}", remedy, error.code)
+    return Finding(RIGHTS, Status.FAILURE, text, remedy, error.code)
 
 
 async def routes(subject: Subject) -> AsyncIterator[Finding]:
