@@ -78,7 +78,7 @@ def words(workspace: Path, params: Params) -> Result:
     (workspace / "rows").write_text("1")
     return Result(rows=1)
 """
-SECONDS_MAX = 60.0
+SECONDS_MAX = 120.0  # a worker of 0.6.1 takes a while to start on a busy machine
 
 
 @final
@@ -107,16 +107,22 @@ class Operator:
         findings: list[dict[str, Any]] = ran.document["findings"]
         return findings
 
+    def findings(self, code: str, *options: str) -> list[dict[str, Any]]:
+        """Those with a code; the TaskDefs of built-in tasks are those of every test's."""
+        found = [each for each in self.look(*options) if each["code"] == code]
+        if code == "PRG-T019":
+            return [each for each in found if self.task in each["evidence"]]
+        return found
+
     def finding(self, code: str, *options: str) -> dict[str, Any]:
         """The one finding with a code."""
-        found = [each for each in self.look(*options) if each["code"] == code]
+        found = self.findings(code, *options)
         assert len(found) == 1, self.look(*options)
         return found[0]
 
     def is_cured(self, code: str, *options: str) -> None:
         """The doctor does not find it any more."""
-        findings = self.look(*options)
-        assert [each for each in findings if each["code"] == code] == [], findings
+        assert self.findings(code, *options) == []
 
     def registered(self) -> None:
         """Register the task and a workflow of it."""
@@ -244,6 +250,15 @@ def only_command(finding: Mapping[str, Any]) -> str:
     return str(command)
 
 
+def test_an_address_without_the_path_of_the_api(operator: Operator) -> None:
+    right = operator.conductor.api_url
+    operator.shell(f"export CONDUCTOR_SERVER_URL={right.removesuffix('/api')}")
+    found = operator.finding("PRG-L008")
+    assert only_command(found) == f"export PERAGO_CONDUCTOR={right}"
+    operator.shell(only_command(found))
+    operator.is_cured("PRG-L008")
+
+
 def test_a_taskdef_that_is_missing(operator: Operator) -> None:
     found = operator.finding("PRG-T019")
     assert (found["status"], operator.task in found["evidence"]) == ("failure", True)
@@ -288,7 +303,7 @@ def test_a_worker_of_the_old_release(operator: Operator) -> None:
         assert only_command(found).startswith("kill ")
         assert operator.shell(only_command(found)).code == 0
         assert old.wait(SECONDS_MAX) == 0
-    operator.until(lambda: not any(each["code"] == "PRG-H002" for each in operator.look()))
+    operator.until(lambda: not operator.findings("PRG-H002"))
 
 
 def test_the_litter_of_a_killed_host(operator: Operator) -> None:
