@@ -53,7 +53,7 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Exclusion:
-    """A library that is not wanted, whoever asks for it; `*` stands for all names."""
+    """A library that is not wanted, whatever depends on it; `*` stands for all names."""
 
     group: str
     name: str = "*"

@@ -86,7 +86,7 @@ def _is_free(port: int) -> bool:
 def running(name: str, plan: Callable[[int, Path], Launch]) -> Generator[Started]:
     """Run the server that `plan` makes for a port and a directory, until the block ends.
 
-    A port lost to a stranger between the look and the start is answered with another port.
+    A port that another process takes between the look and the start is answered with another port.
     The directory goes with the server, except after an error: then its log is wanted.
     """
     for tries_left in reversed(range(START_TRIES_MAX)):

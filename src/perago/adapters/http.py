@@ -4,7 +4,7 @@ aiohttp speaks the protocol: connections that are kept, TLS, proxies, several ad
 chunks, early answers. This module sets what aiohttp leaves open or decides otherwise than Perago
 needs (docs/adr/0011): a request leaves once, an upload has a limit for silence, an address goes out
 letter by letter. And it says what became of a request that got no answer: it was never sent, or
-its outcome is unknown. What a status means is the adapters' business.
+its outcome is unknown. The adapters know what a status means.
 """
 
 import asyncio
@@ -125,7 +125,7 @@ class Outgoing:
 
 @dataclass(eq=False, slots=True)
 class _SentOnce:
-    """Lets a request leave once, and remembers whether it did.
+    """Lets a request leave once, and keeps whether it did.
 
     aiohttp sends GET, PUT and DELETE again by itself when a connection breaks, and has no public
     switch for it. A repeated PUT of a part or of a decision is not ours to allow, so the second

@@ -1,6 +1,6 @@
 """What the container has to know: which lakeFS, which Conductor, which disk, on which terms.
 
-Plain values; where each came from is the settings' business. `memory:` names a server in the
+Plain values; the settings know where each came from. `memory:` names a server in the
 memory of this process, any other scheme an adapter.
 """
 

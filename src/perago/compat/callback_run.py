@@ -114,7 +114,7 @@ def _ports(
 
 
 def _published_by_callback(task: TaskDefinition) -> TaskDefinition:
-    """The task without a wish for a policy: how it is published is the callbacks' business."""
+    """The task without a wish for a policy: the callbacks decide how it is published."""
     assert task.workspace is not None, "only workspace tasks are published"
     return replace(
         task,

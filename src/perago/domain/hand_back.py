@@ -1,4 +1,4 @@
-"""Which end an attempt gets, and what a row remembers of the times it was handed back.
+"""Which end an attempt gets, and what a row says of the times it was handed back.
 
 To hand a row back is to put it in the queue again: same task id, same retry count, no retry spent
 and no FAILED that a JOIN could take for final. `ending_for` is the table that decides it. The row

@@ -165,5 +165,5 @@ def is_job_litter(path: str) -> bool:
 
 
 def is_foreign_write(path: str, prefix: str) -> bool:
-    """Whether a Spark body had no business there: outside the prefix, or a reserved path."""
+    """Whether a Spark task may not write there: outside the prefix, or a reserved path."""
     return is_reserved_object(path) or not path.startswith(listing_prefix(prefix))

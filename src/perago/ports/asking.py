@@ -1,6 +1,6 @@
 """Asking a service more than once: page by page, and until it answers.
 
-An adapter may repeat a request by itself. Whoever waits for the call hears of it by `heard_by`.
+An adapter may repeat a request by itself. The caller that waits is told by `heard_by`.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -89,7 +89,7 @@ async def until_answered(clock: Clock, work: Callable[[], Awaitable[Result]]) ->
 
 @dataclass(frozen=True, slots=True)
 class Repetitions:
-    """Hears of requests that an adapter sends again by itself, in the loop of whoever waits."""
+    """Is told of requests that an adapter sends again by itself, in the loop of the caller."""
 
     failed: Callable[["RepeatedRequest", ServiceError], object]
     """A request has failed once more, and is sent again."""
@@ -103,13 +103,13 @@ _hears: ContextVar[Repetitions | None] = ContextVar("perago_repetitions", defaul
 
 
 def hearing() -> Repetitions | None:
-    """Who hears in this context."""
+    """What is told in this context, if anything."""
     return _hears.get()
 
 
 @contextmanager
 def heard_by(hears: Repetitions | None) -> Generator[None]:
-    """Say who hears of what the code inside the block repeats."""
+    """Let this one be told of what the code inside the block repeats."""
     token = _hears.set(hears)
     try:
         yield

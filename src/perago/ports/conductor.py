@@ -63,7 +63,7 @@ class HandBack:
     """A row that goes back to its queue; `output` and `reason` stay in it until its end.
 
     The next poll gets it after `after_seconds`. The server compares nothing, so callers read the
-    row first: sent for an attempt that is stale, it takes the row from whoever has it now.
+    row first: sent for an attempt that is stale, it takes the row from the worker that has it now.
     """
 
     attempt: AttemptSnapshot
@@ -175,7 +175,7 @@ class TaskQueue(Protocol):
         ...
 
     async def last_polls(self, task_type: str) -> tuple[LastPoll, ...]:
-        """The newest poll of each domain; of several workers, whoever asked last."""
+        """The newest poll of each domain; of several workers, that of the last one."""
         ...
 
     async def waiting(self, task_type: str) -> Mapping[str | None, int]:

@@ -147,7 +147,7 @@ class Branches(Protocol):
     ) -> BranchPage:
         """List branch names that start with `prefix`, after a name.
 
-        All private branches are hidden: whoever looks for those has to ask for hidden ones.
+        All private branches are hidden: a listing has them only where it asks for hidden ones.
         """
         ...
 

@@ -181,7 +181,7 @@ class ObjectTransport(Protocol):
     M6 odd_names_move: spaces, unicode, `+`, `%`, `?`, `#` and `&` round-trip.
     M7 large_objects_move: several megabytes round-trip, both ways.
     M8 unreadable_source: a missing local file raises LocalDiskError and writes no object.
-    M9 every_byte_is_counted: `moved` hears of as many bytes and objects as moved, both ways, and
+    M9 every_byte_is_counted: `moved` gets as many bytes and objects as moved, both ways, and
        of an object that came in parts once.
     M10 lost_answer_is_unknown: law L0. A store whose answer is lost raises OutcomeUnknownError.
     """

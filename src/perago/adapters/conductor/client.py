@@ -102,7 +102,7 @@ class ConductorClient(ApiClient):
             raise service_error(request, self.address, failure) from failure
 
     async def time(self) -> datetime | None:
-        """What the clock of whoever answers says; a key is not needed for that."""
+        """What the clock of the server or proxy that answers says; that needs no key."""
         request = ApiRequest("ask for the time", "GET", "/version")
         try:
             return time_of((await self._send(request, None)).headers)

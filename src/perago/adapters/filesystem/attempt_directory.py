@@ -239,7 +239,7 @@ class LocalAttemptDirectories(AttemptDirectories):
             raise ExistsError(f"attempt directory {directory} exists")
         try:
             self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # The record first: whoever dies after this line is found by it.
+            # The record first: a worker that dies after this line is found by it.
             self._records.take(name, marker_text(stamped))
             directory.mkdir(mode=0o700)
             status = directory.lstat()

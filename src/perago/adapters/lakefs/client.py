@@ -132,7 +132,7 @@ class FileBody:
 
 @final
 class LakeFSClient:
-    """Asks one lakeFS installation; shared by all its ports, closed by whoever made it.
+    """Asks one lakeFS installation; shared by all its ports, closed by the code that made it.
 
     `ask`, `attempt` and `run` are for any loop; the rest is for work that `run` was given.
     """
@@ -240,7 +240,7 @@ class LakeFSClient:
         """Try until it succeeds, is refused, or the time for it is over; raises the port's error.
 
         An attempt holds one of the slots that all transfers of this process share; a pause does
-        not. Whoever waits for it hears of each failure.
+        not. The caller that waits is told of each failure.
         """
         repeated = RepeatedRequest()
         try:
@@ -364,7 +364,7 @@ def read_answer(body: bytes, read: Callable[[bytes], Result]) -> Result:
 
 
 def _heard_from_a_thread() -> Repetitions | None:
-    """Who hears in this context, told in the loop of this context, whichever thread tells."""
+    """What is told in this context, in the loop of this context, whichever thread tells."""
     hears, loop = hearing(), asyncio.get_running_loop()
 
     def in_the_loop(tell: Callable[Asked, object]) -> Callable[Asked, None]:

@@ -1,4 +1,4 @@
-"""What the in-memory Conductor remembers, and how a task becomes a row of it.
+"""What the in-memory Conductor stores, and how a task becomes a row of it.
 
 `ConductorState` finds and stores definitions, workflows, rows, queues and logs. `schedule_first`
 and `schedule_next` make rows with their resolved input. Which change follows from which is decided

@@ -61,12 +61,12 @@ from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.objects import DEFAULT_CONTENT_TYPE
 
 MAIN = BranchName("main")
-COMMITTER = "perago"  # whoever acts past the ports
+COMMITTER = "perago"  # of commits that are made past the ports
 CACHED_SECONDS = 600  # how long the server keeps a commit in its cache, unless told otherwise
 
 
 class RepositoryBuilder:
-    """One repository, changed by whoever is not a worker: a human, another tool, a set-up."""
+    """One repository, changed as by a human, another tool or a set-up, and not by a worker."""
 
     def __init__(self, lakefs: MemoryLakeFS, name: str) -> None:
         self.lakefs = lakefs

@@ -1,7 +1,7 @@
 """The in-memory lakeFS: repositories, server time, the hooks switch, branch and tag names.
 
 Merges, commits and objects are in `merging`. Everything is synchronous: an operation takes effect
-at once or not at all, and crashes around it are the worker handle's business.
+at once or not at all, and the worker handle makes crashes around it.
 """
 
 import re

@@ -111,7 +111,7 @@ class CommitGraph:
 
     @contextmanager
     def seen_through(self) -> Generator[None]:
-        """Nothing is hidden from whoever looks at the state, and asks no server."""
+        """Nothing is hidden here, because the state is read without a server."""
         self._seen_through = True
         try:
             yield

@@ -110,7 +110,7 @@ class VirtualClock(Clock):
         await self._settle()
 
     def _wake_next(self, target: int) -> bool:
-        """Move to the first deadline up to `target` and wake whoever waits for it."""
+        """Move to the first deadline up to `target` and wake the sleepers that wait for it."""
         self._forget_woken()
         if not self._sleepers or self._sleepers[0].deadline > target:
             return False

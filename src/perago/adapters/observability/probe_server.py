@@ -101,7 +101,7 @@ def _hosts(head: str) -> list[str]:
 
 
 def _is_private(name: str, own_names: frozenset[str]) -> bool:
-    """Whether no stranger can own this name."""
+    """Whether this name cannot be registered by others."""
     if name in own_names or "." not in name or name.endswith(PRIVATE_ENDS):
         return True
     try:

@@ -170,7 +170,7 @@ class PartScan:
     def folders(self, directory: Path, wanted: int) -> list[Folder]:
         """Cut a directory into folders that are looked through apart, about as many as wanted.
 
-        Keeps folders only, however many files stand beside them. Links are the scan's business.
+        Keeps folders only, however many files stand beside them. The scan refuses links.
         """
         cut: list[Folder] = []
         pending = [""]
@@ -237,7 +237,7 @@ class PartUp:
         """Raise for the first object that is not as written; the rows are in order of path.
 
         A page is as long as the last ones were worth it: neighbours share one, a lone object is
-        asked for alone. An object that is not there is the business of the changes.
+        asked for alone. An object that is not there is found by the check of the changes.
         """
         amount = FIRST_AMOUNT
         with asyncio.Runner() as runner:

@@ -44,7 +44,7 @@ from perago.ports.workspace import (
 
 @dataclass(slots=True)
 class _Workspace:
-    """What the driver remembers of one workspace."""
+    """What the driver keeps of one workspace."""
 
     state: PipelineState
     identity: tuple[int, int]

@@ -188,7 +188,7 @@ def _is_begun(connection: sqlite3.Connection) -> bool:
 def _remove_unless_filled(path: Path) -> None:
     """Remove a new file unless a living process holds the lock on it.
 
-    It goes while the lock is held: whoever waits to lock it sees then that it is gone.
+    It goes while the lock is held: a process that waits for the lock then sees that it is gone.
     """
     with contextlib.suppress(OSError), path.open("rb") as file:
         fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
 """Agreeing on one staged commit: the decision of an execution, made once by a tag.
 
 Every attempt of an execution proposes its own staged commit. lakeFS creates a tag only if it is
-absent, so one proposal wins, and whoever comes later finds the decision instead of making one.
+absent, so one proposal wins, and a later attempt finds the decision instead of making one.
 """
 
 import shlex

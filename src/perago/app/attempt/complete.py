@@ -232,7 +232,7 @@ async def complete(
 
     A heartbeat beside a terminal update can undo it, hence the join. Sending a terminal update
     again is harmless: the first accepted one wins and later ones are ignored. A hand back that is
-    sent again would take the row from whoever polled it since, so none is sent without a read.
+    sent again would take the row from another worker that has it now, so each is sent after a read.
     Without `began`, the attempt begins now.
 
     Raises StaleAttemptError, and has sent nothing then, when the row is not this attempt's; and

@@ -68,7 +68,7 @@ def end_of_failure(attempt: Attempt, error: Exception) -> AttemptEnd | None:
 
 
 def hand_back(attempt: Attempt, cause: Cause, why: str) -> HandBack:
-    """The row goes back to its queue; its output remembers how often it did, and why."""
+    """The row goes back to its queue; its output says how often it did, and why."""
     earlier = hand_backs_of(attempt.record)
     remembered = earlier.and_then(attempt.execution_id, why)
     return HandBack(

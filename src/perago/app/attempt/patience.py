@@ -73,7 +73,7 @@ class NoStopOrder(StopOrder):
 
 @dataclass(frozen=True, slots=True)
 class PatienceTerms:
-    """How long one attempt waits, how time passes meanwhile, and who hears of it.
+    """How long one attempt waits, how time passes meanwhile, and what is told of it.
 
     Its row is its own for `lease_seconds` after the last beat, or after it `began` where nothing
     beats; 0 is a row without a response time-out.

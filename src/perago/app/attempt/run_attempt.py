@@ -76,7 +76,7 @@ class GivenInput:
 
 
 def ignore(error: Exception) -> None:
-    """For callers that need not hear of a failure before Conductor does."""
+    """For callers that need not know of a failure before Conductor does."""
     del error
 
 
@@ -91,8 +91,8 @@ async def run_attempt(
     """Run one attempt to its end; only cancellation and death pass through.
 
     `polled_at` is the monotonic time of its poll, now if it is not given: an old attempt reads
-    its row before it ends it. `failed` hears of an error before Conductor does, which schedules
-    the retry at once, and of a lakeFS that is away when the attempt begins to wait for it.
+    its row before it ends it. `failed` is called with an error before Conductor gets it,
+    which schedules the retry at once, and when the attempt begins to wait for a lakeFS that is away.
     """
     began = ports.clock.monotonic() if polled_at is None else polled_at
     ports.progress.phase(Phase.STARTED, {"task_id": attempt.row.task_id})

@@ -120,7 +120,7 @@ def unknown_outcome(
     staged: StagedReference | CommitId | None,
     seen: str,
 ) -> OutcomeUnknownAtDeadlineError:
-    """Tell the evidence and keep every branch: whoever looks later needs both."""
+    """Log the evidence and keep every branch, because an operator who looks later needs both."""
     attempt.leftovers.staging_may_go = False
     attempt.leftovers.outcome_unknown = True
     evidence = {

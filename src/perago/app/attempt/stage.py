@@ -321,7 +321,7 @@ _END_OF_PREFIX = "\U0010ffff" * 4
 async def first_difference_outside(
     ports: AttemptPorts, repository: RepositoryId, left: CommitId, right: CommitId, prefix: str
 ) -> str | None:
-    """An object that differs though a task with this prefix has no business there, or None.
+    """An object outside the prefix, or a reserved one, that differs; None if there is none.
 
     Asks only before and behind the prefix, and for reserved objects inside, so the answer costs
     the same however much differs inside.

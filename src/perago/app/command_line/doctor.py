@@ -156,7 +156,7 @@ async def _examine(
         modules=asked.modules,
         tasks=asked.tasks,
     )
-    # The ids of keys as well: with one of them a stranger needs the secret only.
+    # The ids of keys as well: with one of them an attacker needs the secret only.
     ids = {settings.lakectl_credentials_access_key_id or "", settings.conductor_auth_key or ""}
     secrets = Secrets.of(known_secrets(settings, os.environ) | ids)
     examination = Examination(subject, secrets, lambda check: note(f"waiting for: {check}"))

@@ -123,7 +123,7 @@ async def _merge_protected(
         staged = await tools.commits.commit(request)
         try:
             await branches.protect(repository, PROTECTED_CANARIES, like=like)
-        except AccessDeniedError:  # the rules are others' business; the fence was tried without
+        except AccessDeniedError:  # the key may not change rules; the fence was tried without one
             return ProtectedMerge.NOT_TRIED
         if not await _is_enforced(tools, clock, repository, target, head):
             return ProtectedMerge.NOT_TRIED

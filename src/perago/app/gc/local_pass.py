@@ -199,7 +199,7 @@ UNHEARD = "handed back rows whose poll was not answered"
 # Conductor goes on with an open poll when its worker has died, for the second that the poll may
 # wait, and gives it what comes. More, because a busy server answers late.
 LAST_POLL_SECONDS = 5.0
-DEAD, NOT_HEARD = "worker {} died", "worker {} did not hear the answer to its poll"
+DEAD, NOT_HEARD = "worker {} died", "the answer to a poll of worker {} was lost"
 
 
 class WorkerNames(Protocol):

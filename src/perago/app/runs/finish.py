@@ -119,7 +119,7 @@ async def _look_at_run(
 
 
 def _refuse_other_decision(run: Run, tag: TagName, found: CommitId, expected: CommitId) -> None:
-    """The key has the head of the run: whoever decided on another commit was no finish."""
+    """The key has the head of the run: a finish cannot have decided on another commit."""
     if found != expected:
         command = f"`lakectl tag delete lakefs://{run.repository}/{tag}` removes the decision"
         text = f"decision {tag} is {found}, expected {expected}; {command}"

@@ -1,7 +1,7 @@
 """Settings that 0.6.1 had, the addresses of the two services, and the directories they name.
 
 `default_root` is where Perago keeps files when no setting says so. `check_private_root` refuses a
-root in which another user could replace files: whoever can do that decides what an attempt
+root in which another user could replace files: that user would decide what an attempt
 publishes. Creates nothing.
 """
 

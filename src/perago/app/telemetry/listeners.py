@@ -235,7 +235,7 @@ class WaitingAttempts(AttemptListener):
 
 @final
 class WaitLines(AttemptListener):
-    """Logs waits in Conductor, so that whoever looks at the task sees what it waits for.
+    """Logs waits in Conductor, so that the page of the task shows what it waits for.
 
     A Conductor that is away takes no line, so its wait is logged when it is over. Short waits are
     not logged there: each line is one more request.

@@ -25,8 +25,8 @@ from perago.app.worker.slot_budget import first_of
 # A module and not a fork: a fork would have the worker's memory, and with it the keys.
 PROGRAM = "perago.app.worker.executor_process"
 # Another Python gets this package by its path, and nothing else of the worker's packages: what the
-# team has installed there is what its code imports. Both sides then speak the same frames, whatever
-# perago that environment may have.
+# team has installed there is what its code imports. Both sides then exchange the same frames,
+# whatever perago that environment may have.
 _IN_ANOTHER_PYTHON = """\
 import importlib.util, runpy, sys
 root, program = sys.argv.pop(1), sys.argv.pop(1)

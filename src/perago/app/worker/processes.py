@@ -317,7 +317,7 @@ def give_no_rights_to_others() -> None:
     """Let no program that is started from here have more rights than its user has.
 
     A worker with ambient capabilities would pass them on to its executors, and a body could start
-    a program that runs as root whoever starts it, like sudo.
+    a program that always runs as root, like sudo.
     """
     _prctl(PR_SET_NO_NEW_PRIVS, 1)
     _prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)

@@ -190,7 +190,7 @@ class BodySurroundings:
 
 
 Ask: TypeAlias = Callable[[AskChanges], ChangedPaths | None]
-"""Puts a question of the function, which waits, to whoever has the keys."""
+"""Puts a question of the function, which waits, to the process that has the keys."""
 # A function that runs in the loop of its test waits for an answer that this loop cannot give
 # meanwhile. Only this limit ends that wait.
 ASK_SECONDS_MAX = 60.0

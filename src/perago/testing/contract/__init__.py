@@ -1,4 +1,4 @@
-"""Contract suites for adapters of lakeFS and Conductor, to be run by whoever writes one.
+"""Contract suites for adapters of lakeFS and Conductor, to be run by the tests of each adapter.
 
 A suite is a module of tests; import everything of it into a test module that has the suite's
 fixture. Each test is one law of the port's docstring, by number and name. Fixtures, by suite:

@@ -1,6 +1,6 @@
 """What a lakeFS contract test may touch: the five ports, and set-up that no port offers.
 
-Says nothing of which lakeFS answers; whoever tests an adapter implements it.
+Says nothing of which lakeFS answers; the tests of an adapter implement it.
 """
 
 from collections.abc import AsyncGenerator, Mapping

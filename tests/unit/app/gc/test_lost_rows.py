@@ -137,7 +137,7 @@ async def test_a_row_whose_poll_was_not_heard_is_handed_back(
     assert await rows_of(world, worker=worker).unheard(TASK, NOTHING)
     found = await row(world)
     assert found.snapshot.status is SCHEDULED
-    expected = "handed back (1 of 5): worker worker-1 did not hear the answer to its poll"
+    expected = "handed back (1 of 5): the answer to a poll of worker worker-1 was lost"
     assert found.reason == expected
 
 
