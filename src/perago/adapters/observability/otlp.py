@@ -165,7 +165,7 @@ def open_otlp(settings: OtlpSettings) -> OtlpTelemetry:
 
 
 def resource_of(service: Mapping[str, str]) -> Resource:
-    """The service that sends; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES replace what is ours."""
+    """The service that sends; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over ours."""
     detected = OTELResourceDetector().detect()
     return Resource.create().merge(Resource(dict(service))).merge(detected)
 
