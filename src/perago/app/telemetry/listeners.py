@@ -127,7 +127,7 @@ def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, ob
         now = time.time()  # noqa: TID251 - as the library's records
         record = logging.LogRecord.__new__(logging.LogRecord)
         record.__dict__ = {
-            **_UNTOLD,
+            **_LEFT_AS_THEY_ARE,
             "name": logger.name,
             "levelno": level,
             "levelname": logging.getLevelName(level),
@@ -140,13 +140,13 @@ def write(logger: logging.Logger, level: int, event: str, facts: Mapping[str, ob
 
 
 # The attributes of a record that `write` leaves as they are; handlers expect all of them.
-_UNTOLD = vars(logging.makeLogRecord({}))
+_LEFT_AS_THEY_ARE = vars(logging.makeLogRecord({}))
 
 
 class BodyObserver:
-    """Listens to task functions, and by itself to nothing: a listener overrides what it wants.
+    """What task functions print, log and measure; a listener overrides the methods that it needs.
 
-    `call` is None for what an executor says between two of them.
+    `call` is None for what an executor prints between two calls.
     """
 
     def output(self, call: BodyCall | None, stream: str, line: str) -> None:
@@ -169,42 +169,37 @@ class BodyObserver:
 
 @final
 class BodyObservers(BodyObserver):
-    """Tells each."""
+    """Tells each observer; what one raises is dropped, because none decides about an attempt."""
 
     def __init__(self, observers: Sequence[BodyObserver]) -> None:
         self._observers = observers
 
     def output(self, call: BodyCall | None, stream: str, line: str) -> None:
         """Tell each."""
-        for each in self._observers:
-            with suppress(Exception):
-                each.output(call, stream, line)
+        self._tell(lambda each: each.output(call, stream, line))
 
     def logged(self, call: BodyCall | None, level: int, logger: str, text: str) -> None:
         """Tell each."""
-        for each in self._observers:
-            with suppress(Exception):
-                each.logged(call, level, logger, text)
+        self._tell(lambda each: each.logged(call, level, logger, text))
 
     def sampled(
         self, call: BodyCall, metric: str, name: str, value: float, labels: Mapping[str, str]
     ) -> None:
         """Tell each."""
-        for each in self._observers:
-            with suppress(Exception):
-                each.sampled(call, metric, name, value, labels)
+        self._tell(lambda each: each.sampled(call, metric, name, value, labels))
 
     def progressed(self, call: BodyCall, message: str, facts: Mapping[str, object]) -> None:
         """Tell each."""
-        for each in self._observers:
-            with suppress(Exception):
-                each.progressed(call, message, facts)
+        self._tell(lambda each: each.progressed(call, message, facts))
 
     def executor(self, slot: int, event: str, facts: Mapping[str, object]) -> None:
         """Tell each."""
+        self._tell(lambda each: each.executor(slot, event, facts))
+
+    def _tell(self, tell: Callable[[BodyObserver], None]) -> None:
         for each in self._observers:
             with suppress(Exception):
-                each.executor(slot, event, facts)
+                tell(each)
 
 
 @final
