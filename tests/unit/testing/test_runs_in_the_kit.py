@@ -67,3 +67,51 @@ async def test_tasks_whose_run_and_branch_are_gone_are_lost() -> None:
         broken = await env.check_invariants()
         assert len(broken) == 3
         assert all(text.startswith("lost: ") for text in broken)
+
+
+def step(name: str, reference: str, **given: object) -> dict[str, object]:
+    """A task of a definition."""
+    given = {"params": {}, **given}
+    row: dict[str, object] = {"name": name, "taskReferenceName": reference, "type": "SIMPLE"}
+    return {**row, "inputParameters": given}
+
+
+def begin(reference: str, repository: str, branch: str = "main") -> dict[str, object]:
+    """The begin of a run."""
+    params = {"repository": repository, "branch": branch}
+    return step("perago.begin", f"begin_{reference}", params=params)
+
+
+def finish(reference: str, workspace: str) -> dict[str, object]:
+    """Its finish."""
+    params = {"run": f"${{begin_{reference}.output.result.run}}", "workspace": workspace}
+    return step("perago.finish", f"finish_{reference}", params=params)
+
+
+async def test_a_workflow_has_runs_in_two_repositories_and_a_run_inside_a_run() -> None:
+    """The inner one shows the outer one its tasks as a whole, and the target sees neither."""
+    outer = "${begin_outer.output.result.run.run_branch}"
+    tasks = [
+        begin("outer", "${workflow.input.songs}"),
+        begin("inner", "${workflow.input.songs}", outer),
+        begin("other", "${workflow.input.other}"),
+        step("songs.load", "load", workspace="${begin_inner.output.result.workspace}"),
+        step("songs.load", "load_other", workspace="${begin_other.output.result.workspace}"),
+        finish("inner", "${load.output.workspace}"),
+        step("songs.mix", "mix", workspace="${finish_inner.output.result.workspace}"),
+        finish("outer", "${mix.output.workspace}"),
+        finish("other", "${load_other.output.workspace}"),
+    ]
+    flow = {"name": "nested", "version": 1, "schemaVersion": 2, "tasks": tasks}
+    with PeragoEnvironment() as env:
+        await env.register(load, mix)
+        songs = await env.repository("songs", {"songs/a.txt": "a"})
+        other = await env.repository("other", {"songs/a.txt": "a"})
+        run = await env.start(flow, {"songs": songs.id, "other": other.id})
+        await env.until_idle()
+        await env.assert_completed(run)
+        await env.assert_sound()
+        for repository, files in ((songs, {"raw.txt", "mixed.txt"}), (other, {"raw.txt"})):
+            assert set(await repository.files()) >= {f"songs/{name}" for name in files}
+            (published, *_) = await repository.history()
+            assert len(published.parents) == 2

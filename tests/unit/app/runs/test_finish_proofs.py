@@ -7,9 +7,10 @@ from tests.unit.app.attempt.fault_world import reason_of
 from tests.unit.app.runs.run_world import FINISH, STEPS, RunWorld, refused, waiting
 
 from perago.domain import commit_metadata as metadata
+from perago.domain.fence import FENCE_FILE_1
 from perago.domain.finish import History, OnMoved
 from perago.domain.outcome import Merged
-from perago.domain.paths import ROOT_PREFIX
+from perago.domain.paths import FENCE_PATH, ROOT_PREFIX
 from perago.ports.errors import AccessDeniedError
 from perago.testing.faults import answer, crash, meanwhile, refuse
 
@@ -86,4 +87,20 @@ async def test_a_look_that_is_refused_is_told_as_it_is(tmp_path: Path) -> None:
     report = await world.report(refusal)
     assert "AccessDeniedError" in reason_of(report)
     assert (await world.report()).error is None
+    await world.assert_published()
+
+
+async def test_a_protected_target_takes_a_run(tmp_path: Path) -> None:
+    """Publications are merges, which protection lets pass."""
+    world = await waiting(tmp_path)
+    world.repository.protect()
+    await world.until(None)
+    await world.assert_published()
+
+
+async def test_the_first_version_of_the_fence_is_still_trusted(tmp_path: Path) -> None:
+    world = RunWorld(tmp_path)
+    world.input = world.repository.commit({FENCE_PATH: FENCE_FILE_1})
+    await world.start()
+    await world.until(None)
     await world.assert_published()
