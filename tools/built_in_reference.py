@@ -16,7 +16,8 @@ Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
 TEXTS = {
     BEGIN_TASK.name: (
         "`repository` and `branch` name the target of the run. The run starts from `ref`, a commit"
-        " id, or from the head of the target. The first attempt decides on that base, and a retry"
+        " id in the history of first parents of the target, or from the head of the target. The"
+        " first attempt decides on that base, and a retry"
         " goes on with the same run. A rerun begins another one.\n\n"
         "The base needs a publication fence that works. Without it the task fails and names the"
         " command that installs it.\n\n"
@@ -53,8 +54,9 @@ HEAD = """# Built-in tasks
 
 Every worker with a workspace task serves these task types itself, beside the tasks of its modules,
 and `perago register` registers them. They have no task function. Their input has `params`, and
-their output has `result`. A lakeFS that is away lets them wait, as it does any attempt
-([operations](../operations.md#when-lakefs-or-conductor-is-away)).
+their output has `result`. Params that do not fit end the attempt for good (`PRG-I003`), and so do
+params of begin and finish that their tables do not have. A lakeFS that is away lets them wait, as it
+does any attempt ([operations](../operations.md#when-lakefs-or-conductor-is-away)).
 
 A workflow between `perago.begin` and `perago.finish` is a run: its tasks publish on a branch of its
 own, and the target shows all of it or nothing.

@@ -1,11 +1,13 @@
-"""`perago fence`, `reset-task`, `head` and `submit` as an operator runs them, on real servers."""
+"""`perago fence`, `reset-task`, `head`, `submit` and `diff` as an operator runs them, for real."""
 
+import asyncio
 import json
 import os
 import sys
 from asyncio.subprocess import PIPE, create_subprocess_exec
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -16,12 +18,16 @@ from tests.integration.attempt_scene import FILES, AttemptScene
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
 from perago.domain.policy import PolicySetting
+from perago.domain.run import RunKey, base_tag, run_branch
 from perago.ports.installations import ConductorInstallation
+from perago.ports.lakefs import CommitRequest
+from perago.ports.objects import ObjectUpload
 from perago.testing.faults import crash
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 
+DIFF_OBJECTS, DIFF_SECONDS_MAX = 10_000, 2.0
 UNFENCED = {path: content for path, content in FILES.items() if path != FENCE_PATH}
 
 
@@ -173,3 +179,34 @@ async def test_a_workflow_is_written_registered_submitted_and_waited_for(
         "submit", name, "--repo", scene.repository, "--branch", "x"
     )
     assert (code, document["error"]["code"]) == (6, "PRG-L002")
+
+
+@pytest.mark.soak
+async def test_what_a_run_would_change_is_shown_in_two_seconds(
+    lakefs: RealLakeFS, operator: Operator, tmp_path: Path
+) -> None:
+    """10,000 objects. The best of three, because tests share the machine."""
+    repository = await lakefs.create_repository()
+    base = await lakefs.commit_files(repository, MAIN, {"old": b"old"})
+    key = RunKey(f"w-{'0' * 32}")
+    await lakefs.tags.create(repository, base_tag(key), base)
+    await lakefs.branches.create(repository, run_branch(key), base, hidden=True)
+    source = tmp_path / "object"
+    source.write_bytes(b"0123456789")
+    turns = asyncio.Semaphore(16)
+
+    async def upload(number: int) -> None:
+        async with turns:
+            made = ObjectUpload(f"made/{number:05}", source)
+            await lakefs.objects.upload(repository, run_branch(key), made)
+
+    await asyncio.gather(*map(upload, range(DIFF_OBJECTS)))
+    await lakefs.commits.commit(CommitRequest(repository, run_branch(key), "made", {}))
+    seconds: list[float] = []
+    for _ in range(3):
+        began = perf_counter()
+        code, document, _ = await operator.run("diff", key)
+        seconds.append(perf_counter() - began)
+        assert (code, len(document["changes"])) == (0, DIFF_OBJECTS)
+        assert document["total"]["bytes"] == 10 * DIFF_OBJECTS
+    assert min(seconds) < DIFF_SECONDS_MAX, seconds
