@@ -359,7 +359,7 @@ class LakeFSServer(_OverLakeFS, Server):
                 found = f"GET /healthcheck is answered with {reply.status} and {kind}"
         except FailedRequestError as error:
             if not isinstance(error.failure, Refused):
-                raise port_error(Operation("greet", self._client.address), error.failure) from error
+                raise port_error(Operation("reach", self._client.address), error.failure) from error
             found = f"GET /healthcheck is answered with {error.failure.status} {error.failure.text}"
         raise LakeFSAddressError(self._client.address, found)
 

@@ -12,6 +12,7 @@ from perago.app.gc.judging import GcTools, retention_times
 from perago.app.gc.local_pass import as_it_was_polled, sweep_directories
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.inspection.doctor import Check, Finding, Status, Subject, ok, remedy_of
+from perago.app.inspection.doctor_repository import REPOSITORY
 from perago.app.pipeline_parts import CACHE_DIRECTORY
 from perago.app.settings.runtime_config import check_writable_root
 from perago.app.settings.settings import Settings
@@ -27,7 +28,7 @@ from perago.ports.workspace import Leftover
 
 DISK = "workspace disk"
 CACHE = "content cache"
-LEFTOVERS = "leftovers"
+LEFTOVERS, LEFT_IN_LAKEFS = "leftovers", "leftovers in lakeFS"
 SPARK = "Spark"
 
 PROBE_BYTES = 64 * 1024  # above what a file needs that holds its bytes in its own record
@@ -113,7 +114,7 @@ async def cache(subject: Subject) -> AsyncIterator[Finding]:
 
 
 async def leftovers(subject: Subject) -> AsyncIterator[Finding]:
-    """What dead workers left on this machine, and in the repository that was named."""
+    """What dead workers left on this machine."""
     dead = await _dead_directories(subject)
     if subject.connections.conductor is None:
         return  # only Conductor knows what may go, and that it is missing was said above
@@ -121,13 +122,21 @@ async def leftovers(subject: Subject) -> AsyncIterator[Finding]:
     try:
         async for finding in _on_disk(subject, dead, conductor):
             yield finding
-        if subject.repository is not None and subject.connections.lakefs is not None:
-            lakefs = subject.open_lakefs(subject.connections.lakefs)
-            try:
-                yield await _in_repository(subject, lakefs, conductor)
-            finally:
-                await lakefs.close()
     finally:
+        await conductor.close()
+
+
+async def leftovers_in_lakefs(subject: Subject) -> AsyncIterator[Finding]:
+    """What ended attempts left in the repository that was named."""
+    connections = subject.connections
+    if subject.repository is None or connections.lakefs is None or connections.conductor is None:
+        return  # that one of them is missing was said above
+    conductor = subject.open_conductor(connections.conductor)
+    lakefs = subject.open_lakefs(connections.lakefs)
+    try:
+        yield await _in_repository(subject, lakefs, conductor)
+    finally:
+        await lakefs.close()
         await conductor.close()
 
 
@@ -187,9 +196,9 @@ async def _in_repository(
     judged = await RemotePass(tools, subject.repository, times, True).run()  # noqa: FBT003
     left = [f"{each.kind} {each.name}" for each in judged if each.removed]
     if not left:
-        return ok(LEFTOVERS, f"nothing of ended attempts in {subject.repository}")
+        return ok(LEFT_IN_LAKEFS, f"nothing of ended attempts in {subject.repository}")
     text = f"{len(left)} leftovers of ended attempts in {subject.repository}: {_some(left)}"
-    return Finding(LEFTOVERS, Status.WARNING, text, _gc(subject), "PRG-H004")
+    return Finding(LEFT_IN_LAKEFS, Status.WARNING, text, _gc(subject), "PRG-H004")
 
 
 def _gc(subject: Subject) -> str:
@@ -286,5 +295,13 @@ HOST_CHECKS = (
     Check(DISK, disk),
     Check(CACHE, cache),
     Check(LEFTOVERS, leftovers, ("Conductor address",), seconds=30.0),
+    # As a pass of garbage collection: as long as it takes to list what is Perago's.
+    Check(
+        LEFT_IN_LAKEFS,
+        leftovers_in_lakefs,
+        ("Conductor address", REPOSITORY),
+        seconds=30.0,
+        server="lakefs",
+    ),
     Check(SPARK, spark),
 )

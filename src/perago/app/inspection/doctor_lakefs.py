@@ -37,6 +37,11 @@ KEY_REMEDY = (
     " `export LAKECTL_CREDENTIALS_ACCESS_KEY_ID=KEY_ID"
     " LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY=SECRET` sets others"
 )
+# In the words of OpenSSL. It is not tried without trust: that would send the key to a stranger.
+UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+UNTRUSTED_REMEDY = (
+    "`export PERAGO_TLS_CA_FILE=CA_FILE` trusts a private CA; CA_FILE has its certificate"
+)
 KEEP_TIME = "timedatectl set-ntp true"
 
 
@@ -75,7 +80,9 @@ async def address(subject: Subject) -> AsyncIterator[Finding]:
         yield ok(ADDRESS, f"{connection.url} answers, {way_to(connection)}")
     except UnavailableError as error:
         evidence = f"{error}; asked {way_to(connection)}"
-        remedy = await _remedy_of_silence(subject, connection)
+        remedy = UNTRUSTED_REMEDY
+        if UNTRUSTED not in str(error):
+            remedy = await _remedy_of_silence(subject, connection)
         yield Finding(ADDRESS, Status.FAILURE, evidence, remedy, error.code)
 
 
@@ -92,9 +99,10 @@ async def _remedy_of_silence(subject: Subject, connection: LakeFSConnection) -> 
             exempt = ",".join((*connection.proxies.exempt, urlsplit(connection.url).hostname or ""))
             return f"`export {_no_proxy(subject)}={exempt}`: without the proxy lakeFS does answer"
     root = root_of(connection.url)
-    with suppress(ServiceError):
-        await _greet(subject, replace(connection, url=root))
-        return f"`export PERAGO_LAKEFS={root}`: there lakeFS does answer"
+    if root != connection.url.rstrip("/"):
+        with suppress(ServiceError):
+            await _greet(subject, replace(connection, url=root))
+            return f"`export PERAGO_LAKEFS={root}`: there lakeFS does answer"
     return remedy_of("PRG-L008", {"URL": connection.url})
 
 
@@ -141,8 +149,10 @@ async def key(subject: Subject) -> AsyncIterator[Finding]:
     text = f"lakeFS says {said}; Perago is tested with {TESTED_VERSION}"
     if _numbers(facts.version) > _numbers(TESTED_VERSION):
         text += ", which is older: a release may change what hooks and merges do"
-    repository, branch = subject.repository or "REPO", subject.branch or "main"
-    remedy = f"`perago fence verify {repository} {branch}` tries what publications need of it"
+    remedy = ""
+    if subject.repository is not None:
+        target = f"{subject.repository} {subject.branch or 'main'}"
+        remedy = f"`perago fence verify {target}` tries what publications need of it"
     yield Finding(VERSION, Status.WARNING, text, remedy)
 
 

@@ -383,3 +383,12 @@ async def test_a_store_that_signs_is_tried_by_its_addresses_too(world: World) ->
     assert {each.route for each in world.opened[1:]} == {"api", "presigned"}
     (only,) = await found(world.subject(PERAGO_TRANSFER_ROUTE="api"), ROUTE_CHECKS)
     assert only.evidence.startswith("through lakeFS")
+
+
+async def test_a_certificate_that_is_not_trusted_is_not_asked_again(world: World) -> None:
+    """Without trust it would be asked with the key."""
+    said = UnavailableError("reach lakefs: [SSL: CERTIFICATE_VERIFY_FAILED] self-signed")
+    world.refusals.errors = {"server.greet": said}
+    untrusted = await problem(world.subject(HTTP_PROXY="http://p:1"))
+    assert untrusted.commands == ("export PERAGO_TLS_CA_FILE=CA_FILE",)
+    assert len(world.opened) == 1

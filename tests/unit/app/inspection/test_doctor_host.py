@@ -130,8 +130,8 @@ async def test_leftovers_of_the_repository_are_for_gc_of_it(tmp_path: Path) -> N
     repository = RepositoryBuilder(scene.lakefs, "songs")
     repository.commit({"data/a": b"1"})
     subject = replace(scene.subject(), repository=RepositoryId("songs"))
-    found = await scene.found(doctor_host.leftovers, subject)
-    assert [each.status for each in found] == [Status.OK, Status.OK]
+    (found,) = await scene.found(doctor_host.leftovers_in_lakefs, subject)
+    assert found.status is Status.OK
     await scene.register()
     workflow = await scene.ports.workflows.read(await scene.submit())
     assert workflow is not None
@@ -139,7 +139,7 @@ async def test_leftovers_of_the_repository_are_for_gc_of_it(tmp_path: Path) -> N
     await scene.ports.workflows.terminate(row.workflow_id, "by hand")
     name = staging_branch_name(row, scene.subject().identities.new_execution_id())
     repository.branch(name)
-    _, left = await scene.found(doctor_host.leftovers, subject)
+    (left,) = await scene.found(doctor_host.leftovers_in_lakefs, subject)
     assert (left.code, left.commands) == ("PRG-H004", ("perago gc songs",))
     assert name in left.evidence
     assert name in repository.branch_names()
@@ -150,6 +150,7 @@ async def test_without_conductor_leftovers_are_not_judged(tmp_path: Path) -> Non
     connections = replace(scene.subject().connections, conductor=None)
     subject = replace(scene.subject(), connections=connections)
     assert await scene.found(doctor_host.leftovers, subject) == []
+    assert await scene.found(doctor_host.leftovers_in_lakefs, subject) == []
 
 
 JARS = "PERAGO_SPARK_CONF_spark_jars"
