@@ -55,8 +55,8 @@ HEAD = """# Built-in tasks
 Every worker with a workspace task serves these task types itself, beside the tasks of its modules,
 and `perago register` registers them. They have no task function. Their input has `params`, and
 their output has `result`. Params that do not fit end the attempt for good (`PRG-I003`), and so do
-params of begin and finish that their tables do not have. A lakeFS that is away lets them wait, as it
-does any attempt ([operations](../operations.md#when-lakefs-or-conductor-is-away)).
+params of begin and finish that their tables do not have. A lakeFS that is away lets them wait, as
+it does any attempt ([operations](../operations.md#when-lakefs-or-conductor-is-away)).
 
 A workflow between `perago.begin` and `perago.finish` is a run: its tasks publish on a branch of its
 own, and the target shows all of it or nothing.
