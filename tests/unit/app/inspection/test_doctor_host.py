@@ -175,7 +175,7 @@ async def test_what_does_not_fit_is_taken_off_or_fetched(
     scene = DoctorScene(tmp_path, variables={JARS: jars}, spark=spark)
     (found,) = await scene.found(doctor_host.spark)
     assert (found.status, found.code) == (Status.FAILURE, "PRG-K001")
-    assert found.commands == (command,)
+    assert command in found.commands
 
 
 @pytest.mark.parametrize(
