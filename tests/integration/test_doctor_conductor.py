@@ -197,10 +197,6 @@ class Operator:
             assert monotonic() - begin < SECONDS_MAX, screen.read_text()
             Event().wait(0.1)
 
-    def is_polled(self) -> bool:
-        """Whether a worker has polled the task."""
-        return bool(self.on_conductor(lambda world: world.queue.last_polls(self.task)))
-
     def directories(self) -> list[Path]:
         """The attempt directories below the root."""
         return list(Path(os.environ["PERAGO_WORKSPACE_ROOT"]).rglob(".perago-attempt.json"))
@@ -297,13 +293,19 @@ def test_a_task_that_no_worker_polls(operator: Operator) -> None:
 def test_a_worker_of_the_old_release(operator: Operator) -> None:
     operator.registered()
     with operator.running(f"perago start {operator.shell.module}", peer_environment()) as old:
-        operator.until(operator.is_polled)
+        workflow, repository = operator.submitted()
+        operator.until(lambda: operator.status(workflow) == "COMPLETED")
         found = operator.finding("PRG-H002")
         assert f"{operator.shell.module}Broker" in found["evidence"]
         assert only_command(found).startswith("kill ")
         assert operator.shell(only_command(found)).code == 0
         assert old.wait(SECONDS_MAX) == 0
     operator.until(lambda: not operator.findings("PRG-H002"))
+    later = operator.finding("PRG-H002", "--repo", repository)
+    assert (later["status"], "1 commits of the last day on main" in later["evidence"]) == (
+        "warning",
+        True,
+    )
 
 
 def test_the_litter_of_a_killed_host(operator: Operator) -> None:

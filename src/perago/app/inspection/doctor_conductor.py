@@ -308,6 +308,37 @@ async def _old_workers(subject: Subject, names: Sequence[str]) -> Finding:
     return Finding(POLLS, Status.FAILURE, text, remedy, "PRG-H002")
 
 
+# The message that lakeFS gives a merge without one, from a staging branch. Ours have their own.
+_OLD_PUBLICATION = re.compile(r"Merge 'perago-staging-.+' into '.+'")
+COMMITS_READ = 100
+OLD_AGE_MAX = timedelta(days=1)  # before that it was perhaps stopped on purpose
+
+
+async def old_publications(subject: Subject) -> AsyncIterator[Finding]:
+    """Whether a worker of 0.6.1 published lately, whatever tasks it polls."""
+    if subject.repository is None or subject.connections.lakefs is None:
+        return
+    lakefs = subject.open_lakefs(subject.connections.lakefs)
+    try:
+        repository = await lakefs.repositories.read(subject.repository)
+        branch = subject.branch or repository.default_branch
+        walk = await lakefs.commits.first_parents(
+            subject.repository, branch, None, commits_max=COMMITS_READ
+        )
+    finally:
+        await lakefs.close()
+    since = (subject.clock.now() - OLD_AGE_MAX).timestamp()
+    old = [
+        each.commit
+        for each in walk.commits
+        if each.created_at >= since and _OLD_PUBLICATION.fullmatch(each.message)
+    ]
+    if old:
+        text = f"{len(old)} commits of the last day on {branch} are of 0.6.1, the newest {old[0]}"
+        remedy = remedy_of("PRG-H002", subject.names)
+        yield Finding(POLLS, Status.WARNING, text, remedy, "PRG-H002")
+
+
 CONDUCTOR_CHECKS = (
     Check(ADDRESS, address, server="conductor"),
     Check(VERSION, version, (ADDRESS,), server="conductor"),
@@ -315,4 +346,5 @@ CONDUCTOR_CHECKS = (
     Check(LEASES, leases, (ADDRESS,), server="conductor"),
     # Each of the looks asks for every task.
     Check(POLLS, polls, (ADDRESS,), seconds=30.0, server="conductor"),
+    Check(POLLS, old_publications, ("repository",), server="lakefs"),
 )

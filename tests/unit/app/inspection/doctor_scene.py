@@ -59,7 +59,7 @@ class DoctorScene:
 
     def __post_init__(self) -> None:
         self.clock = VirtualClock()
-        self.lakefs = MemoryLakeFS()
+        self.lakefs = MemoryLakeFS(now=lambda: int(self.clock.now().timestamp()))
         self.conductor = MemoryConductor(self.clock)
         self.ports = conductor_installation(self.conductor, WorkerHandle())
 

@@ -10,10 +10,12 @@ import pytest
 from tests.unit.app.inspection.doctor_scene import TASK, DoctorScene, problems
 
 from perago.adapters.memory import conductor as memory_conductor
+from perago.adapters.memory.installations import RepositoryBuilder
 from perago.app.authoring.task_definition import PublishBudget, TaskControls, TimeoutPolicy
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.inspection import doctor_conductor
 from perago.app.inspection.doctor import NotCheckedError, Status
+from perago.domain.logical_execution import RepositoryId
 from perago.ports.errors import AccessDeniedError, UnavailableError
 
 BUDGET = PublishBudget(
@@ -262,3 +264,25 @@ async def test_a_worker_of_the_old_release_that_stopped_is_not_told(tmp_path: Pa
     await scene.poll("teamwordsBroker")
     await scene.clock.let_pass(5)
     assert problems(await scene.found(doctor_conductor.polls)) == []
+
+
+async def test_publications_of_the_old_release_are_told_for_a_day(tmp_path: Path) -> None:
+    scene = DoctorScene(tmp_path)
+    repository = RepositoryBuilder(scene.lakefs, "songs")
+    repository.commit({"data/a": b"1"})
+    subject = replace(scene.subject(), repository=RepositoryId("songs"))
+    repository.commit({"data/b": b"2"}, message="Merge 'by-a-person' into 'main'")
+    assert await scene.found(doctor_conductor.old_publications, subject) == []
+    message = "Merge 'perago-staging-wf-only-seq-1' into 'main'"  # what lakeFS writes without one
+    published = repository.commit({"data/a": b"3"}, message=message)
+    found = await scene.found(doctor_conductor.old_publications, subject)
+    assert problems(found) == [("warning", "PRG-H002")]
+    assert found[0].evidence.endswith(f"the newest {published}")
+    await scene.clock.let_pass(24 * 3600)
+    assert await scene.found(doctor_conductor.old_publications, subject) == []
+
+
+async def test_publications_of_the_old_release_are_looked_for_in_a_repository_only(
+    tmp_path: Path,
+) -> None:
+    assert await DoctorScene(tmp_path).found(doctor_conductor.old_publications) == []
