@@ -12,7 +12,7 @@ from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.errors import MadeGoodError, StaleAttemptError
 from perago.domain.fence import FENCE_FILE
 from perago.domain.paths import FENCE_PATH
-from perago.testing.faults import Fault, crash, lose_answer
+from perago.testing.faults import Fault, crash, lose_answer, meanwhile
 
 
 async def begin(world: RunWorld, *faults: Fault) -> str:
@@ -133,6 +133,18 @@ async def test_the_fence_of_a_base_that_was_decided_counts_too(tmp_path: Path) -
     world.repository.tag(tag, world.repository.history()[-1].commit)
     await world.lose_lease()
     assert "PRG-F020" in reason_of(await world.report())
+    assert not any(name.startswith("perago-run-") for name in world.repository.branch_names())
+
+
+async def test_the_fence_of_a_base_that_is_decided_meanwhile_counts_too(tmp_path: Path) -> None:
+    world = await RunWorld(tmp_path).started()
+    assert await world.attempt(world.worker([crash(after="tags.create")])) is None
+    (tag,) = (name for name in world.repository.tags() if name.startswith("perago-base-"))
+    world.repository.delete_tag(tag)
+    root = world.repository.history()[-1].commit
+    await world.lose_lease()
+    forge = meanwhile(lambda: world.repository.tag(tag, root), before="objects.read")
+    assert "PRG-F020" in reason_of(await world.report(forge))
     assert not any(name.startswith("perago-run-") for name in world.repository.branch_names())
 
 
