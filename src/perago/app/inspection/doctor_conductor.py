@@ -22,6 +22,7 @@ from perago.app.inspection.doctor import (
     remedy_of,
 )
 from perago.app.inspection.doctor_host import old_workers_here
+from perago.app.inspection.doctor_lakefs import way_to
 from perago.app.runs.built_in import served_tasks
 from perago.domain.attempt import LEASE_FRACTION, AttemptRecord
 from perago.domain.error_codes import filled
@@ -69,9 +70,7 @@ async def address(subject: Subject) -> AsyncIterator[Finding]:
             return
         await conductor.definitions.read(_NO_TASK)
     key = "without a key" if connection.auth_key is None else "with a key"
-    proxy = connection.proxies(connection.url)
-    way = "" if proxy is None else f", through the proxy {proxy}"
-    yield ok(ADDRESS, f"{connection.url}, {key}{way}")
+    yield ok(ADDRESS, f"{connection.url}, {key}, {way_to(connection)}")
 
 
 async def _unreached(

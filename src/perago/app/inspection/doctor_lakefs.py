@@ -121,8 +121,10 @@ def root_of(url: str) -> str:
 def way_to(connection: LakeFSConnection | ConductorConnection) -> str:
     """Proxy and trust as they are in force for an address."""
     parts, proxies = urlsplit(connection.url), connection.proxies
+    if parts.scheme not in {"http", "https"}:
+        return "not over HTTP"
     proxy, exempt = proxies(connection.url), ",".join(proxies.exempt)
-    way = f"through the proxy {proxy}" if proxy else "without a proxy"
+    way = f"through the proxy {proxy.rpartition('@')[2]}" if proxy else "without a proxy"
     if exempt:
         way += f" (NO_PROXY={exempt})"
     if parts.scheme != "https":

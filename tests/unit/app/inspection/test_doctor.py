@@ -392,3 +392,10 @@ async def test_a_certificate_that_is_not_trusted_is_not_asked_again(world: World
     untrusted = await problem(world.subject(HTTP_PROXY="http://p:1"))
     assert untrusted.commands == ("export PERAGO_TLS_CA_FILE=CA_FILE",)
     assert len(world.opened) == 1
+
+
+@pytest.mark.parametrize("scheme", ["", "http://"])
+async def test_the_password_of_a_proxy_is_not_shown(world: World, scheme: str) -> None:
+    findings = await found(world.subject(HTTP_PROXY=f"{scheme}me:hidden@p:1"), LAKEFS_CHECKS)
+    assert any("through the proxy p:1" in each.evidence for each in findings)
+    assert not any("hidden" in each.evidence for each in findings)

@@ -50,7 +50,10 @@ async def polling(
 
 async def test_an_address_with_an_api_is_in_order(tmp_path: Path) -> None:
     (found,) = await DoctorScene(tmp_path).found(doctor_conductor.address)
-    assert (found.status, found.evidence) == (Status.OK, "memory:servers, without a key")
+    assert (found.status, found.evidence) == (
+        Status.OK,
+        "memory:servers, without a key, not over HTTP",
+    )
 
 
 @pytest.mark.parametrize(
