@@ -77,6 +77,8 @@ class MadeGoodError(StaleAttemptError):
     Conductor waits for its end and ignores its output. So it ends, and nothing else does.
     """
 
+    code = "PRG-F001"  # to an operator it is stale like others; only its row ends otherwise
+
 
 class FenceNotTrustedError(PeragoError, RuntimeError):
     """The publication fence is missing, altered or not run by the server."""
