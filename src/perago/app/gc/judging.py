@@ -270,7 +270,7 @@ class RunJudge:
         if standing is WorkflowStanding.LIVE:
             return judge_run(standing, None, self.times, decided=False)
         head = await self._head(key)
-        age = self._age(workflow, head, base)
+        age = await self._age(workflow, head, base)
         decided = head is not None and await self._is_decided(key, head.commit, gone)
         return judge_run(standing, age, self.times, decided=decided)
 
@@ -288,15 +288,22 @@ class RunJudge:
                 return True
         return False
 
-    def _age(
+    async def _age(
         self, workflow: WorkflowSnapshot | None, head: CommitRecord | None, base: CommitId | None
     ) -> timedelta | None:
         """Since the end of the workflow, else since the last publication of a task of the run.
 
-        Not since the base: the commit on which a run begins may be years old.
+        Not since the base: the commit on which a run begins may be years old. Where the run branch
+        and the workflow are gone, the tag protects nothing but a begin between its two requests,
+        which Conductor knows. Without an age, such tags would stay for ever.
         """
+        clock = self.tools.clock
         if workflow is not None and workflow.ended_at:
-            return age_of(self.tools.clock, workflow.ended_at / 1000)
-        if head is not None and base is not None and head.commit != base:
-            return age_of(self.tools.clock, head.created_at)
-        return None
+            return age_of(clock, workflow.ended_at / 1000)
+        if base is None:
+            return None
+        if head is not None:
+            return None if head.commit == base else age_of(clock, head.created_at)
+        if workflow is not None:
+            return None
+        return age_of(clock, (await self.tools.commits.read(self.repository, base)).created_at)

@@ -137,6 +137,21 @@ async def test_the_base_of_a_finished_run_goes_with_its_workflow(tmp_path: Path)
     assert world.repository.files()["data/step-2"] == b"made"
 
 
+async def test_the_base_of_a_finished_run_goes_though_its_workflow_is_forgotten(
+    tmp_path: Path,
+) -> None:
+    """Many a Conductor removes workflows earlier; a tag for each run would stay for ever."""
+    world = await held_world(tmp_path, ended=False)
+    await world.until(None)
+    world.conductor = MemoryConductor(world.clock)
+    world.clock.advance(6 * DAY)
+    await passed(world)
+    assert len(names_of(world)) == 1
+    world.clock.advance(2 * DAY)
+    await passed(world)
+    assert names_of(world) == []
+
+
 async def test_a_branch_that_is_no_run_stays(tmp_path: Path) -> None:
     world = await held_world(tmp_path)
     world.repository.branch("perago-run-of-somebody-else")
