@@ -32,5 +32,5 @@ async def test_a_step_that_waits_for_no_person_cannot_be_completed(
     perago_env: PeragoEnvironment,
 ) -> None:
     _, run = await until_approval(perago_env)
-    with pytest.raises(AssertionError, match="does not wait for anybody"):
+    with pytest.raises(AssertionError, match="does not wait for a person"):
         await perago_env.complete_step(run, "join")
