@@ -17,7 +17,9 @@ def check_conductor(settings: Settings) -> None:
     """Refuse to start without a Conductor; asked before any module is imported."""
     if settings.conductor is None and settings.conductor_server_url is None:
         raise RuntimeConfigError(
-            "CONDUCTOR_SERVER_URL is required for perago start", code="PRG-C011"
+            "CONDUCTOR_SERVER_URL is required for perago start;"
+            " set PERAGO_CONDUCTOR, its name in Perago",
+            code="PRG-C011",
         )
 
 

@@ -50,7 +50,9 @@ def test_a_conductor_is_required(tmp_path: Path, name: str) -> None:
     check_conductor(settings(tmp_path, {name: "http://127.0.0.1:1/api"}))
     with pytest.raises(RuntimeConfigError) as caught:
         check_conductor(settings(tmp_path, {}))
-    assert str(caught.value) == "CONDUCTOR_SERVER_URL is required for perago start"
+    said = str(caught.value)
+    assert said.startswith("CONDUCTOR_SERVER_URL is required for perago start;")
+    assert said.endswith("set PERAGO_CONDUCTOR, its name in Perago")
 
 
 @pytest.mark.parametrize(

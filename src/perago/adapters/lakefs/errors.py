@@ -120,7 +120,7 @@ def port_error(operation: Operation, failure: Failure) -> errors.ServiceError:
     lost, 408, 499, 5xx, 3xx      unknown after a write, else no usable answer
     any other status              what `_refusal` says
     """
-    doing = f"{operation.name} {operation.subject}"
+    doing = f"{operation.name} {operation.subject}".rstrip()
     match failure:
         case NotSent(text):
             return errors.UnavailableError(
@@ -196,7 +196,7 @@ def is_no_answer(failure: Refused) -> bool:
 
 
 def _unanswered(operation: Operation, text: str) -> errors.ServiceError:
-    doing = f"{operation.name} {operation.subject}"
+    doing = f"{operation.name} {operation.subject}".rstrip()
     if operation.writes:
         return errors.OutcomeUnknownError(
             f"{doing}: the request left and no usable answer came: {text}"

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 # 6 as for every ServiceError (`reporting`): another try may help. 1: something that was judged
 # could not be removed, and the lines say what.
 INCOMPLETE, UNREACHED = 1, 6
+# Of thousands of repositories a person wants to see that it goes on; a short pass says nothing.
+PROGRESS_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,12 @@ async def _collect(
     tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, services.clock())
     judged: dict[str, list[Judged]] = {}
     unreached: list[ServiceError] = []
-    for name in map(RepositoryId, repositories or await all_repositories(lakefs.repositories)):
+    names = repositories or list(await all_repositories(lakefs.repositories))
+    said = tools.clock.monotonic()
+    for number, name in enumerate(map(RepositoryId, names), start=1):
+        if tools.clock.monotonic() - said >= PROGRESS_SECONDS:
+            said = tools.clock.monotonic()
+            note(f"repository {number} of {len(names)}: {name}")
         try:
             judged[name] = await RemotePass(tools, name, times, dry_run).run()
         except ServiceError as error:  # the others are looked through first

@@ -124,6 +124,8 @@ def reports_errors(
             function(*args, **kwargs)
         except (typer.Exit, typer.Abort):
             raise
+        except BrokenPipeError:
+            raise  # the reader, such as `head`, has enough; the command line ends without a word
         except Exception as error:
             _report(error, as_json=bool(kwargs.get("as_json")))
             raise typer.Exit(_exit_code(error) if finer_exit_codes else FAILED) from error

@@ -114,6 +114,8 @@ def dev(  # noqa: PLR0913 - one parameter an option
     follow: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Run a workflow on servers in memory; show it on the terminal and on a page."""
+    if not workflow.is_file():  # otherwise a page would be served of which nothing comes
+        raise CommandUsageError(f"{workflow} is not a file; perago workflow new MODULE writes one")
     if once or as_json or follow:
         chosen = [SETTLED, HEAD_PARENT] if compare else [policy]
         request = _request(workflow, targets, files, given, fault or [], branch or [])

@@ -65,3 +65,10 @@ def test_a_workflow_that_waits_for_the_task_of_another_module_says_so(
     ran = run("dev", "flow.json", module("another"), "--once")
     assert ran.code == 1
     assert "the workflow waits for the task told, and the modules declare another" in ran.out
+
+
+def test_a_workflow_that_is_no_file_ends_at_once_and_serves_no_page(run: Run) -> None:
+    ran = run("dev", "missing.json", "words")
+    assert ran.code == 2
+    assert ran.out == ""
+    assert "error: missing.json is not a file; perago workflow new MODULE writes one" in ran.err

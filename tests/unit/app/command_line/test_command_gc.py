@@ -8,6 +8,7 @@ from tests.unit.app.command_line.command_run import Run
 
 from perago.adapters.memory.installations import RepositoryBuilder, shared_memory
 from perago.adapters.system.host import SystemIdentities
+from perago.app.command_line import gc as command
 from perago.domain.names import canary_branches, execution_id_at
 
 OLD = canary_branches(execution_id_at(1_000_000_000_000, 1))[0]
@@ -78,3 +79,16 @@ def test_without_a_name_gc_cleans_every_repository(run: Run, project: Path, left
     last = run("gc")
     assert (last.code, last.out) == (0, "")
     assert last.err == "nothing to remove in 2 repositories or on this disk\n"
+
+
+def test_a_long_pass_says_how_far_it_is(
+    run: Run, project: Path, left: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert left.exists()
+    lakefs = shared_memory(f"memory:{project}")
+    for name in ("first", "second"):
+        RepositoryBuilder(lakefs, name)
+    assert "repository" not in run("gc", "--dry-run").err
+    monkeypatch.setattr(command, "PROGRESS_SECONDS", 0.0)
+    shown = run("gc", "--dry-run")
+    assert shown.err.splitlines() == ["repository 1 of 2: first", "repository 2 of 2: second"]

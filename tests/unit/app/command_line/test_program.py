@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 
 import pytest
 from tests.unit.app.command_line.command_run import Module, Run
@@ -158,3 +160,16 @@ def test_a_list_of_commands_cuts_no_summary_off(run: Run, name: str) -> None:
     shown = run(*[name][: len(name)], "--help").out
     listed = shown.partition("Commands:\n")[2]
     assert not re.search(r"\.\.\.$", listed, re.MULTILINE), listed
+
+
+def test_a_reader_that_has_enough_ends_a_command_without_a_word() -> None:
+    """As in `perago explain CODE | head -1`, where the rest of a pipe is closed."""
+    command = f"{sys.executable} -m perago config show --origin | true"
+    ran = subprocess.run(
+        ["bash", "-c", f"sleep 0; {command}"],  # noqa: S607 - a shell has pipes
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Broken pipe" not in ran.stderr
+    assert "PRG-" not in ran.stderr
