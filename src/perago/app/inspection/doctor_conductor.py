@@ -178,7 +178,8 @@ POLLED_SECONDS = 60.0
 # Conductor keeps the last poll only. Workers side by side are seen by looking several times.
 LOOKS, BETWEEN_LOOKS_SECONDS = 7, 0.25
 # 0.6.1 polls under its prefix, letters and digits, with this word. Ours have host and number too.
-_OLD_WORKER = re.compile(r"[A-Za-z0-9]+Broker")
+OLD_SUFFIX = "Broker"
+_OLD_WORKER = re.compile(rf"[A-Za-z0-9]+{OLD_SUFFIX}")
 
 
 @dataclass(slots=True)
@@ -298,7 +299,8 @@ def _last_asked(known: Mapping[str, datetime], clock: Clock) -> str:
 
 
 async def _old_workers(subject: Subject, names: Sequence[str]) -> Finding:
-    here = await subject.concurrency.blocking(old_workers_here)
+    prefixes = [each.removesuffix(OLD_SUFFIX) for each in names]
+    here = await subject.concurrency.blocking(lambda: old_workers_here(prefixes))
     text = f"{', '.join(names)} of 0.6.1 polls the same tasks, and relocates branches unchecked"
     remedy = remedy_of("PRG-H002", subject.names)
     if here:

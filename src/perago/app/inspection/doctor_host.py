@@ -3,7 +3,7 @@
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from shlex import quote
@@ -15,9 +15,9 @@ from perago.app.inspection.doctor import Check, Finding, Status, Subject, ok, re
 from perago.app.inspection.doctor_repository import REPOSITORY
 from perago.app.pipeline_parts import CACHE_DIRECTORY
 from perago.app.settings.runtime_config import check_writable_root
-from perago.app.settings.settings import Settings
+from perago.app.settings.settings import WORKER_ID_PREFIX, Settings, default_worker_id_prefix
 from perago.app.worker.polling import DiskSpace
-from perago.app.worker.processes import PROCESSES, all_processes, text_of
+from perago.app.worker.processes import PROCESSES, all_processes, environment_of, text_of
 from perago.domain.errors import SparkEnvironmentError
 from perago.domain.retention import Owner
 from perago.domain.text import in_units
@@ -253,14 +253,19 @@ def _spark_remedy(error: SparkEnvironmentError, settings: Settings) -> str:
 OLD_RELEASE = "0.6.1"
 
 
-def old_workers_here() -> list[int]:
+def old_workers_here(prefixes: Collection[str]) -> list[int]:
     """The processes on this machine to which SIGTERM ends a worker of 0.6.1 with its attempts.
 
     By default that is its first child, which polls: its parent stops after that child, and hangs
-    when it gets the signal itself. In thread mode there is no child.
+    when it gets the signal itself. In thread mode there is no child. Only workers of these
+    prefixes, because one that polls other tasks may have to stay.
     """
     commands = {pid: text_of(PROCESSES / str(pid) / "cmdline") for pid in all_processes()}
-    old = {pid for pid, command in commands.items() if _is_old_worker(command)}
+    old = {
+        pid
+        for pid, command in commands.items()
+        if _is_old_worker(command) and not _prefixes_of(pid, command).isdisjoint(prefixes)
+    }
     born = {pid: _born(pid) for pid in commands}
     found: list[int] = []
     for pid in old:
@@ -277,6 +282,13 @@ def _is_old_worker(command: str) -> bool:
     words = command.split("\0")
     is_start = "start" in words and any(Path(word).name == "perago" for word in words[:3])
     return is_start and any(_records_beside(Path(words[0])))
+
+
+def _prefixes_of(pid: int, command: str) -> set[str]:
+    """Under which a worker may poll: the one it was given, or that of its module."""
+    given = f"{WORKER_ID_PREFIX}="
+    told = [each.removeprefix(given) for each in environment_of(pid) if each.startswith(given)]
+    return set(told or map(default_worker_id_prefix, command.partition("\0start\0")[2].split("\0")))
 
 
 def _records_beside(python: Path) -> Iterator[Path]:

@@ -211,21 +211,26 @@ def test_a_worker_of_the_old_release_is_found_by_its_environment(
     (environment / "lib/python3.11/site-packages/perago-0.6.1.dist-info").mkdir(parents=True)
     python, program = f"{environment}/bin/python", f"{environment}/bin/perago"
 
-    def born(pid: int, parent: int, at: int, *words: str) -> None:
+    def found(prefix: str = "teamwords") -> list[int]:
+        return doctor_host.old_workers_here([prefix])
+
+    def born(pid: int, parent: int, at: int, *words: str, told: str = "") -> None:
         folder = tmp_path / "proc" / str(pid)
         folder.mkdir(parents=True)
         (folder / "cmdline").write_text("".join(f"{word}\0" for word in words))
+        (folder / "environ").write_text(f"A=1\0{told}\0")
         between = " ".join("0" * 17)
         (folder / "stat").write_text(f"{pid} (a (b) S {parent} {between} {at} 0 0")
 
-    assert doctor_host.old_workers_here() == []
+    assert found() == []
     born(10, 1, 100, "/usr/bin/python", "/usr/bin/perago", "start", "team.words")
     born(11, 1, 100, python, program, "check", "team.words")
-    assert doctor_host.old_workers_here() == []
+    assert found() == []
     born(20, 1, 200, python, program, "start", "team.words")
-    assert doctor_host.old_workers_here() == [20]  # in thread mode it polls itself
+    assert found() == [20]  # in thread mode it polls itself
     born(21, 20, 201, python, "-c", "from multiprocessing.resource_tracker import main")
     born(23, 20, 202, python, "-c", "spawn_main")
     born(22, 20, 203, python, "-c", "spawn_main")
-    born(30, 1, 300, python, "-m", "perago", "start", "team.more")
-    assert doctor_host.old_workers_here() == [23, 30]
+    told = "PERAGO_WORKER_ID_PREFIX=more"
+    born(30, 1, 300, python, "-m", "perago", "start", "-j", "2", "team.words", told=told)
+    assert (found(), found("more"), found("team")) == ([23], [30], [])
