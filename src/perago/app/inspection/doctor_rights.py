@@ -22,9 +22,11 @@ from perago.app.inspection.doctor_repository import (
     target_of,
 )
 from perago.domain.commit_metadata import EXPECTED_HEAD
+from perago.domain.errors import PublicationRefusedError
 from perago.domain.logical_execution import BranchName, CommitId, TagName
 from perago.domain.names import canary_branches, relocated_tag
-from perago.domain.outcome import Merged, Relocated
+from perago.domain.outcome import Merged, NoAnswer, NotPublished, Relocated
+from perago.domain.settled import after_merge
 from perago.ports.errors import (
     AccessDeniedError,
     RequestRefusedError,
@@ -107,7 +109,13 @@ class _Trial:
             {EXPECTED_HEAD: self.target.head},
             allow_empty=True,
         )
-        _refuse_all_but(Merged, await self.lakefs.branches.merge(request))
+        answer = await self.lakefs.branches.merge(request)
+        if isinstance(answer, NoAnswer):
+            raise UnavailableError(answer.text)
+        if not isinstance(answer, Merged):
+            after = after_merge(answer)
+            code = after.code if isinstance(after, NotPublished) else RequestRefusedError.code
+            raise _denied_or(PublicationRefusedError(answer.text, code=code))
 
     async def delete_object(self) -> None:
         """The object."""
@@ -125,7 +133,9 @@ class _Trial:
     async def reset(self) -> None:
         """As policy head-parent replaces an abandoned publication."""
         at = self.target.repository, self.merged, self.target.head
-        _refuse_all_but(Relocated, await self.lakefs.branches.relocate(*at))
+        answer = await self.lakefs.branches.relocate(*at)
+        if not isinstance(answer, Relocated):
+            raise _denied_or(RequestRefusedError(answer.text))
 
     async def delete(self) -> None:
         """As garbage collection does."""
@@ -159,11 +169,10 @@ class _Right:
     why: str = ""
 
 
-def _refuse_all_but(wanted: type, answer: object) -> None:
-    if isinstance(answer, wanted):
-        return
-    denied = "status 401" in str(answer) or "status 403" in str(answer)
-    raise (AccessDeniedError if denied else RequestRefusedError)(str(answer))
+def _denied_or(error: Exception) -> Exception:
+    """A refusal that is an answer, as one of the key if that is why."""
+    is_denied = str(error).startswith(("status 401", "status 403"))
+    return AccessDeniedError(str(error)) if is_denied else error
 
 
 async def rights(subject: Subject) -> AsyncIterator[Finding]:
@@ -194,7 +203,7 @@ async def _tried(subject: Subject, trial: _Trial) -> AsyncIterator[Finding]:
         except AccessDeniedError as error:
             is_denied = True
             yield _denied(target, right, error)
-        except ServiceError as error:
+        except (PublicationRefusedError, ServiceError) as error:
             # Without an earlier right the branch or object for this one is not there.
             if not is_denied:
                 yield _failed(RIGHTS, subject, target, error)
@@ -229,7 +238,9 @@ async def routes(subject: Subject) -> AsyncIterator[Finding]:
         yield _unreachable(subject, error, through=through)
 
 
-def _failed(check: str, subject: Subject, target: Target, error: ServiceError) -> Finding:
+def _failed(
+    check: str, subject: Subject, target: Target, error: PublicationRefusedError | ServiceError
+) -> Finding:
     """A request through lakeFS; what its block store said is in the answer of lakeFS."""
     # What became of a request does not matter here, because its branch is removed.
     code = UnavailableError.code if is_away(error) else error.code

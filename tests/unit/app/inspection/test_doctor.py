@@ -31,7 +31,7 @@ from perago.app.settings.settings import load_settings
 from perago.domain.commit_metadata import LOGICAL_TASK_KEY
 from perago.domain.fence import FENCE_FILE, FENCE_FILE_1
 from perago.domain.logical_execution import BranchName, RepositoryId
-from perago.domain.outcome import MergeRefused
+from perago.domain.outcome import MergeRefused, RefusedByHook
 from perago.domain.paths import FENCE_PATH
 from perago.domain.text import Secrets
 from perago.ports.errors import AccessDeniedError, OutcomeUnknownError, UnavailableError
@@ -356,6 +356,9 @@ async def test_a_refused_merge_is_a_right_that_is_missing(world: World) -> None:
     world.refusals.answers = {"branches.merge": MergeRefused("status 403: not for you")}
     denied = await problem(world.subject(), (*LAKEFS_CHECKS, *REPOSITORY_CHECKS, *RIGHTS_CHECKS))
     assert "may not merge" in denied.evidence
+    world.refusals.answers = {"branches.merge": RefusedByHook("hook of others: no owner")}
+    refused = await problem(world.subject(), (*LAKEFS_CHECKS, *REPOSITORY_CHECKS, *RIGHTS_CHECKS))
+    assert (refused.code, refused.evidence) == ("PRG-F010", "hook of others: no owner")
 
 
 @pytest.mark.parametrize(
