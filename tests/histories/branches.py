@@ -2,7 +2,8 @@
 
 A merge or commit finds the first parent of the commit that it makes. One without an answer made the
 commit whose metadata are those of the request, if any commit that is known has them; if none has,
-it left nothing behind. A merge that the fence refused says which head it found.
+it left nothing behind. Or it made the one below such a commit, which its repetition has found there
+and no request has read. A merge that the fence refused says which head it found.
 """
 
 import re
@@ -151,11 +152,13 @@ def _of_commit(registers: Registers, number: int, exchange: Exchange) -> list[Op
         return [
             Operation(f"refused {name}", exchange.asked, exchange.answered, each) for each in saw
         ]
-    return [
-        Operation(f"open {name}", exchange.asked, None, registers.parents[made][0], made)
-        for made in registers.made_with(given.get("metadata"))
-        if registers.parents[made]
+    likely = [
+        made for made in registers.made_with(given.get("metadata")) if registers.parents[made]
     ]
+    below = {made: registers.parents[made][0] for made in likely}
+    unread = sorted(set(below.values()) - registers.parents.keys())
+    left = [*below.items(), *((made, SOMETHING) for made in unread)]
+    return [Operation(f"open {name}", exchange.asked, None, found, made) for made, found in left]
 
 
 def _of_reset(number: int, exchange: Exchange) -> list[Operation]:

@@ -71,6 +71,12 @@ class MadeHistory:
         place = f"{PLACE}/refs/main@/commits"
         return self._add(Exchange(LAKEFS, WHO, "GET", place, *times, 200, answer=answer))
 
+    def shown(self, made: Made, on: str, times: Times) -> "MadeHistory":
+        """The record of a commit, which stands on another one than its request expected."""
+        answer: Json = {"id": made.commit, "parents": [on], "metadata": made.metadata}
+        place = f"{PLACE}/commits/{made.commit}"
+        return self._add(Exchange(LAKEFS, WHO, "GET", place, *times, 200, answer=answer))
+
     def reset(self, commit: str, times: Times) -> "MadeHistory":
         """By hand."""
         place = f"{PLACE}/branches/main/hard_reset"

@@ -42,6 +42,13 @@ GOOD = {
     .refused(expected=A, found=X, times=(4, 5))
     .read(X, (6, 7))
     .ends(FIRST),
+    "a merge without an answer whose commit no request has read, and the same merge upon it": (
+        MadeHistory()
+        .created()
+        .merged(FIRST, (2, None))
+        .merged(Made(Y), (4, 5))
+        .shown(Made(Y), X, (6, 7))
+    ),
     "two publications, one upon the other": MadeHistory()
     .created()
     .merged(FIRST, (2, 3))

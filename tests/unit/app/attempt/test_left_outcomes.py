@@ -11,6 +11,7 @@ from tests.unit.app.attempt.fault_world import Outage
 from tests.unit.app.attempt.test_kept_outcomes import Host
 from tests.unit.app.attempt.test_outages_meet_other_parts import DrainInTheWait
 
+from perago.adapters.filesystem.tree_removal import OwnerRecords
 from perago.app.attempt.ending import HANDED_BACK
 from perago.app.attempt.run_attempt import AttemptReport
 from perago.app.authoring.guardrails import forbid_glob
@@ -32,11 +33,11 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-async def drain_in(host: Host, call: str) -> AttemptReport:
+async def drain_in(host: Host, call: str, *faults: Fault) -> AttemptReport:
     """The first attempt is drained while it waits for lakeFS, which is away from this call on."""
     await host.world.start()
     outage = Outage(host.world.clock, Moment(call, Side.BEFORE), seconds=1e6)
-    worker = host.world.worker(gate=outage)
+    worker = host.world.worker(faults, gate=outage)
     order = DrainInTheWait(outage)
     drained = replace(worker, world=replace(worker.world, stop_order=order))
     return await host.world.report_of(drained)
@@ -64,6 +65,18 @@ async def test_a_drain_after_the_function_leaves_its_outcome_to_the_next_worker(
     assert (host.world.runs, host.downloads(), row.snapshot.poll_count) == (1, 0, 2)
     assert directories(host) == []
     assert list(host.root.glob(".perago-attempts/*")) == []
+
+
+async def test_the_outcome_is_left_before_the_row_is(host: Host) -> None:
+    """The next execution may begin as soon as Conductor has the row back."""
+    owned: list[bool] = []
+
+    async def look() -> None:
+        (directory,) = directories(host)
+        owned.append(OwnerRecords(host.root).is_alive(directory.name))
+
+    report = await drain_in(host, "objects.upload", meanwhile(look, before="queue.hand_back"))
+    assert (report.status, owned) == (HANDED_BACK, [False])
 
 
 async def test_patience_that_is_over_leaves_the_outcome_to_the_retry(host: Host) -> None:
