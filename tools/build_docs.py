@@ -57,6 +57,14 @@ RUN_PAGES = frozenset(
     }
 )
 RUN_LANGUAGES = frozenset({"python", "console", "sh"})
+# A block of text is not run, so what looks like code or a command in one needs a reason.
+LIKE_CODE = re.compile(r"^(\$ |perago |pip install |python |\.venv/|from \w|import \w|@task)")
+TEXT_WITH_REASON = {
+    "docs/how-to/write-an-adapter.md": "part of a class of the reader's own adapter",
+    "docs/how-to/add-a-policy.md": "renders this repository; tests compare what was rendered",
+    "docs/simulation.md": "what `make test` types of itself, for those who want to type a part",
+    "docs/how-to/send-events.md": "one line of a function of the reader's own",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +177,8 @@ def _code_warnings(name: str, token: Token) -> Iterator[str]:
         yield f"line {line}: a block of code says no language"
     elif language in RUN_LANGUAGES and name not in RUN_PAGES | PARSED_PAGES:
         yield f"line {line}: no test runs this block of {language}"
+    elif language == "text" and LIKE_CODE.match(token.content) and name not in TEXT_WITH_REASON:
+        yield f"line {line}: code in a block of text, which no test runs"
 
 
 def _line(token: Token) -> int:

@@ -49,6 +49,14 @@ def test_a_command_of_a_page_is_there(page: str, line: str) -> None:
     check_line(line)
 
 
+@pytest.mark.parametrize("page", sorted(PARSED_PAGES))
+def test_python_of_a_page_with_commands_runs(page: str) -> None:
+    """What its commands do is seen on real servers; a declaration needs none."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for block in re.findall(r"^ *```python\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL):
+        exec(compile(block, page, "exec"), {})  # noqa: S102 - the page's own code
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_a_page_names_codes_and_settings_that_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

@@ -44,6 +44,8 @@ def test_our_documentation_has_no_warnings(tmp_path: Path) -> None:
             "docs/tutorial.md: line 6: a block of code says",
         ),
         (GOOD, PAGE + "```yaml\nx\n```\n", None),
+        (GOOD, PAGE + "```text\n1 of 2\n```\n", None),
+        (GOOD, PAGE + "```text\nperago demo\n```\n", "docs/tutorial.md: line 6: code in a block"),
         (GOOD, PAGE + "\n    perago demo\n", "docs/tutorial.md: line 7: a block of code without a"),
     ],
 )
