@@ -287,8 +287,10 @@ def _is_old_worker(command: str) -> bool:
 def _prefixes_of(pid: int, command: str) -> set[str]:
     """Under which a worker may poll: the one it was given, or that of its module."""
     given = f"{WORKER_ID_PREFIX}="
-    told = [each.removeprefix(given) for each in environment_of(pid) if each.startswith(given)]
-    return set(told or map(default_worker_id_prefix, command.partition("\0start\0")[2].split("\0")))
+    prefixes = [each.removeprefix(given) for each in environment_of(pid) if each.startswith(given)]
+    return set(
+        prefixes or map(default_worker_id_prefix, command.partition("\0start\0")[2].split("\0"))
+    )
 
 
 def _records_beside(python: Path) -> Iterator[Path]:
