@@ -58,10 +58,10 @@ def embedded(version: str) -> str:
 
     def unpack(directory: Path) -> None:
         command = [go(), "mod", "download", "-json", f"{MODULE}@{RELEASES[version]}"]
-        told = subprocess.run(
+        answer = subprocess.run(
             command, env={**os.environ, **GO_ENVIRONMENT}, capture_output=True, check=True
         )
-        content = Path(json.loads(told.stdout)["Dir"]) / "python" / "internal" / "data"
+        content = Path(json.loads(answer.stdout)["Dir"]) / "python" / "internal" / "data"
         for source in (content / "linux-amd64").rglob("*"):
             target = directory / source.relative_to(content / "linux-amd64")
             if source.is_dir():
