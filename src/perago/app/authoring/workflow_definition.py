@@ -32,16 +32,21 @@ def sequence_definition(
 ) -> Definition:
     """A workflow of tasks one after the other, each on the output of the one before.
 
-    A transaction begins a run at the given workspace and finishes it.
+    A transaction begins a run at the given workspace and finishes it. Its output has the
+    workspace on the target and the result of the last task, as that of another sequence has.
     """
     rows: list[Definition] = []
     workspace = _first_workspace(transaction=transaction)
+    outputs: dict[str, object] = {}
     for reference, task in _named(tasks):
+        outputs["result"] = f"${{{reference}.output.result}}"
         rows.append(_row(task, reference, workspace, f"${{workflow.input.params.{reference}}}"))
         if task.has_workspace:
             workspace = f"${{{reference}.output.workspace}}"
     if transaction:
         rows = [_begin(), *rows, _finish(workspace)]
+        outputs["workspace"] = _workspace_of(reference_of(FINISH))
+        return {**_definition(name, tasks, rows), "outputParameters": outputs}
     return _definition(name, tasks, rows)
 
 

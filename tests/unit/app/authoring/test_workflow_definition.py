@@ -184,6 +184,10 @@ def test_a_transaction_is_one_run_around_all_tasks() -> None:
         "run": "${perago_begin.output.result.run}",
         "workspace": "${b.output.workspace}",
     }
+    assert definition["outputParameters"] == {
+        "workspace": "${perago_finish.output.result.workspace}",
+        "result": "${b.output.result}",
+    }
 
 
 def test_a_fork_in_a_transaction_is_finished_with_the_joined_workspace() -> None:
