@@ -272,6 +272,7 @@ class Workflows(Protocol):
         unknown name is None.
     W29 human: HUMAN waits until its row is completed as any other row is, and its output is read
         behind it; a row that a person fails for good ends the workflow.
+    W30 definitions_are_listed: of each name the newest version, as it is read by its name.
     """
 
     async def put_definition(self, definition: Mapping[str, object]) -> None:
@@ -280,6 +281,10 @@ class Workflows(Protocol):
 
     async def read_definition(self, name: str) -> Mapping[str, object] | None:
         """Read the newest version of a workflow definition, or None."""
+        ...
+
+    async def list_definitions(self) -> tuple[Mapping[str, object], ...]:
+        """Read the newest version of every workflow definition."""
         ...
 
     async def start(

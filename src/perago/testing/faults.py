@@ -48,7 +48,7 @@ ANY_CALL = "any call"  # every request that travels; with `nth=` a test reaches 
 READS = frozenset(
     {"head", "list_page", "is_protected", "diff_page", "first_parents", "read", "uncommitted_page"}
     | {"download", "check", "in_progress", "read_attempt", "read_log", "read_workflow"}
-    | {"last_polls", "waiting"}
+    | {"last_polls", "waiting", "list_definitions"}
 )
 
 

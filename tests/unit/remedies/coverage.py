@@ -35,7 +35,7 @@ WITHOUT = {
     "PRG-L013": "needs a server of another machine: integration/test_doctor.py",
     "PRG-R002": "only an executor that is a process hands results on",
     **dict.fromkeys(
-        (f"PRG-H00{each}" for each in range(1, 6)),
+        (f"PRG-H00{each}" for each in range(1, 7)),
         "needs workers, or what they leave: tests/integration/test_doctor_conductor.py",
     ),
     "PRG-C016": "needs two workers: tests/integration/test_worker_start.py",

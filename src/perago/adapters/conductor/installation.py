@@ -194,6 +194,11 @@ class ConductorWorkflows(_OverApi, conductor.Workflows):
         request = ApiRequest(f"read workflow definition {name}", "GET", path)
         return await self._found(request, partial(mapping.json_object, what="a definition"))
 
+    async def list_definitions(self) -> tuple[Mapping[str, object], ...]:
+        purpose, path = "list the workflow definitions", "/metadata/workflow/latest-versions"
+        found = mapping.json_list(await self._call(ApiRequest(purpose, "GET", path)), purpose)
+        return tuple(mapping.json_object(each, "a definition") for each in found)
+
     async def start(
         self,
         name: str,

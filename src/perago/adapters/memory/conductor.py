@@ -129,6 +129,14 @@ class MemoryWorkflows(Workflows):
 
         return await self._operator.ask("workflows.read_definition", read)
 
+    async def list_definitions(self) -> tuple[Mapping[str, object], ...]:
+        def read() -> tuple[Mapping[str, object], ...]:
+            known = self._conductor.state.workflow_definitions
+            newest = {name: known[name, version] for name, version in sorted(known)}
+            return tuple(json_copy(each) for each in newest.values())
+
+        return await self._operator.ask("workflows.list_definitions", read)
+
     async def start(
         self,
         name: str,

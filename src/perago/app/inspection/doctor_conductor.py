@@ -1,11 +1,12 @@
 """What `perago doctor` asks of Conductor, in this order: from the address to who polls a task."""
 
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from shlex import quote
+from typing import cast
 from urllib.parse import urlsplit, urlunsplit
 
 from perago.app.authoring.task_definition import TaskDefinition
@@ -35,6 +36,7 @@ ADDRESS = "Conductor address"
 VERSION = "Conductor version"
 TASKDEFS = "TaskDefs"
 LEASES = "response time-outs"
+FORKS = "forks"
 POLLS = "workers"
 
 TESTED_VERSION = (3, 32, 3)
@@ -170,6 +172,44 @@ def _lease_needed(task: TaskDefinition) -> tuple[int, str]:
     if budget is None or (task.workspace is not None and task.workspace.read_only):
         return LEASE_SECONDS_MIN, "so that one lost heartbeat costs no attempt"
     return budget.response_timeout_seconds, "the sum of its publish budget"
+
+
+async def forks(subject: Subject) -> AsyncIterator[Finding]:
+    """Whether a retry inside a registered fork may end its workflow."""
+    retried = {task.name for task in subject.tasks if task.controls.retry.count}
+    if not retried:
+        return
+    async with _opened(subject) as conductor:
+        definitions = await conductor.workflows.list_definitions()
+    for definition in definitions:
+        branches = _simple_branches(definition.get("tasks"))
+        names = sorted({name for name in branches if name in retried})
+        if names:
+            workflow = str(definition.get("name"))
+            text = f"workflow {workflow} retries {', '.join(names)} as SIMPLE branches of a fork"
+            remedy = remedy_of("PRG-H006", {**subject.names, "WORKFLOW": quote(workflow)})
+            yield Finding(FORKS, Status.WARNING, text, remedy, "PRG-H006")
+
+
+def _simple_branches(tasks: object) -> Iterator[str]:
+    """The SIMPLE tasks below forks in a part of a definition, however deep."""
+    if isinstance(tasks, Mapping):
+        task = cast("Mapping[str, object]", tasks)
+        for branch in _listed(task.get("forkTasks")):
+            for step in map(_mapping, _listed(branch)):
+                if step.get("type") == "SIMPLE":
+                    yield str(step.get("name"))
+        tasks = list(task.values())
+    for each in _listed(tasks):
+        yield from _simple_branches(each)
+
+
+def _listed(value: object) -> list[object]:
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
 
 
 # A worker with a free slot polls each second. One that pauses, because a service fails, looks again
@@ -345,6 +385,7 @@ CONDUCTOR_CHECKS = (
     Check(VERSION, version, (ADDRESS,), server="conductor"),
     Check(TASKDEFS, taskdefs, (ADDRESS,), server="conductor"),
     Check(LEASES, leases, (ADDRESS,), server="conductor"),
+    Check(FORKS, forks, (ADDRESS,), server="conductor"),
     # Each of the looks asks for every task.
     Check(POLLS, polls, (ADDRESS,), seconds=30.0, server="conductor"),
     Check(POLLS, old_publications, ("repository",), server="lakefs"),

@@ -286,11 +286,10 @@ def _is_old_worker(command: str) -> bool:
 
 def _prefixes_of(pid: int, command: str) -> set[str]:
     """Under which a worker may poll: the one it was given, or that of its module."""
-    given = f"{WORKER_ID_PREFIX}="
-    prefixes = [each.removeprefix(given) for each in environment_of(pid) if each.startswith(given)]
-    return set(
-        prefixes or map(default_worker_id_prefix, command.partition("\0start\0")[2].split("\0"))
-    )
+    name = f"{WORKER_ID_PREFIX}="
+    given = [each.removeprefix(name) for each in environment_of(pid) if each.startswith(name)]
+    modules = command.partition("\0start\0")[2].split("\0")
+    return set(given or map(default_worker_id_prefix, modules))
 
 
 def _records_beside(python: Path) -> Iterator[Path]:

@@ -356,6 +356,22 @@ async def test_W28_definition_is_read(conductor_under_test: ConductorUnderTest) 
     assert await conductor_under_test.workflows.read_definition(unknown) is None
 
 
+async def test_W30_definitions_are_listed(conductor_under_test: ConductorUnderTest) -> None:
+    task_type, workflows = await define_task(conductor_under_test), conductor_under_test.workflows
+    names = [
+        await define_workflow(conductor_under_test, simple(task_type, "one")) for _ in range(2)
+    ]
+    again = {**_definition_of(task_type, "two"), "name": names[0], "version": 2}
+    await workflows.put_definition(again)
+    found = [each for each in await workflows.list_definitions() if each["name"] in names]
+    assert {(each["name"], each["version"]) for each in found} == {(names[0], 2), (names[1], 1)}
+    tasks = {str(each["name"]): as_list(each["tasks"]) for each in found}
+    for name in names:
+        definition = await workflows.read_definition(name)
+        assert definition is not None
+        assert tasks[name] == definition["tasks"]
+
+
 def _definition_of(task_type: str, reference: str) -> dict[str, object]:
     tasks = [simple(task_type, reference, {"given": "${workflow.input.x}"})]
     return {"schemaVersion": 2, "ownerEmail": OWNER, "tasks": tasks}

@@ -11,7 +11,12 @@ from tests.unit.app.inspection.doctor_scene import TASK, DoctorScene, problems
 
 from perago.adapters.memory import conductor as memory_conductor
 from perago.adapters.memory.installations import RepositoryBuilder
-from perago.app.authoring.task_definition import PublishBudget, TaskControls, TimeoutPolicy
+from perago.app.authoring.task_definition import (
+    PublishBudget,
+    RetryPolicy,
+    TaskControls,
+    TimeoutPolicy,
+)
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.inspection import doctor_conductor
 from perago.app.inspection.doctor import NotCheckedError, Status
@@ -289,3 +294,39 @@ async def test_publications_of_the_old_release_are_looked_for_in_a_repository_on
     tmp_path: Path,
 ) -> None:
     assert await DoctorScene(tmp_path).found(doctor_conductor.old_publications) == []
+
+
+def fork_of(*branches: dict[str, object]) -> list[dict[str, object]]:
+    """A fork and its join, inside a loop."""
+    names = [each["taskReferenceName"] for each in branches]
+    fork = {"name": "f", "taskReferenceName": "f", "type": "FORK_JOIN"}
+    join = {"name": "j", "taskReferenceName": "j", "type": "JOIN", "joinOn": names}
+    inside = [{**fork, "forkTasks": [[each] for each in branches]}, join]
+    loop = {"name": "l", "taskReferenceName": "l", "type": "DO_WHILE", "loopOver": inside}
+    return [{**loop, "loopCondition": "if ($.l['iteration'] < 2) { true; } else { false; }"}]
+
+
+@pytest.mark.parametrize(
+    ("retries", "kind", "expected"),
+    [
+        (3, "SIMPLE", [("warning", "PRG-H006")]),
+        (0, "SIMPLE", []),
+        (3, "SUB_WORKFLOW", []),
+    ],
+)
+async def test_a_retry_as_a_branch_of_a_fork_is_a_warning(
+    tmp_path: Path, retries: int, kind: str, expected: list[tuple[str, str]]
+) -> None:
+    controls = TaskControls(retry=RetryPolicy(count=retries))
+    scene = DoctorScene(tmp_path, task=replace(TASK, controls=controls))
+    await scene.register()
+    step: dict[str, object] = {"name": "words", "taskReferenceName": "only", "type": kind}
+    if kind == "SUB_WORKFLOW":
+        step["subWorkflowParam"] = {"name": "songs", "version": 1}
+    definition = {"name": "forked", "version": 1, "schemaVersion": 2, "ownerEmail": "o@example.org"}
+    await scene.ports.workflows.put_definition({**definition, "tasks": fork_of(step)})
+    found = await scene.found(doctor_conductor.forks)
+    assert problems(found) == expected
+    if found:
+        assert found[0].evidence == "workflow forked retries words as SIMPLE branches of a fork"
+        assert found[0].commands == ("perago workflow new team.words --fork --name forked",)

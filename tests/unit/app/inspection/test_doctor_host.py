@@ -214,11 +214,11 @@ def test_a_worker_of_the_old_release_is_found_by_its_environment(
     def found(prefix: str = "teamwords") -> list[int]:
         return doctor_host.old_workers_here([prefix])
 
-    def born(pid: int, parent: int, at: int, *words: str, told: str = "") -> None:
+    def born(pid: int, parent: int, at: int, *words: str, given: str = "") -> None:
         folder = tmp_path / "proc" / str(pid)
         folder.mkdir(parents=True)
         (folder / "cmdline").write_text("".join(f"{word}\0" for word in words))
-        (folder / "environ").write_text(f"A=1\0{told}\0")
+        (folder / "environ").write_text(f"A=1\0{given}\0")
         between = " ".join("0" * 17)
         (folder / "stat").write_text(f"{pid} (a (b) S {parent} {between} {at} 0 0")
 
@@ -231,6 +231,6 @@ def test_a_worker_of_the_old_release_is_found_by_its_environment(
     born(21, 20, 201, python, "-c", "from multiprocessing.resource_tracker import main")
     born(23, 20, 202, python, "-c", "spawn_main")
     born(22, 20, 203, python, "-c", "spawn_main")
-    told = "PERAGO_WORKER_ID_PREFIX=more"
-    born(30, 1, 300, python, "-m", "perago", "start", "-j", "2", "team.words", told=told)
+    given = "PERAGO_WORKER_ID_PREFIX=more"
+    born(30, 1, 300, python, "-m", "perago", "start", "-j", "2", "team.words", given=given)
     assert (found(), found("more"), found("team")) == ([23], [30], [])
