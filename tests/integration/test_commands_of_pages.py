@@ -37,6 +37,7 @@ ELSEWHERE = {
     "make demo": "tests/unit/test_readme.py",
     "make test": "tests/unit/test_makefile.py",
     "perago servers up": HANDS,
+    ". ./.env": HANDS,
     "python -m perago_servers up": "tests/integration/test_servers.py",
     "set -a": "tests/integration/test_servers.py",
     "pytest -m": "tests/integration/test_servers.py",
@@ -199,11 +200,10 @@ def test_every_command_works_as_it_is_printed(reader: Reader) -> None:
     reader.type("perago register shop long_tasks short_tasks my_tasks")
     reader.type("perago workflow new shop --name shop --register")
     names = {
-        "REPOSITORY": repo,
+        "REPOSITORY": "perago-readme",
         "REPO": repo,
         "BRANCH": "main",
         "MODULE": "shop",
-        "my_workflow": "shop",
     }
     with reader.running("perago start shop"):
         params = "--params shop_total.rows=1"
@@ -233,10 +233,9 @@ def type_line(reader: Reader, page: str, line: str) -> None:
     if page in KIT_PAGES:
         line = f"cd {Path(page).stem} && {line}"
     if "perago submit" in line:
-        module = "songs" if "songs" in line else "shop"
+        module = "songs" if "songs" in line else "my_tasks"
         folder = f"cd {Path(page).stem} && " if page in KIT_PAGES else ""
         worker = f"{folder}perago start {module}"
-        line += " --params shop_total.rows=1" if module == "shop" else ""
     if worker is None:
         reader.type(line)
     else:
