@@ -119,19 +119,17 @@ def heard_by(hears: Repetitions | None) -> Generator[None]:
 
 @final
 class RepeatedRequest:
-    """One request that may be sent again, made in the context that it belongs to."""
+    """One request that is sent again, made in the context that it belongs to."""
 
     def __init__(self) -> None:
-        self._hears = _hears.get()  # not `hearing`: one call less for each of many objects
-        self._has_failed = False
+        self._hears = hearing()
 
     def failed(self, error: ServiceError) -> None:
         """Tell of one more failure."""
-        self._has_failed = True
         if self._hears is not None:
             self._hears.failed(self, error)
 
     def over(self) -> None:
-        """Tell that it is not sent again, if it ever was."""
-        if self._hears is not None and self._has_failed:
+        """Tell that it is not sent again."""
+        if self._hears is not None:
             self._hears.over(self)

@@ -22,7 +22,7 @@ from collections.abc import (
     Sequence,
 )
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Lock
@@ -242,21 +242,16 @@ class LakeFSClient:
         An attempt holds one of the slots that all transfers of this process share; a pause does
         not. The caller that waits is told of each failure.
         """
-        repeated = RepeatedRequest()
-        try:
-            return await self._repeat(operation, attempt, repeated)
-        finally:
-            repeated.over()
+        with ExitStack() as ends:
+            return await self._repeat(operation, attempt, ends)
 
     async def _repeat(
-        self,
-        operation: Operation,
-        attempt: Callable[[], Awaitable[Result]],
-        repeated: RepeatedRequest,
+        self, operation: Operation, attempt: Callable[[], Awaitable[Result]], ends: ExitStack
     ) -> Result:
         loop = asyncio.get_running_loop()
         failures, first = 0, 0.0
         lost: Failure | None = None
+        repeated: RepeatedRequest | None = None
         while True:
             try:
                 async with self._slots:
@@ -280,6 +275,9 @@ class LakeFSClient:
                         # (law L0): its effect may have happened.
                         failure = Lost(f"{lost.text}; the last attempt: {failure.text}")
                     raise errors.port_error(operation, failure) from error
+                if repeated is None:  # not before, because most requests are sent once
+                    repeated = RepeatedRequest()
+                    ends.callback(repeated.over)
                 repeated.failed(errors.port_error(operation, error.failure))
             await asyncio.sleep(pause)
 
