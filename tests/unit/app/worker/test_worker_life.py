@@ -116,6 +116,10 @@ async def test_a_body_that_goes_on_is_abandoned_and_its_row_is_handed_back_at_on
         await abandoned_bodies_ended()
     await assert_handed_back(world)
     assert world.publications() == []
+    (row,) = (await world.read()).attempts
+    (line,) = await world.operator.queue.read_log(row.snapshot.task_id)
+    assert "status=HANDED_BACK" in line
+    assert "reason=handed back (1 of 5): worker draining: the worker was told to stop" in line
 
 
 def _facts(caplog: pytest.LogCaptureFixture, event: str) -> dict[str, object]:
