@@ -5,11 +5,11 @@ its calls, is the engine's.
 """
 
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Protocol, final
 
-from tests.simulation.mixes import Mix
+from tests.simulation.mix import Mix
 from tests.simulation.old_version import run_old_attempt
 from tests.simulation.steering import (
     OnDisk,
@@ -39,10 +39,12 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
 from perago.app.gc.judging import GcTools
 from perago.app.gc.remote_pass import RemotePass
+from perago.app.runs.held_runs import abandon_run
 from perago.domain.attempt import AttemptRecord
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
+from perago.domain.run import RunKey
 from perago.ports.conductor import PollRequest
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.ports.task_body import Lease
@@ -50,13 +52,14 @@ from perago.ports.workspace import DirectoryUploads, Phase, Progress, WorkspaceP
 
 GC = "gc"
 RESET = "reset-task"
+ABANDON = "abandon"
 SEEN_AS = {
     Phase.RECOVERED: frozenset({"went on with a kept outcome"}),
     Phase.CHECKPOINTED: frozenset({"took a checkpoint"}),
     Phase.WENT_ON: frozenset({"went on from a checkpoint"}),
 }
 DEFAULT_AGES = RetentionTimes()
-AGES_OF_ZERO = RetentionTimes(*(timedelta(0) for _ in range(5)))
+AGES_OF_ZERO = RetentionTimes(*(timedelta(0) for _ in fields(RetentionTimes)))
 
 
 class Stage(Protocol):
@@ -283,6 +286,8 @@ async def _pass(stage: Stage, actor: Actor) -> None:
     queue = stage.conductor_for(actor.handle).queue
     tools = GcTools(lakefs.branches, lakefs.commits, lakefs.tags, queue, stage.clock)
     times = AGES_OF_ZERO if stage.mix.gc_age_zero else DEFAULT_AGES
+    if stage.mix.gc_keeps_no_run:
+        times = replace(times, run=timedelta(0))
     judged = await RemotePass(tools, stage.repository_id, times).run()
     actor.judged = tuple(f"{each.kind}: {each.reason}" for each in judged)
 
@@ -299,3 +304,15 @@ async def _reset(stage: Stage, actor: Actor, reference: str) -> None:
     workflows = stage.conductor_for(actor.handle).workflows
     tools = ResetTools(lakefs.branches, lakefs.commits, lakefs.tags, workflows, stage.clock)
     await reset_task(tools, stage.repository_id, stage.workflow, reference)
+
+
+def new_abandon(stage: Stage, number: int, key: RunKey) -> Actor:
+    """An operator's `perago abandon`."""
+    actor = Actor(f"abandon{number}", SteeredHandle(), ABANDON)
+    actor.coroutine = _abandon(stage, actor, key)
+    return actor
+
+
+async def _abandon(stage: Stage, actor: Actor, key: RunKey) -> None:
+    workflows = stage.conductor_for(actor.handle).workflows
+    await abandon_run(stage.lakefs_for(actor.handle), workflows, stage.repository_id, key)

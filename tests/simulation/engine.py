@@ -12,7 +12,7 @@ from tests.simulation import moves
 from tests.simulation.actors import Actor, new_attempt
 from tests.simulation.choices import Chooser, Differences, Weighted
 from tests.simulation.invariants import Broken
-from tests.simulation.mixes import Kind, Mix
+from tests.simulation.mix import Kind, Mix
 from tests.simulation.monitor import Monitor, monitor_of
 from tests.simulation.scene import RESPONSE_SECONDS, Scene, open_scene
 from tests.simulation.steering import MICROSECONDS, BodyRun, PortCall, Sleep

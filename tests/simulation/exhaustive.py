@@ -17,7 +17,7 @@ from tests.simulation.actors import Actor
 from tests.simulation.choices import Chooser, Differences, Weighted
 from tests.simulation.engine import Engine, Ran
 from tests.simulation.explore import failure_in_words
-from tests.simulation.mixes import Kind, Mix
+from tests.simulation.mix import Kind, Mix
 from tests.simulation.moves import EXPIRES, REQUEUES
 
 OFTEN = {Kind.FAULT: 9, Kind.STAND: 9, Kind.EXPIRE: 9, Kind.REQUEUE: 1}

@@ -8,13 +8,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
 
 from tests.simulation.choices import RandomChoices
 from tests.simulation.engine import Engine, Ran
-from tests.simulation.mixes import MIXES, Mix
+from tests.simulation.mix import Mix
+from tests.simulation.mixes import MIXES
 from tests.simulation.shrink import replay, shrink
 from tests.simulation.transcript import in_words
 
@@ -58,16 +59,41 @@ def explore_all(
     schedules: int, *, mixes: Sequence[Mix] = tuple(MIXES.values()), processes: int = PROCESSES
 ) -> Mapping[str, Found]:
     """So many schedules of each mix, in some processes beside each other."""
-    chunks = [
-        (mix, first, min(CHUNK, schedules - first))
-        for first in range(0, schedules, CHUNK)
-        for mix in mixes
-    ]
     found = {mix.name: Found() for mix in mixes}
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-        for (mix, _, _), part in zip(chunks, pool.map(_chunk, chunks), strict=True):
-            found[mix.name].add(part)
+        _add(found, pool, _chunks(mixes, 0, schedules))
     return found
+
+
+def explore_for(
+    seconds: float, *, mixes: Sequence[Mix] = tuple(MIXES.values()), processes: int = PROCESSES
+) -> Mapping[str, Found]:
+    """As many schedules as fit, the same number of each mix."""
+    found = {mix.name: Found() for mix in mixes}
+    began, first, longest = time.monotonic(), 0, 0.0
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        while time.monotonic() - began + longest < seconds:
+            round_began = time.monotonic()
+            _add(found, pool, _chunks(mixes, first, first + CHUNK))
+            longest, first = max(longest, time.monotonic() - round_began), first + CHUNK
+            told = f"{sum(each.schedules for each in found.values()):,} schedules"
+            sys.stdout.write(
+                f"{told}, broken: {sum(len(each.broken) for each in found.values())}\n"
+            )
+            sys.stdout.flush()
+    return found
+
+
+def _chunks(mixes: Sequence[Mix], first: int, last: int) -> Sequence[tuple[Mix, int, int]]:
+    starts = range(first, last, CHUNK)
+    return [(mix, start, min(CHUNK, last - start)) for start in starts for mix in mixes]
+
+
+def _add(
+    found: Mapping[str, Found], pool: Executor, chunks: Sequence[tuple[Mix, int, int]]
+) -> None:
+    for (mix, _, _), part in zip(chunks, pool.map(_chunk, chunks), strict=True):
+        found[mix.name].add(part)
 
 
 def _chunk(chunk: tuple[Mix, int, int]) -> Found:

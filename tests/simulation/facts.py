@@ -79,6 +79,20 @@ class Facts:
             elif actor.stale_since is None:
                 actor.stale_since = step
 
+    def is_open_for_good(self, row: TaskRow) -> bool:
+        """A rerun handed it out although a retry had made it good, and its attempt has died.
+
+        Conductor waits for its end, and lets no lease of such a row expire.
+        """
+        if row.status.is_terminal or not row.retried:
+            return False
+        held = [
+            each.report
+            for each in self.actors
+            if each.record is not None and each.record.snapshot.task_id == row.task_id
+        ]
+        return row.status is AttemptStatus.SCHEDULED or held[-1] is None
+
     def was_rerun(self, task_id: str) -> None:
         """An operator reran a row: it begins a new execution.
 

@@ -6,7 +6,7 @@ Stated here once, in words; `monitor.py` checks them. A mix may leave some out b
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tests.simulation.mixes import Mix
+from tests.simulation.mix import Mix
 
 
 class Broken(Exception):  # noqa: N818 - what was found, not a mistake of the code that raises it
@@ -28,6 +28,8 @@ class Invariant:
 
     text: str
     row: str
+    of_runs: bool = False
+    """It is about begin and finish, so only mixes with runs check it."""
 
 
 LOST = "accepted publication never lost"
@@ -36,6 +38,10 @@ VISIBLE = "nothing of an abandoned or stale attempt visible after acceptance"
 ONCE = "at most one publication of a logical execution"
 AGAIN = "retry runs the task function again"
 PROTECTED = "works on protected branches"
+
+WHOLE = "a target shows a run whole or not at all"
+RUN_ONCE = "a run is published at most once, with the head that was decided"
+RUN_KEPT = "a run is not lost: before its finish, or once it was finished"
 
 INVARIANTS: Mapping[int, Invariant] = {
     1: Invariant("the commit of an accepted output stays in the target's history", LOST),
@@ -60,6 +66,30 @@ INVARIANTS: Mapping[int, Invariant] = {
     20: Invariant("a mark goes only after the decisions of its task", VISIBLE),
     21: Invariant("a hand back spends no retry", AGAIN),
     22: Invariant("an attempt that has waited reads its row before it moves a branch", VISIBLE),
+    23: Invariant(
+        "nothing of a run is on its target but what its finish has published", WHOLE, of_runs=True
+    ),
+    24: Invariant(
+        "a finish changes on the target exactly what its run has changed", WHOLE, of_runs=True
+    ),
+    25: Invariant("a run is published once, whoever finishes it again", RUN_ONCE, of_runs=True),
+    26: Invariant(
+        "a finish ends with the commit of its run, which stays in the history",
+        RUN_KEPT,
+        of_runs=True,
+    ),
+    27: Invariant(
+        "a run branch goes after its finish is recorded or its workflow ended",
+        RUN_KEPT,
+        of_runs=True,
+    ),
+    28: Invariant("the attempts of a begin agree on one run and its base", RUN_ONCE, of_runs=True),
+    29: Invariant(
+        "the attempts of a finish publish the head that was decided", RUN_ONCE, of_runs=True
+    ),
+    30: Invariant(
+        "an attempt that could know that it is stale begins no run", VISIBLE, of_runs=True
+    ),
 }
 
 

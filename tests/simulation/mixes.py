@@ -6,103 +6,22 @@ takes it back with the fix. None is left out for that now.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
 
-from perago.domain.fence import FENCE_VERSION
+from tests.simulation.mix import (
+    ALL_FOREIGN,
+    ALL_VERBS,
+    CAUTIOUS_VERBS,
+    OF_RUNS,
+    PLAIN_FOREIGN,
+    Foreign,
+    Kind,
+    Mix,
+    Shape,
+    Verb,
+)
+
+from perago.domain.finish import History, OnMoved
 from perago.domain.policy import PolicySetting
-
-
-class Shape(Enum):
-    """What the workflow looks like."""
-
-    ONE = "one task"
-    CHAIN = "two tasks, the second takes what the first published"
-    LOOK = "a read-only task, then one that writes"
-    FORK = "two tasks side by side on two prefixes of one branch"
-
-
-class Kind(Enum):
-    """What can be chosen; the numbers of a mix say how often each may happen."""
-
-    FAULT = "a call of a process fails in some way"
-    STAND = "an attempt stands still until nothing else can happen"
-    EXPIRE = "a living attempt's beats do not arrive and its lease expires"
-    BEAT = "Conductor reads a row for a beat, and writes it later"
-    REQUEUE = "an operator hands out every open row again"
-    VERB = "an operator ends, brings back, pauses or resumes the workflow"
-    FOREIGN = "something that is not Perago commits to the target branch"
-    ANEW = "the inputs of later attempts resolve to something else"
-    GC = "a pass of gc begins"
-    RESET = "an operator runs `perago reset-task`"
-    WEEK = "eight days pass"
-    DISK = "somebody changes a file that a dead worker left on its disk"
-
-
-class Verb(Enum):
-    """What an operator does to the workflow."""
-
-    TERMINATE = "terminate"
-    RETRY = "retry"
-    RERUN = "rerun"
-    RERUN_OTHER = "rerun with another input"
-    RESTART = "restart"
-    PAUSE = "pause"
-    RESUME = "resume"
-
-
-class Foreign(Enum):
-    """What something that is not Perago does to the target branch."""
-
-    OUTSIDE = "a commit outside the prefix"
-    INSIDE = "a commit inside the prefix"
-    EMPTY = "an empty commit"
-    MERGE = "a merge of a branch of its own"
-    REVERT = "a revert of the head"
-    CHERRY_PICK = "a cherry-pick of a publication"
-    HAND_MERGE = "a merge of a staging branch by hand"
-
-
-CAUTIOUS_VERBS = (Verb.TERMINATE, Verb.RETRY, Verb.PAUSE, Verb.RESUME)
-ALL_VERBS = tuple(Verb)
-ALL_FOREIGN = tuple(Foreign)
-PLAIN_FOREIGN = (Foreign.OUTSIDE, Foreign.INSIDE, Foreign.EMPTY, Foreign.MERGE)
-
-
-@dataclass(frozen=True, slots=True)
-class Mix:
-    """One row: the workflow, the policy, and what may go wrong."""
-
-    name: str
-    question: str
-    often: Mapping[Kind, int]
-    policy: PolicySetting = PolicySetting.SETTLED
-    shape: Shape = Shape.ONE
-    verbs: tuple[Verb, ...] = ()
-    foreign: tuple[Foreign, ...] = ()
-    gc_age_zero: bool = False
-    fenced: bool = True
-    fence_version: int = FENCE_VERSION
-    protected: bool = False
-    racy: bool = False
-    attempts_max: int = 5
-    other_policy: PolicySetting | None = None
-    """Every second worker has this setting: a deploy in between."""
-    old_workers: bool = False
-    """Every second worker is of release 0.6.1: the same, while not all are replaced."""
-    same_host: bool = False
-    """All workers have one disk: what a worker left there when it died, the next one finds."""
-    checkpoints: bool = False
-    """Every function takes one checkpoint before it ends."""
-    canary: bool = False
-    """Every process proves the fence itself, as a fresh worker does."""
-    without_fates: frozenset[str] = field(default_factory=frozenset[str])
-    completes: bool = False
-    """Nothing in this mix can keep the workflow from completing, but a terminal error of the
-    team's own function."""
-    without: frozenset[int] = field(default_factory=frozenset[int])
-    """Numbers of invariants that this policy does not promise, or that are open (say why)."""
-
 
 # A request of before a reset may put its decision again. Its chain has ended, so no retry needs it.
 _A_DECISION_LANDS_AFTER_ITS_RESET = frozenset({14})
@@ -328,6 +247,109 @@ MIXES: Mapping[str, Mix] = {
             policy=PolicySetting.LINEAGE,
             verbs=ALL_VERBS,
             without=_LINEAGE_DOES_NOT_PROMISE,
+        ),
+        Mix(
+            "run",
+            "begin, two tasks and finish: a run, through everything of the core",
+            {**_CORE, Kind.REQUEUE: 1},
+            shape=Shape.RUN,
+            attempts_max=9,
+            completes=True,
+        ),
+        Mix(
+            "run-foreign",
+            "a run beside commits of others on the target and on the run branch, merges by hand",
+            {**_CORE, Kind.FOREIGN: 2},
+            shape=Shape.RUN,
+            foreign=(*PLAIN_FOREIGN, Foreign.HAND_MERGE, *OF_RUNS),
+            attempts_max=8,
+        ),
+        Mix(
+            "run-rebase",
+            "a run that finish brings onto a target which others moved, as one commit",
+            {**_CORE, Kind.FOREIGN: 2, Kind.REQUEUE: 1},
+            shape=Shape.RUN,
+            foreign=(*ALL_FOREIGN, Foreign.SAME_FILE),
+            on_moved=OnMoved.REBASE,
+            history=History.SQUASH,
+            attempts_max=8,
+        ),
+        Mix(
+            "run-verbs",
+            "an operator ends a run, brings it back, runs its tasks again, or abandons it",
+            {**_CORE, Kind.VERB: 3, Kind.ABANDON: 1},
+            shape=Shape.RUN,
+            verbs=ALL_VERBS,
+            attempts_max=9,
+        ),
+        Mix(
+            "run-finish-again",
+            "an operator runs the finish of a run again, beside commits of others",
+            {**_CORE, Kind.VERB: 3, Kind.FOREIGN: 1, Kind.ANEW: 1},
+            shape=Shape.RUN,
+            verbs=(Verb.TERMINATE, Verb.RETRY, Verb.RERUN, Verb.RESTART),
+            foreign=(*PLAIN_FOREIGN, Foreign.SAME_FILE),
+            on_moved=OnMoved.REBASE,
+            rerun_from="f",
+            attempts_max=9,
+        ),
+        Mix(
+            "run-begin-again",
+            "an operator runs the begin of a run again, on a protected target",
+            {**_CORE, Kind.VERB: 3, Kind.FOREIGN: 1},
+            shape=Shape.RUN,
+            verbs=(Verb.TERMINATE, Verb.RETRY, Verb.RERUN, Verb.RESTART),
+            foreign=PLAIN_FOREIGN,
+            protected=True,
+            rerun_from="b",
+            attempts_max=9,
+        ),
+        Mix(
+            "run-gc",
+            "passes of gc that keep no ended run, beside an operator, and abandon",
+            {**_CORE, Kind.GC: 2, Kind.VERB: 2, Kind.WEEK: 1, Kind.ABANDON: 1},
+            shape=Shape.RUN,
+            verbs=CAUTIOUS_VERBS,
+            gc_keeps_no_run=True,
+            attempts_max=8,
+        ),
+        Mix(
+            "run-gc-age-zero",
+            "the same with every age set to zero, and a target that moves",
+            {**_CORE, Kind.GC: 2, Kind.VERB: 2, Kind.FOREIGN: 1},
+            shape=Shape.RUN,
+            verbs=CAUTIOUS_VERBS,
+            foreign=PLAIN_FOREIGN,
+            on_moved=OnMoved.REBASE,
+            gc_age_zero=True,
+            attempts_max=8,
+        ),
+        Mix(
+            "run-fork",
+            "a run whose two tasks work side by side, joined by `perago.join`",
+            {**_CORE, Kind.FOREIGN: 1},
+            shape=Shape.RUN_FORK,
+            foreign=(Foreign.OUTSIDE, Foreign.EMPTY),
+            on_moved=OnMoved.REBASE,
+            attempts_max=10,
+        ),
+        Mix(
+            "runs",
+            "two runs side by side, each brought onto what the other has published",
+            {**_CORE, Kind.VERB: 1},
+            shape=Shape.RUNS,
+            verbs=CAUTIOUS_VERBS,
+            on_moved=OnMoved.REBASE,
+            attempts_max=11,
+        ),
+        Mix(
+            "run-racy",
+            "a run on a racy Conductor, beside an operator",
+            {**_CORE, Kind.BEAT: 2, Kind.VERB: 1, Kind.REQUEUE: 1},
+            shape=Shape.RUN,
+            verbs=CAUTIOUS_VERBS,
+            racy=True,
+            attempts_max=8,
         ),
         Mix(
             "everything",

@@ -6,19 +6,22 @@ Sees what the servers hold and who did what; it never acts, and asks nothing thr
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pydantic import ValidationError
 from tests.simulation import old_version
 from tests.simulation.actors import Actor
 from tests.simulation.facts import Dispatched, Facts, Run, input_ref, knob_of
 from tests.simulation.invariants import broken
-from tests.simulation.mixes import Kind
+from tests.simulation.mix import Kind
 from tests.simulation.removals import Removals
-from tests.simulation.scene import MAIN, Scene
+from tests.simulation.runs import Runs
+from tests.simulation.scene import BEGIN, FINISH, JOIN, MAIN, Scene
 from tests.simulation.steering import PortCall
 from tests.simulation.workspace import BodyEnd
 
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.app.attempt.run_attempt import AttemptReport
-from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.app.authoring.failure import error_code
+from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import (
     EXPECTED_HEAD,
     INPUT_REF,
@@ -28,7 +31,13 @@ from perago.domain.commit_metadata import (
     STAGING_COMMIT,
 )
 from perago.domain.errors import PeragoError, PublishFenceError
-from perago.domain.logical_execution import DECISION_TAG_PREFIX, CommitId, CommitRecord, TagName
+from perago.domain.logical_execution import (
+    DECISION_TAG_PREFIX,
+    BranchName,
+    CommitId,
+    CommitRecord,
+    TagName,
+)
 from perago.domain.outcome import Merged, Relocated
 from perago.ports.errors import ServiceError
 from perago.testing.definitions import as_object
@@ -45,6 +54,7 @@ class Accepted:
     execution: int
     reference: str
     ref: CommitId
+    branch: BranchName
     run: str
     by_another: bool
     """The end of an attempt that had held the row before, on its way since before it changed hands.
@@ -61,8 +71,10 @@ class Monitor:
     seen: set[str]
     facts: Facts
     removals: Removals
+    runs: Runs
     accepted: dict[Dispatched, Accepted] = field(default_factory=dict[Dispatched, Accepted])
     publications: list[CommitRecord] = field(default_factory=list[CommitRecord])
+    branch_of: dict[CommitId, BranchName] = field(default_factory=dict[CommitId, BranchName])
     counted_from: int = 0
     foreign: list[CommitId] = field(default_factory=list[CommitId])
     _decided: set[tuple[int, CommitId, object]] = field(
@@ -111,11 +123,11 @@ class Monitor:
 
     def after(self, actor: Actor, call: PortCall, result: object, step: int) -> None:
         """A request took effect, also a late one."""
-        head = self.scene.repository.head(MAIN).commit
         match call.operation:
-            case "branches.merge" if isinstance(result, Merged) and result.commit == head:
-                self._moved(actor, call)
-                self._published(actor)
+            case "branches.merge" if isinstance(result, Merged):
+                self._merged(actor, call, result.commit)
+            case "branches.create" if actor.purpose == BEGIN:
+                self._began(actor, call)
             case "branches.relocate" if isinstance(result, Relocated):
                 self.seen.add("a branch was relocated")
                 self._moved(actor, call)
@@ -126,15 +138,39 @@ class Monitor:
                 self.rows_may_have_changed(step)
             case "branches.delete":
                 self.removals.after(actor, late=call.late)
-            case "tags.create" if actor.record is not None:
-                self._tag_created(actor, actor.record, step, late=call.late)
             case "tags.create":
-                self._reset_may_have_landed()
+                self._tag_created(actor, step, late=call.late)
             case "tags.delete":
                 self.removals.after(actor, late=call.late)
                 self._forget_decisions()
             case _:
                 pass
+
+    def _merged(self, actor: Actor, call: PortCall, commit: CommitId) -> None:
+        """A branch that others see has moved; a scratch branch or a canary is none."""
+        branch = self.scene.public_branch_at(commit)
+        if branch is None:
+            return
+        self._moved(actor, call)
+        record = self.scene.repository.head(branch)
+        if actor.purpose == FINISH and branch == MAIN:
+            self.runs.finish_published(actor, record)
+        else:
+            self.branch_of[commit] = branch
+            self._published(actor, record)
+            assert actor.record is not None, "only attempts publish"
+            told = as_object(actor.record.input_data.get("workspace"))["branch"]
+            if branch == MAIN == told:
+                self.runs.direct.add(commit)
+        self.runs.target_moved(self.foreign)
+
+    def _began(self, actor: Actor, call: PortCall) -> None:
+        """Begin asked for a run branch: it was not stale when it last asked anything else."""
+        assert actor.record is not None, "only attempts begin"
+        if self.runs.began(actor.record) and actor.stale_since is not None:
+            self.seen.add("a stale attempt created a run branch in its last step")
+            if call.after > actor.stale_since:
+                self._broken(30, f"{actor.name} is stale since before it last asked")
 
     def _row_may_be_back(self, actor: Actor, call: PortCall) -> None:
         """A row that was handed back has its retry count, and no retry of it was made."""
@@ -177,17 +213,18 @@ class Monitor:
     def others_committed(self, commit: CommitId) -> None:
         """Something that is not Perago moved the target."""
         self.foreign.append(commit)
+        self.runs.target_moved(self.foreign)
 
     def attempt_ended(self, actor: Actor, report: AttemptReport) -> None:
         """An attempt came to its end; whatever ended it has a code."""
         error = report.error
         if error is None:
             return
-        self.seen.add(f"an attempt ended with {getattr(error, 'code', type(error).__name__)}")
+        self.seen.add(f"an attempt ended with {error_code(error)}")
         counts = actor.stale_since is None
         if self.scene.mix.completes and counts and isinstance(error, PublishFenceError):
             self._broken(11, f"{actor.name} was refused, and nothing else publishes: {error}")
-        if not isinstance(error, PeragoError | ServiceError):
+        if not isinstance(error, PeragoError | ServiceError | ValidationError):
             self._broken(8, f"{actor.name} failed with {error!r}")
 
     def must_end(self, steps: int) -> None:
@@ -200,6 +237,9 @@ class Monitor:
         self.rows_may_have_changed(0)
         status = self.scene.workflow_status
         self.seen.add(f"the workflow ended {status}")
+        if any(self.facts.is_open_for_good(row) for row in self.facts.rows()):
+            self.seen.add("an attempt died with a row that a retry had made good")
+            return
         if attempts_left and not status.is_terminal:
             self._broken(11, f"nothing is left to do and the workflow is {status}")
         failed = status is not WorkflowStatus.COMPLETED and not self._gave_up
@@ -229,8 +269,7 @@ class Monitor:
         self.seen.add("a merge landed after a retry for other params had changed nothing")
         return True
 
-    def _published(self, actor: Actor) -> None:
-        record = self.scene.repository.head(MAIN)
+    def _published(self, actor: Actor, record: CommitRecord) -> None:
         commit = record.commit
         self.publications.append(record)
         fenced = self.scene.mix.fenced and not actor.old
@@ -244,6 +283,7 @@ class Monitor:
             each
             for each in self.publications[self.counted_from :]
             if execution == self.facts.execution_of_publication(each)
+            and self.branch_of[each.commit] not in self.runs.given_up
         ]
         if execution and len(mine) > 1:
             what = ", ".join(f"{each.commit[:8]}" for each in mine)
@@ -270,17 +310,20 @@ class Monitor:
         if decided != record.metadata.get(STAGING_COMMIT):
             self._broken(17, f"{record.commit[:8]} is published, decided is {decided}")
 
-    def _tag_created(self, actor: Actor, record: AttemptRecord, step: int, *, late: bool) -> None:
+    def _tag_created(self, actor: Actor, step: int, *, late: bool) -> None:
+        if actor.record is None:
+            self._reset_may_have_landed()
+            return
         for tag in self.scene.lakefs.repository(self.scene.repository.id).tags:
             if tag.startswith(DECISION_TAG_PREFIX) and tag not in self.removals.decided_at:
                 self.removals.decided(tag, actor, step, late=late)
-                self._decided.add(self.facts.decision_of(record))
+                self._decided.add(self.facts.decision_of(actor.record))
 
     def _check_prefix(self, record: CommitRecord) -> None:
         state = self.scene.lakefs.repository(self.scene.repository.id)
         prefix = f"{record.metadata.get(PREFIX, PREFIX_OF_OLD_WORKERS)}/"
         now, before = (
-            dict(state.commit_of(ref).tree.items()) for ref in (record.commit, record.parents[0])
+            dict(state.graph[ref].tree.items()) for ref in (record.commit, record.parents[0])
         )
         for path in now.keys() | before.keys():
             same = path in now and path in before and now[path].identity == before[path].identity
@@ -291,12 +334,16 @@ class Monitor:
         dispatched = row.task_id, row.scheduled_time
         if dispatched in self.accepted:
             return
+        if row.task_type in {BEGIN, FINISH, JOIN}:
+            self.runs.accept(row, by_another=dispatched in self._unclosable)
+            return
         output = row.output_data
         workspace, result = as_object(output.get("workspace")), as_object(output.get("result"))
         execution = self.facts.execution(dispatched, row.retried_task_id)
         run = str(result["run"])
         ref, by_another = CommitId(str(workspace["ref"])), dispatched in self._unclosable
-        accepted = Accepted(execution, row.reference_name, ref, run, by_another)
+        branch = BranchName(str(workspace["branch"]))
+        accepted = Accepted(execution, row.reference_name, ref, branch, run, by_another)
         self.accepted[dispatched] = accepted
         self.seen.add("an output was accepted")
         if row.task_id in self._back_in_the_queue and row.task_type != "look":
@@ -367,13 +414,20 @@ class Monitor:
         return None if row is None or row.status.is_terminal else row
 
     def _check_history(self) -> None:
-        history = {record.commit for record in self.scene.repository.history(MAIN)}
+        history = self._history(MAIN)
+        branches = {MAIN, *(each.branch for each in self.accepted.values())}
+        there = self.scene.repository.branch_names() - self.runs.removed
+        known = {each: self._history(each) for each in branches if each in there}
         for accepted in self.accepted.values():
-            if accepted.ref not in history:
+            if accepted.ref not in known.get(accepted.branch, {accepted.ref}):
                 self._broken(1, f"{accepted.ref[:8]} of {accepted.reference} is gone")
+        self.runs.check_history(history)
         for commit in self.foreign:
             if commit not in history:
                 self._broken(2, f"{commit[:8]} is gone")
+
+    def _history(self, branch: BranchName) -> set[CommitId]:
+        return {record.commit for record in self.scene.repository.history(branch)}
 
     def _broken(self, number: int, what: str) -> None:
         broken(self.scene.mix, number, what)
@@ -382,4 +436,5 @@ class Monitor:
 def monitor_of(scene: Scene, seen: set[str], actors: Sequence[Actor]) -> Monitor:
     """A monitor with its bookkeeping."""
     facts = Facts(scene, actors)
-    return Monitor(scene, seen, facts, Removals(scene, facts))
+    runs = Runs(scene, facts, seen)
+    return Monitor(scene, seen, facts, Removals(scene, facts, runs), runs)

@@ -8,16 +8,18 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from tests.simulation.actors import Actor, new_pass, new_reset
+from tests.simulation.actors import Actor, new_abandon, new_pass, new_reset
 from tests.simulation.choices import Weighted
 from tests.simulation.invariants import broken
-from tests.simulation.mixes import Foreign, Kind, Verb
+from tests.simulation.mix import Foreign, Kind, Verb
+from tests.simulation.others import commit_by_others, is_run_branch, source_for
 from tests.simulation.scene import Scene
 
-from perago.adapters.memory.installations import RepositoryBuilder
 from perago.domain.attempt import AttemptStatus
 from perago.domain.fence import FENCE_VERSION
-from perago.domain.logical_execution import CommitId
+from perago.domain.finish import History, OnMoved
+from perago.domain.names import RUN_BRANCH_PREFIX
+from perago.domain.run import key_of_run
 from perago.ports.errors import RequestRefusedError
 
 if TYPE_CHECKING:
@@ -38,6 +40,7 @@ COMMITS = "others: "
 OPERATOR = "operator: "
 GC = "gc begins"
 RESET = "reset-task begins"
+ABANDON = "abandon begins"
 WEEK = "eight days pass"
 CHANGES = "a file of a dead worker is changed"
 NEW_HEAD = "inputs resolve to the current head"
@@ -99,6 +102,7 @@ def _surroundings(engine: "Engine") -> list[tuple[Kind, list[str]]]:
         (Kind.ANEW, [NEW_HEAD, NEW_KNOB]),
         (Kind.GC, [GC]),
         (Kind.RESET, [RESET]),
+        (Kind.ABANDON, [ABANDON] if _runs(engine) else []),
         (Kind.WEEK, [WEEK]),
         (Kind.DISK, [CHANGES] if engine.scene.host.ownerless_outcomes() else []),
     ]
@@ -117,7 +121,9 @@ def _fits(engine: "Engine", verb: Verb) -> bool:
             return not terminal and not engine.is_paused
         case Verb.RESUME:
             return engine.is_paused
-        case Verb.RETRY | Verb.RERUN | Verb.RERUN_OTHER | Verb.RESTART:
+        case Verb.RERUN | Verb.RERUN_OTHER:
+            return terminal and not waits and _newest_row(engine) is not None
+        case Verb.RETRY | Verb.RESTART:
             return terminal and not waits
 
 
@@ -212,6 +218,20 @@ def _reset(engine: "Engine", _: str) -> None:
     engine.start(new_reset(engine.scene, engine.passes, FIRST_TASK))
 
 
+def _abandon(engine: "Engine", _: str) -> None:
+    engine.spent[Kind.ABANDON] += 1
+    engine.passes += 1
+    engine.see("abandon ran")
+    key = key_of_run(_runs(engine)[-1])
+    assert key is not None, "a run branch is named by its key"
+    engine.start(new_abandon(engine.scene, engine.passes, key))
+
+
+def _runs(engine: "Engine") -> list[str]:
+    names = engine.scene.lakefs.repository(engine.scene.repository_id).branches
+    return [name for name in names if name.startswith(RUN_BRANCH_PREFIX)]
+
+
 def _week(engine: "Engine", _: str) -> None:
     engine.spent[Kind.WEEK] += 1
     engine.tell("", WEEK)
@@ -236,7 +256,10 @@ def _new_head(engine: "Engine", _: str) -> None:
 def _new_knob(engine: "Engine", _: str) -> None:
     engine.spent[Kind.ANEW] += 1
     engine.tell("", NEW_KNOB)
-    _change_input(engine, knob=engine.spent[Kind.ANEW])
+    changed: dict[str, object] = {"knob": engine.spent[Kind.ANEW]}
+    if engine.mix.shape.has_runs:
+        changed |= {"on_moved": OnMoved.REFUSE, "history": History.SQUASH}
+    _change_input(engine, **changed)
 
 
 def _change_input(engine: "Engine", **changes: object) -> None:
@@ -250,7 +273,7 @@ def _verb(engine: "Engine", name: str) -> None:
     scene = engine.scene
     engine.tell("operator", name)
     engine.see(f"{OPERATOR}{name}")
-    task_id = _newest_row(engine)
+    task_id = _newest_row(engine) or ""
     done = operate(scene, verb, task_id)
     if done and verb in {Verb.RERUN, Verb.RERUN_OTHER}:
         engine.monitor.facts.was_rerun(task_id)
@@ -258,8 +281,11 @@ def _verb(engine: "Engine", name: str) -> None:
     engine.monitor.rows_may_have_changed(engine.steps)
 
 
-def _newest_row(engine: "Engine") -> str:
-    return [row for row in _rows(engine) if row.reference_name == FIRST_TASK][-1].task_id
+def _newest_row(engine: "Engine") -> str | None:
+    """The row from which an operator runs again; None while its task was never scheduled."""
+    wanted = engine.mix.rerun_from
+    found = (row.task_id for row in reversed(_rows(engine)) if row.reference_name == wanted)
+    return next(found, None)
 
 
 def operate(scene: Scene, verb: Verb, task_id: str) -> bool:
@@ -293,59 +319,20 @@ def _foreign(engine: "Engine", name: str) -> None:
     engine.spent[Kind.FOREIGN] += 1
     kind = Foreign(name)
     count = engine.spent[Kind.FOREIGN]
-    source = _source_of(engine, kind)
+    source = source_for(engine, kind)
     commit = commit_by_others(engine.scene.repository, kind, count, source)
     engine.from_outside(f"{COMMITS}{name}", f"{count} {source}", commit)
     if commit is not None:
         mix = engine.scene.mix
-        if kind is Foreign.HAND_MERGE and mix.fenced and mix.fence_version == FENCE_VERSION:
-            broken(mix, 17, f"{source} was merged by hand past the fence")
+        by_hand = kind in {Foreign.HAND_MERGE, Foreign.HAND_MERGE_OF_RUN}
+        if by_hand and mix.fenced and mix.fence_version == FENCE_VERSION:
+            broken(mix, 23 if is_run_branch(source) else 17, f"{source} was merged by hand")
         engine.tell("others", name, commit[:8])
         engine.see(f"others: {name}")
-        engine.monitor.others_committed(commit)
-
-
-def _source_of(engine: "Engine", kind: Foreign) -> str:
-    """What they work on, where there is a choice; nothing where there is none."""
-    publications = engine.monitor.publications
-    names = engine.scene.repository.branch_names()
-    match kind:
-        case Foreign.REVERT:
-            return engine.scene.repository.head().commit
-        case Foreign.CHERRY_PICK:
-            return publications[-1].commit if publications else ""
-        case Foreign.HAND_MERGE:
-            return min((name for name in names if name.startswith("perago-staging")), default="")
-        case _:
-            return ""
-
-
-def commit_by_others(
-    repository: RepositoryBuilder, kind: Foreign, count: int, source: str
-) -> CommitId | None:
-    """What something else does to the target branch; None where it is refused or has no source."""
-    made: CommitId | None = None
-    with suppress(RequestRefusedError):  # a conflict, or a protected branch: nothing happens
-        match kind:
-            case Foreign.OUTSIDE:
-                made = repository.commit({"elsewhere/other.txt": str(count).encode()})
-            case Foreign.INSIDE:
-                made = repository.commit({"data/other.txt": str(count).encode()})
-            case Foreign.EMPTY:
-                made = repository.commit({}, message=f"empty {count}")
-            case Foreign.MERGE:
-                branch = repository.branch(f"human-{count}")
-                repository.commit({f"elsewhere/{count}.txt": b"human"}, branch)
-                made = repository.merge(branch)
-            case Foreign.REVERT:
-                made = repository.revert(source)
-            case Foreign.CHERRY_PICK if source:
-                made = repository.cherry_pick(source)
-            case Foreign.HAND_MERGE if source:
-                made = repository.merge(source)
-            case _:
-                pass
-    return made
+        if kind is not Foreign.ON_RUN:
+            engine.monitor.others_committed(commit)
+    elif kind is Foreign.HAND_MERGE_OF_RUN and source:
+        engine.see("others: a merge of a run branch was refused")
 
 
 _ACTIONS: tuple[tuple[str, Callable[["Engine", str], None]], ...] = (
@@ -361,6 +348,7 @@ _ACTIONS: tuple[tuple[str, Callable[["Engine", str], None]], ...] = (
     (COMMITS, _foreign),
     (GC, _gc),
     (RESET, _reset),
+    (ABANDON, _abandon),
     (WEEK, _week),
     (CHANGES, _change),
     (NEW_HEAD, _new_head),
@@ -411,7 +399,7 @@ def _next_attempt(engine: "Engine") -> bool:
         return True
     # A late beat can bring a row back to life in a workflow that has ended: nothing ends it there.
     ended = engine.scene.workflow_is_terminal
-    if not ended and any(_held_by_nothing(engine, row) for row in _open_rows(engine)):
+    if not ended and any(_held_by_nothing(engine, row) for row in _with_lease(engine)):
         engine.tell("conductor", "time passes, a lease expires")
         engine.expire([])
         return True
@@ -426,6 +414,12 @@ def _held_by_nothing(engine: "Engine", task_id: str) -> bool:
 def _open_rows(engine: "Engine") -> list[str]:
     """The ids of rows that workers hold."""
     return [row.task_id for row in _rows(engine) if row.status is AttemptStatus.IN_PROGRESS]
+
+
+def _with_lease(engine: "Engine") -> list[str]:
+    """The same without rows that a retry has made good: Conductor lets no lease of them expire."""
+    open_rows = set(_open_rows(engine))
+    return [row.task_id for row in _rows(engine) if row.task_id in open_rows and not row.retried]
 
 
 def _unfinished_rows(engine: "Engine") -> list[str]:

@@ -17,19 +17,10 @@ from types import CodeType, FunctionType
 
 from tests.simulation.explore import explore
 from tests.simulation.mixes import MIXES
+from tests.simulation.plant import Plant
+from tests.simulation.plants_of_runs import PLANTS_OF_RUNS
 
 BATCH = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Plant:
-    """One wrong change: where, what, and the mixes in which to look for it."""
-
-    name: str
-    function: str
-    old: str
-    new: str
-    mixes: Sequence[str] = ("core",)
 
 
 ATTEMPT = "perago.app.attempt"
@@ -330,6 +321,7 @@ PLANTS: Sequence[Plant] = (
         "if False:",
         ("reset-task",),
     ),
+    *PLANTS_OF_RUNS,
 )
 
 

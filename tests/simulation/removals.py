@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from tests.simulation.actors import Actor
 from tests.simulation.facts import Facts
 from tests.simulation.invariants import broken
-from tests.simulation.scene import Scene
+from tests.simulation.runs import Runs
+from tests.simulation.scene import FINISH, Scene
 
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import STAGING_BRANCH
@@ -20,6 +21,7 @@ from perago.domain.logical_execution import (
     CommitId,
     TagName,
 )
+from perago.domain.names import staging_of
 
 
 @dataclass(slots=True)
@@ -28,11 +30,14 @@ class Removals:
 
     scene: Scene
     facts: Facts
+    runs: Runs
     _taken: list[tuple[Actor, BranchName]] = field(default_factory=list[tuple[Actor, BranchName]])
     decided_at: dict[TagName, int] = field(default_factory=dict[TagName, int])
     decided_late: set[TagName] = field(default_factory=set[TagName])
     decided_in_vain: dict[TagName, Actor] = field(default_factory=dict[TagName, Actor])
     """Who made a decision whose branch was gone by then."""
+    of_finish: set[TagName] = field(default_factory=set[TagName])
+    """Decisions about a run: what they need is the run branch, which is judged with the run."""
     _tags: dict[TagName, CommitId] = field(default_factory=dict[TagName, CommitId])
     _branches: dict[BranchName, CommitId] = field(default_factory=dict[BranchName, CommitId])
     _gone_late: set[BranchName] = field(default_factory=set[BranchName])
@@ -47,6 +52,8 @@ class Removals:
         """It is deleted: was it free to go?"""
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         for branch in self._branches.keys() - repository.branches.keys():
+            head = self._branches[branch]
+            self.runs.gone(actor, branch, decided=self._is_decided(head, before=actor.started))
             if actor.holds_a_row:
                 continue
             self._branch_gone(actor, branch)
@@ -60,6 +67,9 @@ class Removals:
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         metadata = repository.graph[repository.tags[tag]].record.metadata
         self.decided_at[tag] = step
+        if actor.purpose == FINISH:
+            self.of_finish.add(tag)
+            return
         if late:
             self.decided_late.add(tag)
         branch = BranchName(metadata.get(STAGING_BRANCH, ""))
@@ -78,7 +88,7 @@ class Removals:
             return  # only a rerun brings it back, which is another execution
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         for tag, commit in repository.tags.items():
-            if not tag.startswith(DECISION_TAG_PREFIX) or commit in published:
+            if tag not in self.decisions() or commit in published:
                 continue
             if tag in self.decided_late and self.scene.mix.gc_age_zero:
                 continue  # an age of zero holds nothing for a request that is under way
@@ -116,9 +126,19 @@ class Removals:
         for branch in sorted(gone & self._decided_branches() - repository.branches.keys()):
             broken(self.scene.mix, 7, f"{actor.name} removed {branch[-24:]}, its decision is there")
 
-    def _decided_branches(self) -> set[BranchName]:
+    def _is_decided(self, head: CommitId, *, before: int) -> bool:
+        """Whether a finish has decided on a head, and that decision stands."""
         tags = self.scene.lakefs.repository(self.scene.repository.id).tags
-        return self._branches_of({tag for tag in tags if tag.startswith(DECISION_TAG_PREFIX)})
+        found = (tag for tag in self.of_finish if tags.get(tag) == head)
+        return any(self.decided_at.get(tag, before) < before for tag in found)
+
+    def decisions(self) -> set[TagName]:
+        """The decisions of attempts that ran a function."""
+        tags = self.scene.lakefs.repository(self.scene.repository.id).tags
+        return {tag for tag in tags if tag.startswith(DECISION_TAG_PREFIX)} - self.of_finish
+
+    def _decided_branches(self) -> set[BranchName]:
+        return self._branches_of(self.decisions())
 
     def _branches_of(self, decisions: set[TagName]) -> set[BranchName]:
         repository = self.scene.lakefs.repository(self.scene.repository.id)
@@ -132,8 +152,7 @@ class Removals:
         creation lands after that, there is an empty branch of that name, which keeps nothing.
         """
         repository = self.scene.lakefs.repository(self.scene.repository.id)
-        tags = repository.tags.items()
-        decided = {commit for tag, commit in tags if tag.startswith(DECISION_TAG_PREFIX)}
+        decided = {repository.tags[tag] for tag in self.decisions()}
         while head not in decided:
             parents = repository.graph[head].record.parents
             if not parents:
@@ -147,10 +166,12 @@ class Removals:
         for owner in self.facts.actors:
             mine = owner.record is not None and owner.record.snapshot.task_id in branch
             number = owner.name.removeprefix("w")
-            if mine and owner.alive and owner.stale_since is None and branch.endswith(number):
+            counts = owner.alive and owner.stale_since is None
+            if mine and counts and staging_of(branch).endswith(number):
                 broken(self.scene.mix, 18, f"{actor.name} removed the branch of {owner.name}")
 
     def _tag_gone(self, actor: Actor, tag: TagName) -> None:
+        self.runs.gone(actor, tag)
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         alive = not self.scene.workflow_is_terminal and self.facts.alive_since <= actor.started
         if tag.startswith((DECISION_TAG_PREFIX, ATTEMPT_MARK_PREFIX)) and alive:

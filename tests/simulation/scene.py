@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from tests.simulation.mixes import Mix, Shape
+from tests.simulation.mix import Mix, Shape
 from tests.simulation.steering import MICROSECONDS, SteeredClock, SteeredHandle
 from tests.simulation.workspace import Disk, SimulatedPipeline, SimulatedUploads, task_on
 
@@ -20,9 +20,14 @@ from perago.adapters.memory.installations import (
 )
 from perago.adapters.memory.lakefs import MemoryLakeFS
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.runs.begin import BEGIN_TASK
+from perago.app.runs.built_in import BUILT_IN
+from perago.app.runs.finish import FINISH_TASK
+from perago.app.runs.join import JOIN_TASK
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.fence import SHIPPED_FENCE_FILES
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
+from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.domain.paths import FENCE_PATH
 from perago.ports.installations import ConductorInstallation, LakeFSInstallation
 from perago.testing.definitions import as_object
@@ -39,11 +44,16 @@ SPECS: Mapping[str, Mapping[str, object]] = {
     "right": {"prefix": "right", "isolation": "prefix"},
     "look": {"prefix": "data", "read_only": True},
 }
-TASKS: Mapping[str, TaskDefinition] = {name: task_on(name, **SPECS[name]) for name in SPECS}
+BEGIN, FINISH, JOIN = BEGIN_TASK.name, FINISH_TASK.name, JOIN_TASK.name
+TASKS: Mapping[str, TaskDefinition] = {
+    **{name: task_on(name, **SPECS[name]) for name in SPECS},
+    **{each.name: each for each in BUILT_IN},
+}
 FOLDERS = ("data", "left", "right", "elsewhere")
 OLD_INPUT_SECONDS = 1  # the input is older than anything that is made from it
 FROM_INPUT = "${workflow.input.workspace}"
 FROM_FIRST = "${t.output.workspace}"
+FROM_SECOND = "${u.output.workspace}"
 
 
 @dataclass(slots=True)
@@ -62,7 +72,7 @@ class Scene:
     @property
     def alone(self) -> bool:
         """Whether the tasks of this mix publish on the whole branch, one after the other."""
-        return self.mix.shape is not Shape.FORK
+        return self.mix.shape not in {Shape.FORK, Shape.RUN_FORK}
 
     @property
     def workflow_is_terminal(self) -> bool:
@@ -83,6 +93,12 @@ class Scene:
     def tasks(self) -> Mapping[str, TaskDefinition]:
         """The tasks by name."""
         return TASKS
+
+    def public_branch_at(self, commit: CommitId) -> BranchName | None:
+        """The target or the run branch whose head this is."""
+        branches = self.lakefs.repository(self.repository.id).branches
+        public = [each for each in branches if each == MAIN or each.startswith(RUN_BRANCH_PREFIX)]
+        return next((each for each in public if branches[each].head.id == commit), None)
 
     def lakefs_for(self, handle: SteeredHandle) -> LakeFSInstallation:
         """The ports of lakeFS of one process."""
@@ -123,9 +139,17 @@ def open_scene(mix: Mix) -> Scene:
         conductor.put_task_definition(task_definition(name, RESPONSE_SECONDS))
     conductor.put_workflow_definition(workflow_definition(mix, "flow"))
     scene = Scene(mix, clock, lakefs, conductor, repository, given, "")
-    started: dict[str, object] = {"workspace": scene.workspace(given), "knob": 0}
+    started = workflow_input(mix, scene.workspace(given))
     scene.workflow = conductor.start("flow", started, task_to_domain={})
     return scene
+
+
+def workflow_input(mix: Mix, workspace: Mapping[str, object]) -> dict[str, object]:
+    """What the workflow of a mix is started with."""
+    given: dict[str, object] = {"workspace": workspace, "knob": 0}
+    if mix.shape.has_runs:
+        given |= {"on_moved": mix.on_moved, "history": mix.history}
+    return given
 
 
 def workspace_at(repository: RepositoryId, ref: CommitId) -> dict[str, object]:
@@ -176,16 +200,62 @@ def _simple(reference: str, name: str, workspace: str) -> dict[str, object]:
     return {**row, "inputParameters": given}
 
 
-_FORK: dict[str, object] = {
-    "name": "fork",
-    "taskReferenceName": "fork",
-    "type": "FORK_JOIN",
-    "forkTasks": [[_simple("t", "left", FROM_INPUT)], [_simple("u", "right", FROM_INPUT)]],
-}
-_JOIN: dict[str, object] = {"name": "join", "taskReferenceName": "join", "type": "JOIN"}
+def _built_in(reference: str, name: str, **params: object) -> dict[str, object]:
+    row = {"name": name, "taskReferenceName": reference, "type": "SIMPLE"}
+    return {**row, "inputParameters": {"params": params}}
+
+
+def _begin(reference: str) -> dict[str, object]:
+    target = {each: f"${{workflow.input.workspace.{each}}}" for each in ("repository", "branch")}
+    return _built_in(reference, BEGIN, **target)
+
+
+def _finish(reference: str, begin: str, workspace: str) -> dict[str, object]:
+    how = {each: f"${{workflow.input.{each}}}" for each in ("on_moved", "history")}
+    run = f"${{{begin}.output.result.run}}"
+    return _built_in(reference, FINISH, run=run, workspace=workspace, **how)
+
+
+def _fork(*branches: Sequence[Mapping[str, object]]) -> dict[str, object]:
+    row = {"name": "fork", "taskReferenceName": "fork", "type": "FORK_JOIN"}
+    return {**row, "forkTasks": [list(branch) for branch in branches]}
+
+
+def _join(*references: str) -> dict[str, object]:
+    row = {"name": "join", "taskReferenceName": "join", "type": "JOIN"}
+    return {**row, "joinOn": list(references)}
+
+
+def _begun(reference: str) -> str:
+    return f"${{{reference}.output.result.workspace}}"
+
+
 _TASKS_OF: Mapping[Shape, Sequence[Mapping[str, object]]] = {
     Shape.ONE: [_simple("t", "edit", FROM_INPUT)],
     Shape.CHAIN: [_simple("t", "edit", FROM_INPUT), _simple("u", "edit", FROM_FIRST)],
     Shape.LOOK: [_simple("t", "look", FROM_INPUT), _simple("u", "edit", FROM_FIRST)],
-    Shape.FORK: [_FORK, {**_JOIN, "joinOn": ["t", "u"]}],
+    Shape.FORK: [
+        _fork([_simple("t", "left", FROM_INPUT)], [_simple("u", "right", FROM_INPUT)]),
+        _join("t", "u"),
+    ],
+    Shape.RUN: [
+        _begin("b"),
+        _simple("t", "edit", _begun("b")),
+        _simple("u", "edit", FROM_FIRST),
+        _finish("f", "b", FROM_SECOND),
+    ],
+    Shape.RUN_FORK: [
+        _begin("b"),
+        _fork([_simple("t", "left", _begun("b"))], [_simple("u", "right", _begun("b"))]),
+        _join("t", "u"),
+        _built_in("j", JOIN, workspaces=[FROM_FIRST, FROM_SECOND]),
+        _finish("f", "b", _begun("j")),
+    ],
+    Shape.RUNS: [
+        _fork(
+            [_begin("b"), _simple("t", "left", _begun("b")), _finish("f", "b", FROM_FIRST)],
+            [_begin("c"), _simple("u", "right", _begun("c")), _finish("g", "c", FROM_SECOND)],
+        ),
+        _join("f", "g"),
+    ],
 }

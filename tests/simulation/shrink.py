@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from tests.simulation.choices import Differences, ReplayedChoices
 from tests.simulation.engine import Engine, Ran
-from tests.simulation.mixes import Mix
+from tests.simulation.mix import Mix
 
 RUNS_MAX = 600
 

@@ -18,7 +18,7 @@ from tests.simulation.bridge.replay import Diverged, Replay
 from tests.simulation.bridge.scripts import Script, played
 from tests.simulation.bridge.steps import Outcome, Transcript
 from tests.simulation.bridge.words import Words
-from tests.simulation.mixes import Mix
+from tests.simulation.mix import Mix
 from tests.simulation.sometimes import SOMETIMES
 
 from perago.adapters.conductor.installation import open_conductor

@@ -1,7 +1,8 @@
 """The search finds every planted bug: what it would miss, it would miss in our own code as well."""
 
 import pytest
-from tests.simulation.planted import PLANTS, Plant, hunt
+from tests.simulation.plant import Plant
+from tests.simulation.planted import PLANTS, hunt
 
 pytestmark = pytest.mark.simulation
 

@@ -15,8 +15,8 @@ from tests.simulation.sometimes import SOMETIMES, never_met
 
 pytestmark = pytest.mark.simulation
 
-GATE_SCHEDULES = 900  # of each mix: more than 20,000 in all
-SOAK_SCHEDULES = 38_000  # of each mix: 38 minutes of processor time, 20 on two idle cores
+GATE_SCHEDULES = 520  # of each mix: more than 20,000 in all
+SOAK_SCHEDULES = 25_100  # of each mix: a million in all
 MILLION = 1_000_000
 GC_SCHEDULES = 100_000
 GC_MIXES = ("gc-default-ages", "gc-age-zero")
@@ -114,6 +114,28 @@ ENDS_OF_PROMISES = {
             "move gc1:4.0": "eight days pass",
             "move gc1:9.0": "goes on: w1",
             "fate gc1:12": "crash before",
+        },
+    ),
+    "w2 begins a run again between its last question and its request": (
+        "run",
+        "a stale attempt created a run branch in its last step",
+        {
+            "move w1:2.0": "every open row is queued again",
+            "move w1:3.0": "a worker polls",
+            "move w2:10.0": "the lease expires of w2",
+        },
+    ),
+    "an attempt dies with a row that a retry had made good and a rerun handed out": (
+        "run-verbs",
+        "an attempt died with a row that a retry had made good",
+        {
+            "move w1:7.0": "stands still",
+            "fate w2:5": "crash before",
+            "move idle:4": "operator: pause",
+            "fate w3:4": "crash before",
+            "move w5:9.0": "the lease expires of w5",
+            "move w7:9.0": "the lease expires of w7",
+            "move idle:16": "operator: rerun",
         },
     ),
 }

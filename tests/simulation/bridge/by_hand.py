@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tests.simulation.bridge.scripts import IDLE, Script
-from tests.simulation.mixes import ALL_FOREIGN, ALL_VERBS, MIXES, Foreign, Kind, Mix, Shape, Verb
+from tests.simulation.mix import ALL_FOREIGN, ALL_VERBS, OF_RUNS, Foreign, Kind, Mix, Shape, Verb
+from tests.simulation.mixes import MIXES
 from tests.simulation.moves import (
     COMMITS,
     EXPIRES,
@@ -17,18 +18,26 @@ from tests.simulation.moves import (
     STANDS_STILL,
 )
 
+from perago.domain.finish import History, OnMoved
 from perago.domain.policy import PolicySetting
 
 ANY = 9
 ANYTHING: Mapping[Kind, int] = {kind: ANY for kind in Kind if kind not in {Kind.ANEW, Kind.BEAT}}
 SETTLED = Mix(
-    "by-hand", "anything, once it is asked for", ANYTHING, verbs=ALL_VERBS, foreign=ALL_FOREIGN
+    "by-hand",
+    "anything, once it is asked for",
+    ANYTHING,
+    verbs=ALL_VERBS,
+    foreign=(*ALL_FOREIGN, *OF_RUNS),
 )
 NOW = replace(SETTLED, gc_age_zero=True)
 PROTECTED = replace(SETTLED, protected=True)
 CHAIN = replace(SETTLED, shape=Shape.CHAIN)
 LOOK = replace(SETTLED, shape=Shape.LOOK)
 FORK = replace(SETTLED, shape=Shape.FORK)
+RUN = replace(SETTLED, shape=Shape.RUN, attempts_max=9)
+SQUASHED = replace(RUN, history=History.SQUASH)
+REBASED = replace(RUN, on_moved=OnMoved.REBASE)
 LINEAGE = replace(SETTLED, policy=PolicySetting.LINEAGE, without=MIXES["lineage"].without)
 HEAD_PARENT = replace(
     SETTLED,
@@ -40,6 +49,7 @@ HEAD_PARENT = replace(
 MERGE = "branches.merge"
 RELOCATE = "branches.relocate"
 TAG = "tags.create"
+CREATE = "branches.create"
 STAGE = "commits.commit"
 END = "queue.complete"
 BODY = "its function"
@@ -235,4 +245,82 @@ BY_HAND: Sequence[Script] = (
         HEAD_PARENT,
         [at(MERGE, "crash after"), at(RELOCATE, "answer lost", "w2")],
     ),
+    # Runs: the attempts of the quiet run are begin, two tasks, finish.
+    Script("a run: nothing goes wrong", RUN, []),
+    Script("a run: one commit of it", SQUASHED, []),
+    Script(
+        "a run: no task changes anything",
+        RUN,
+        [at(BODY, "writes nothing", f"w{n}") for n in (2, 3)],
+    ),
+    Script("a run: begin dies before its base", RUN, [at(TAG, "crash before")]),
+    Script("a run: begin dies after its base", RUN, [at(TAG, "crash after")]),
+    Script("a run: begin dies after its branch", RUN, [at(CREATE, "crash after")]),
+    Script(
+        "a run: begin dies after its base, and the target moves",
+        RUN,
+        [at(TAG, "crash after"), (IDLE, others(Foreign.OUTSIDE))],
+    ),
+    Script("a run: begin stands still before its branch", RUN, [before(CREATE, STANDS_STILL)]),
+    Script("a run: the answer of the base is lost", RUN, [at(TAG, "answer lost")]),
+    Script("a run: a task dies after its publication", RUN, [at(MERGE, "crash after", "w2")]),
+    Script("a run: finish dies before it decides", RUN, [at(TAG, "crash before", "w4")]),
+    Script("a run: finish dies after it decided", RUN, [at(TAG, "crash after", "w4")]),
+    Script("a run: finish dies after the merge", RUN, [at(MERGE, "crash after", "w4")]),
+    Script("a run: finish dies after its end", RUN, [at(END, "crash after", "w4")]),
+    Script("a run: the merge is lost", RUN, [at(MERGE, "request lost", "w4")]),
+    Script("a run: the answer of the merge is lost", SQUASHED, [at(MERGE, "answer lost", "w4")]),
+    Script(
+        "a run: the merge lands after it was sent again",
+        RUN,
+        [at(MERGE, "lands late", "w4"), before(END, LANDS, "w4")],
+    ),
+    Script("a run: finish stands still before the merge", RUN, [before(MERGE, STANDS_STILL, "w4")]),
+    Script(
+        "a run: others move the target before finish decides",
+        RUN,
+        [before(TAG, others(Foreign.OUTSIDE), "w4")],
+    ),
+    Script(
+        "a run: others move the target before the merge",
+        RUN,
+        [before(MERGE, others(Foreign.OUTSIDE), "w4")],
+    ),
+    Script(
+        "a run: others move the target before the merge, rebase",
+        REBASED,
+        [before(MERGE, others(Foreign.OUTSIDE), "w4")],
+    ),
+    Script(
+        "a run: a rebase dies after its merge",
+        REBASED,
+        [before(BODY, others(Foreign.INSIDE), "w2"), at(END, "crash before", "w4")],
+    ),
+    Script(
+        "a run: others change a file of the run, rebase",
+        REBASED,
+        [before(BODY, others(Foreign.SAME_FILE), "w2")],
+    ),
+    Script(
+        "a run: others merge the run branch by hand",
+        RUN,
+        [before(TAG, others(Foreign.HAND_MERGE_OF_RUN), "w4")],
+    ),
+    Script(
+        "a run: others commit on the run branch",
+        RUN,
+        [before("queue.poll", others(Foreign.ON_RUN), "w4")],
+    ),
+    Script(
+        "a run: terminated, removed by gc, and retried",
+        replace(RUN, gc_age_zero=True),
+        [before(BODY, TERMINATE, "w3"), (IDLE, GC), (IDLE, RETRY)],
+    ),
+    Script(
+        "a run: its second task is run again, and begin had died once",
+        replace(RUN, rerun_from="u"),
+        [at(END, "crash before"), before(BODY, TERMINATE, "w4"), (IDLE, RERUN)],
+    ),
+    Script("a run: two tasks side by side, joined", replace(RUN, shape=Shape.RUN_FORK), []),
+    Script("two runs: both onto one target", replace(REBASED, shape=Shape.RUNS), []),
 )

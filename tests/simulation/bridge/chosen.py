@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from tests.simulation.bridge.record import record
 from tests.simulation.bridge.steps import Transcript
 from tests.simulation.choices import RandomChoices
-from tests.simulation.mixes import MIXES, Mix
+from tests.simulation.mix import Mix
+from tests.simulation.mixes import MIXES
 from tests.simulation.sometimes import SOMETIMES
 
 SEEDS = 60  # of each mix; more seeds meet few more situations

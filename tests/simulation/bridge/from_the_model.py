@@ -24,7 +24,7 @@ from tests.simulation.bridge.by_hand import (
 )
 from tests.simulation.bridge.scripts import IDLE, Part, Script
 from tests.simulation.invariants import INVARIANTS
-from tests.simulation.mixes import Foreign, Mix
+from tests.simulation.mix import Foreign, Mix
 from tests.simulation.moves import LANDS, POLL, REQUEUES, STANDS_STILL
 
 # What a trace ends in is told by its end here; the same traces would break invariants.

@@ -6,8 +6,9 @@ from typing import Protocol, final
 
 from tests.simulation.actors import Stage
 from tests.simulation.bridge.held import Hold, at_once
-from tests.simulation.mixes import Foreign, Mix, Verb
-from tests.simulation.moves import FIRST_TASK, commit_by_others, operate
+from tests.simulation.mix import Foreign, Mix, Verb
+from tests.simulation.moves import operate
+from tests.simulation.others import commit_by_others
 from tests.simulation.scene import Scene, open_scene
 from tests.simulation.steering import SteeredHandle
 
@@ -101,7 +102,7 @@ class MemoryStage(Scene):
 
     async def operate(self, verb: Verb) -> bool:
         """What an operator does."""
-        rows = self.conductor.state.runs[self.workflow].attempts_of(FIRST_TASK)
+        rows = self.conductor.state.runs[self.workflow].attempts_of(self.mix.rerun_from)
         return operate(self, verb, rows[-1].task_id)
 
     async def requeue(self) -> None:

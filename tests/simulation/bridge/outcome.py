@@ -94,7 +94,8 @@ def end_in_words(run: WorkflowRecord, walk: FirstParentWalk, given: CommitId) ->
     for row in run.attempts:
         workspace = as_object(row.output_data.get("workspace") or {})
         ref = CommitId(str(workspace.get("ref")))
-        if row.snapshot.status is not AttemptStatus.COMPLETED or not workspace:
+        on_target = workspace.get("branch") == MAIN  # a run branch goes with its run
+        if row.snapshot.status is not AttemptStatus.COMPLETED or not on_target:
             continue
         if ref not in history:
             told.append("the accepted commit is lost")

@@ -8,7 +8,8 @@ from typing import final
 
 from tests.contract.real_lakefs import RealLakeFS
 from tests.simulation.bridge.served_time import ServedTime
-from tests.simulation.mixes import Foreign
+from tests.simulation.mix import Foreign
+from tests.simulation.others import OF_BRANCHES, WRITTEN
 from tests.simulation.scene import MAIN
 
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
@@ -28,23 +29,22 @@ class RealPeople:
     async def commit(self, kind: Foreign, count: int, source: str) -> CommitId | None:
         """What another tool does to the target branch; None where it is refused."""
         made: CommitId | None = None
+        if kind in OF_BRANCHES and not source:
+            return made
+        if kind in WRITTEN:
+            branch = BranchName(source or MAIN)
+            return await self.commit_files({WRITTEN[kind]: str(count).encode()}, branch)
         match kind:
-            case Foreign.OUTSIDE:
-                made = await self.commit_files({"elsewhere/other.txt": str(count).encode()})
-            case Foreign.INSIDE:
-                made = await self.commit_files({"data/other.txt": str(count).encode()})
             case Foreign.EMPTY:
                 made = await self.commit_files({}, message=f"empty {count}")
             case Foreign.MERGE:
                 made = await self._merge_of_a_branch(BranchName(f"human-{count}"), count)
-            case Foreign.HAND_MERGE if source:
-                made = await self._told(f"refs/{source}/merge/{MAIN}", {"message": "merge"})
             case Foreign.REVERT:
                 made = await self._revert(CommitId(source))
-            case Foreign.CHERRY_PICK if source:
+            case Foreign.CHERRY_PICK:
                 made = await self._told(f"branches/{MAIN}/cherry-pick", {"ref": source})
             case _:
-                assert not source, f"{kind}: not done on real servers"
+                made = await self._told(f"refs/{source}/merge/{MAIN}", {"message": "merge"})
         return made
 
     async def _merge_of_a_branch(self, branch: BranchName, count: int) -> CommitId | None:

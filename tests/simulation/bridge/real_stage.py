@@ -7,6 +7,7 @@ and are kept until the transcript lets them expire. Every stage has names of its
 import asyncio
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast, final
 
 from tests.contract.real_lakefs import RealLakeFS
@@ -16,8 +17,8 @@ from tests.simulation.bridge.real_people import RealPeople
 from tests.simulation.bridge.real_pipeline import RealPipeline
 from tests.simulation.bridge.served_time import ServedTime
 from tests.simulation.bridge.words import Words
-from tests.simulation.mixes import Foreign, Mix, Verb
-from tests.simulation.moves import FIRST_TASK, OPERATORS_REASON, OTHER_PARAMS
+from tests.simulation.mix import Foreign, Mix, Verb
+from tests.simulation.moves import OPERATORS_REASON, OTHER_PARAMS
 from tests.simulation.scene import (
     MAIN,
     OLD_INPUT_SECONDS,
@@ -25,6 +26,7 @@ from tests.simulation.scene import (
     files_of,
     task_definition,
     workflow_definition,
+    workflow_input,
     workspace_at,
 )
 from tests.simulation.steering import MICROSECONDS, SteeredClock, SteeredHandle
@@ -32,6 +34,7 @@ from tests.simulation.workspace import Disk, task_on
 
 from perago.adapters.system.host import SystemClock
 from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.logical_execution import CommitId, RepositoryId
 from perago.ports.errors import MissingError, RequestRefusedError, ServiceError
@@ -68,7 +71,7 @@ class RealStage(HeldStage):
         self._tasks = {
             f"{name}{self._ending}": task_on(f"{name}{self._ending}", **SPECS[name])
             for name in SPECS
-        }
+        } | {f"{each.name}{self._ending}": self._named(each) for each in BUILT_IN}
         self._people = RealPeople(lakefs, RepositoryId(""), self._times)
         self._input = CommitId("")
         self._workflow = ""
@@ -151,7 +154,7 @@ class RealStage(HeldStage):
         flow = f"flow{self._ending}"
         definition = workflow_definition(mix, flow, self._ending)
         await self._conductor.workflows.put_definition(definition)
-        given = {"workspace": workspace_at(repository, self._input), "knob": 0}
+        given = workflow_input(mix, workspace_at(repository, self._input))
         self._workflow = await self._conductor.workflows.start(flow, given)
         self._beat = self._real.monotonic()
 
@@ -212,6 +215,10 @@ class RealStage(HeldStage):
         except ServiceError:
             return None
 
+    def _named(self, built_in: TaskDefinition) -> TaskDefinition:
+        """A built-in task under a name of this stage, because others work on the same server."""
+        return replace(built_in, name=f"{built_in.name}{self._ending}")
+
     async def _send(self, send: Send) -> object:
         answer: object = self._times.translated(await send())
         self._times.made(answer)
@@ -254,7 +261,7 @@ class RealStage(HeldStage):
     async def _newest_row(self) -> str:
         run = self._times.translated(await self._conductor.queue.read_workflow(self._workflow))
         assert run is not None, "the workflow is there"
-        return [row for row in run.tasks if row.reference_name == FIRST_TASK][-1].task_id
+        return [row for row in run.tasks if row.reference_name == self._mix.rerun_from][-1].task_id
 
 
 @final

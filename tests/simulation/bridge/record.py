@@ -22,7 +22,7 @@ from tests.simulation.bridge.steps import (
 from tests.simulation.bridge.words import Words
 from tests.simulation.choices import Chooser
 from tests.simulation.engine import Engine
-from tests.simulation.mixes import Foreign, Kind, Mix, Shape
+from tests.simulation.mix import Foreign, Kind, Mix, Shape
 from tests.simulation.moves import COMMITS
 from tests.simulation.scene import Scene
 from tests.simulation.steering import PortCall, Sleep

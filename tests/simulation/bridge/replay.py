@@ -25,7 +25,7 @@ from tests.simulation.bridge.steps import (
 )
 from tests.simulation.bridge.words import Words
 from tests.simulation.engine import Late, body_end
-from tests.simulation.mixes import Foreign, Verb
+from tests.simulation.mix import Foreign, Verb
 from tests.simulation.moves import COMMITS, FIRST_TASK, OPERATOR, REQUEUES
 from tests.simulation.steering import BodyRun, PortCall, Sleep
 

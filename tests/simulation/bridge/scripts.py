@@ -12,7 +12,7 @@ from typing import final
 from tests.simulation.bridge.record import Recorder, recorded
 from tests.simulation.bridge.steps import Transcript
 from tests.simulation.choices import Chooser, Differences, Weighted
-from tests.simulation.mixes import Mix
+from tests.simulation.mix import Mix
 from tests.simulation.steering import BodyRun, PortCall, Stop
 
 IDLE = "idle"

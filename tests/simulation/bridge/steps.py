@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.simulation.mixes import Mix
+from tests.simulation.mix import Mix
 from tests.simulation.transcript import WIDTH_MAX, WORDS
 
 BEGINS = "begins"
