@@ -82,7 +82,7 @@ class AttemptRecord:
     """A task row with what it carries: input, output, reason, and the lease it was given.
 
     `ended_at` is the server's millisecond, to be read only while the status is terminal; 0 where
-    the server does not say.
+    the server does not say. Only a worker that polls its `domain` gets the row.
     """
 
     snapshot: AttemptSnapshot
@@ -92,6 +92,7 @@ class AttemptRecord:
     response_timeout_seconds: int = 0
     queue_wait_ms: int = 0
     ended_at: int = 0
+    domain: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

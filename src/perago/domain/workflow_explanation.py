@@ -4,15 +4,18 @@
 it stands. `explain_workflow` puts that into words, with the next command. Asks no server.
 """
 
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 
 from perago.domain.attempt import NO_DATA, AttemptStatus, WorkflowStatus
 from perago.domain.attempt_history import (
     AttemptEvidence,
     AttemptHistory,
+    BranchHistory,
     CommitRole,
     DecisionState,
     Reached,
@@ -24,8 +27,12 @@ from perago.domain.attempt_history import (
     workspace_in,
 )
 from perago.domain.error_codes import commands_in, filled, find_code
+from perago.domain.logical_execution import CommitId
+from perago.domain.names import RUN_BRANCH_PREFIX
 
 REASON_CHARACTERS_MAX = 200  # the whole reason is in `perago attempts`
+# Two ids of lakeFS alone would fill a reason up to where it names the cause.
+_COMMIT_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 class Situation(StrEnum):
@@ -153,26 +160,48 @@ def _of_attempt(task: TaskHistory, last: AttemptEvidence) -> str:
     worker = last.row.snapshot.worker_id if last.row else None
     match how_far(last):
         case Reached.QUEUED:
-            return f"{who} waits in its queue and no worker has polled it"
+            return f"{who} waits in its queue{_in_domain(last)} and no worker has polled it"
         case Reached.HANDED_BACK:
-            return f"{who} was handed back and waits in its queue ({_reason(last)})"
+            return (
+                f"{who} was handed back and waits in its queue{_in_domain(last)} ({_reason(last)})"
+            )
         case reached if last.status is AttemptStatus.IN_PROGRESS:
             return f"{who} is with worker {worker} and came to `{reached}`"
         case reached:
             on = f" on worker {worker}" if worker else ""
             why = f": {_reason(last)}" if last.reason else ""
-            return f"{who} ended as {last.status}{on}, came to `{reached}`{why}"
+            return f"{who} ended as {last.status}{on}, came to `{reached}`{why}{_repeated(task)}"
+
+
+def _in_domain(last: AttemptEvidence) -> str:
+    """Where its row waits; a worker without that domain polls another queue."""
+    domain = _domain(last)
+    return f" in the domain {domain}" if domain else ""
+
+
+def _domain(last: AttemptEvidence | None) -> str | None:
+    return last.row.domain if last is not None and last.row is not None else None
+
+
+def _repeated(task: TaskHistory) -> str:
+    """How many of the newest attempts ended with one code, where a retry was no help."""
+    codes = [each.code for each in reversed(task.attempts)]
+    same = len(list(takewhile(lambda code: code is not None and code == codes[0], codes)))
+    return f"; its last {same} attempts ended with {codes[0]}" if same > 1 else ""
 
 
 def _reason(last: AttemptEvidence) -> str:
     """The reason, shortened; its code comes from `AttemptEvidence.code`."""
-    text = last.reason.rstrip(".")
+    text = _COMMIT_ID.sub(r"\1", last.reason.rstrip("."))
     return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[:REASON_CHARACTERS_MAX]}..."
 
 
 def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | None) -> str:
     tasks = [each for each in history.tasks if each.workflow_id == workflow.workflow_id]
-    done = sum(1 for each in tasks if each.publications)
+    on_runs = _only_on_runs(history)
+    published = [{each.commit for each in task.publications} for task in tasks]
+    done = sum(1 for commits in published if commits - on_runs)
+    held = sum(1 for commits in published if commits and commits <= on_runs)
     foreign = sum(
         1
         for branch in history.branches
@@ -181,6 +210,10 @@ def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | 
     )
     also = f"; {foreign} commits of others stand there too" if foreign else ""
     count = f"{done} of {len(tasks)} tasks have a publication on a target branch{also}"
+    if held:
+        repository = next(each.repository for each in history.branches if _is_of_run(each))
+        look = f"perago runs {shlex.quote(repository)}"
+        count += f"; {held} have theirs on a run, which `{look}` lists"
     if task is None:
         return f"{count}."
     state = decision_state(task)
@@ -194,11 +227,25 @@ def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | 
     return f"Task {task.name} has published nothing; {count}."
 
 
+def _only_on_runs(history: AttemptHistory) -> frozenset[CommitId]:
+    """Commits on the branch of a run; its target has them when `perago.finish` has published."""
+    on_run, on_target = set[CommitId](), set[CommitId]()
+    for each in history.branches:
+        where = on_run if _is_of_run(each) else on_target
+        where.update(record.commit for record in each.commits)
+    return frozenset(on_run - on_target)
+
+
+def _is_of_run(history: BranchHistory) -> bool:
+    return history.branch.startswith(RUN_BRANCH_PREFIX)
+
+
 _TO_DO = {
     Situation.UNKNOWN: "Look at what lakeFS has",
     Situation.NOTHING_BEGAN: "Look at the workflow in Conductor",
     Situation.COMPLETED: "Nothing has to be done; the branch shows what was published",
-    Situation.QUEUED: "Start a worker that serves the module of this task",
+    Situation.QUEUED: "Start a worker that serves the module of this task; `perago doctor MODULE` "
+    "shows which workers poll it",
     Situation.RUNS: "Wait, and look again",
     Situation.PAUSED: "Resume the workflow",
     Situation.PUBLISHED: "Retry the workflow; the next attempt finds the publication",
@@ -225,13 +272,17 @@ def _next(
         Situation.RUNS: look,
         Situation.PAUSED: f'curl -X PUT "{_CONDUCTOR}/{identity}/resume"',
     }
+    to_do, domain = _TO_DO.get(situation, ""), _domain(last)
+    if situation is Situation.QUEUED and domain:
+        commands[situation] += f" --domain {shlex.quote(domain)}"
+        to_do += "; without this --domain it polls another queue"
     retry = f'curl -X POST "{_CONDUCTOR}/{identity}/retry"'
     row = find_code(last.code) if last is not None and last.code else None
     if situation is Situation.REFUSED and row is not None:
         remedy = filled(row.remedy, names)
         first, *_ = (*commands_in(remedy), f"perago explain {row.code}")
         return remedy, first
-    return f"{_TO_DO[situation]}.", commands.get(situation, retry)
+    return f"{to_do}.", commands.get(situation, retry)
 
 
 def _names(

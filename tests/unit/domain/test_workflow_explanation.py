@@ -3,15 +3,26 @@
 from dataclasses import replace
 
 import pytest
-from tests.unit.domain.test_attempt_history import DECISION, KEY, LOST, MINE, attempt, row
+from tests.unit.domain.test_attempt_history import (
+    DECISION,
+    KEY,
+    LOST,
+    MAIN,
+    MINE,
+    REPOSITORY,
+    attempt,
+    row,
+)
 
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
 from perago.domain.attempt_history import (
     AttemptEvidence,
     AttemptHistory,
+    BranchHistory,
     TaskHistory,
     WorkflowFacts,
 )
+from perago.domain.logical_execution import BranchName
 from perago.domain.workflow_explanation import (
     Explanation,
     Situation,
@@ -106,6 +117,44 @@ def test_a_long_reason_is_shortened() -> None:
     found = explained(task(attempt(row(AttemptStatus.FAILED, "x" * 5000))))
     assert len(found.happened) < 400
     assert found.happened.endswith("xxx....")
+
+
+def test_a_row_in_the_queue_of_a_domain_asks_for_a_worker_that_polls_there() -> None:
+    waits = replace(row(AttemptStatus.SCHEDULED, polls=0), domain="blue")
+    found = explained(task(attempt(waits)), WorkflowStatus.RUNNING)
+    assert "waits in its queue in the domain blue and no worker has polled it" in found.happened
+    assert found.command == "perago start MODULE --domain blue"
+    assert "--domain" in found.to_do
+    usual = explained(task(attempt(row(AttemptStatus.SCHEDULED))), WorkflowStatus.RUNNING)
+    assert usual.command == "perago start MODULE"
+    assert "`perago doctor MODULE`" in usual.to_do
+
+
+def test_commits_in_a_reason_are_shortened_so_that_the_cause_is_read() -> None:
+    reason = f"cannot publish from {'a' * 64}; head is {'b' * 64}; another writer published"
+    found = explained(task(attempt(row(TERMINAL, f"{reason}{MOVED}"))))
+    assert f"from {'a' * 12}; head is {'b' * 12}; another writer published" in found.happened
+
+
+def test_attempts_that_ended_the_same_way_are_counted() -> None:
+    again = [attempt(row(TERMINAL, MOVED)) for _ in range(3)]
+    assert "; its last 3 attempts ended with PRG-F002." in explained(task(*again)).happened
+    other = attempt(row(AttemptStatus.FAILED, "y [RunRefusedError PRG-N004]"))
+    assert "attempts ended" not in explained(task(*again, other)).happened
+    assert "last 2 attempts" in explained(task(other, *again[:2])).happened
+
+
+def test_a_publication_on_the_branch_of_a_run_is_not_on_the_target() -> None:
+    run = BranchHistory(REPOSITORY, BranchName("perago-run-w-1"), (MINE,))
+    of = task(attempt(row(AttemptStatus.COMPLETED, output="mine"), publications=[MINE]))
+    refused = TaskHistory("w/finish/0", [attempt(row(TERMINAL, "x [RunRefusedError PRG-N004]"))])
+    history = AttemptHistory((facts(),), (of, refused), (run,), ())
+    left = explain_workflow(history, facts()).left
+    assert "0 of 2 tasks have a publication on a target branch" in left
+    assert left.endswith("; 1 have theirs on a run, which `perago runs repo` lists.")
+    target = BranchHistory(REPOSITORY, MAIN, (MINE,))
+    history = replace(history, branches=(run, target))
+    assert "1 of 2 tasks" in explain_workflow(history, facts()).left
 
 
 def test_a_workflow_without_a_row_says_why_conductor_ended_it() -> None:

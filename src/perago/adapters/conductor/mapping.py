@@ -35,6 +35,7 @@ def attempt_record(answer: object) -> AttemptRecord:
         response_timeout_seconds=_number(row, "responseTimeoutSeconds"),
         queue_wait_ms=_number(row, "queueWaitTime"),
         ended_at=_number(row, "endTime"),
+        domain=_optional_text(row, "domain") or None,
     )
 
 

@@ -232,6 +232,7 @@ class TaskRow:
             ),
             queue_wait_ms=max(0, self.start_time - self.scheduled_time) if self.start_time else 0,
             ended_at=self.ended_at,
+            domain=self.domain,
         )
 
 

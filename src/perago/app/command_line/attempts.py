@@ -7,6 +7,7 @@ gathered in `perago.app.inspection.attempts`; nothing is judged here.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -24,6 +25,7 @@ from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.settings.parsing import parse_time_to_live
 from perago.app.settings.settings import Settings, load_settings
 from perago.domain import attempt_history as known
+from perago.domain.attempt import AttemptStatus
 from perago.domain.commit_metadata import (
     CODE_VERSION,
     LOGICAL_TASK_KEY,
@@ -133,6 +135,7 @@ def _table(found: known.AttemptHistory) -> Iterator[str]:
         if not tasks:
             continue
         yield from _columns([_row(task, each) for task in tasks for each in task.attempts])
+        yield from _some([each for task in tasks for each in _waits(task)])
         yield from _some([each for task in tasks for each in _reasons(task)])
         yield from _some([each for task in tasks for each in _leftovers(task)])
         yield from (f"  {each}" for task in tasks for each in _decision(task))
@@ -176,10 +179,23 @@ def _some(lines: Sequence[str]) -> Iterator[str]:
         yield f"{begins}... and {len(lines) - SHOWN_MAX} more; --json has all"
 
 
-def _reasons(task: known.TaskHistory) -> Iterator[str]:
+def _waits(task: known.TaskHistory) -> Iterator[str]:
+    """In which domain, because a worker without it polls another queue."""
     for attempt in task.attempts:
-        if attempt.reason:
-            yield f"  why: {task.name} attempt {attempt.retry_count}: {attempt.reason}"
+        if attempt.status is AttemptStatus.SCHEDULED and attempt.row and attempt.row.domain:
+            name = f"{task.name} attempt {attempt.retry_count}"
+            yield f"  waits: {name} in the domain {attempt.row.domain}"
+
+
+def _reasons(task: known.TaskHistory) -> Iterator[str]:
+    """Each reason once for all attempts in a row that have it."""
+    for reason, same in groupby(task.attempts, key=lambda each: each.reason):
+        numbers = [each.retry_count for each in same]
+        which = f"attempt {numbers[0]}"
+        if len(numbers) > 1:
+            which = f"attempts {numbers[0]} to {numbers[-1]}"
+        if reason:
+            yield f"  why: {task.name} {which}: {reason}"
 
 
 def _leftovers(task: known.TaskHistory) -> Iterator[str]:
@@ -344,6 +360,7 @@ def _attempt_document(attempt: known.AttemptEvidence) -> dict[str, object]:
         "retry_count": attempt.retry_count,
         "status": attempt.status,
         "worker": row.snapshot.worker_id if row else None,
+        "domain": row.domain if row else None,
         "polls": row.snapshot.poll_count if row else None,
         "scheduled_at": known.moment_of(row.snapshot.scheduled_time).isoformat() if row else None,
         "polled_at": attempt.began.isoformat() if attempt.began else None,

@@ -113,7 +113,9 @@ async def version(subject: Subject) -> AsyncIterator[Finding]:
 async def taskdefs(subject: Subject) -> AsyncIterator[Finding]:
     """Whether Conductor knows the tasks as the code declares them."""
     if not subject.tasks:
-        raise NotCheckedError("no task module was named", "`perago doctor MODULE` checks its tasks")
+        raise NotCheckedError(
+            "no task module was named", "`perago doctor MODULE` checks its tasks and who polls them"
+        )
     remedy = remedy_of("PRG-T019", subject.names)
     missing, same = list[TaskDefinition](), list[str]()
     async with _opened(subject) as conductor:

@@ -50,10 +50,12 @@ async def test_Q3_poll_respects_the_domain(conductor_under_test: ConductorUnderT
     domain = conductor_under_test.unique("domain")
     await conductor_under_test.workflows.start(name, {}, task_to_domain={task_type: domain})
     assert await poll_now(conductor_under_test, task_type) == ()
-    assert len(await poll_now(conductor_under_test, task_type, domain=domain)) == 1
+    (taken,) = await poll_now(conductor_under_test, task_type, domain=domain)
+    assert taken.domain == domain
     await conductor_under_test.workflows.start(name, {})
     assert await poll_now(conductor_under_test, task_type, domain=domain) == ()
-    assert len(await poll_now(conductor_under_test, task_type)) == 1
+    (taken,) = await poll_now(conductor_under_test, task_type)
+    assert taken.domain is None
 
 
 async def test_Q4_poll_gives_up_to_count(conductor_under_test: ConductorUnderTest) -> None:

@@ -94,6 +94,11 @@ def test_absent_and_null_fields_are_the_same() -> None:
     )
 
 
+@pytest.mark.parametrize(("said", "domain"), [("blue", "blue"), ("", None), (None, None)])
+def test_a_row_names_the_domain_of_its_queue(said: str | None, domain: str | None) -> None:
+    assert attempt_record({**BARE, "domain": said}).domain == domain
+
+
 def test_a_superseded_row_says_so() -> None:
     assert attempt_snapshot({**ROW, "retried": True}).retried
 
