@@ -275,13 +275,18 @@ def _next(
     to_do, domain = _TO_DO.get(situation, ""), _domain(last)
     if situation is Situation.QUEUED and domain:
         commands[situation] += f" --domain {shlex.quote(domain)}"
-        to_do += "; without this --domain it polls another queue"
+        to_do = (
+            f"Start a worker with --domain {domain}, because one without it polls another queue;"
+            " `perago doctor MODULE` shows which workers poll this one"
+        )
     retry = f'curl -X POST "{_CONDUCTOR}/{identity}/retry"'
     row = find_code(last.code) if last is not None and last.code else None
     if situation is Situation.REFUSED and row is not None:
         remedy = filled(row.remedy, names)
         first, *_ = (*commands_in(remedy), f"perago explain {row.code}")
-        return remedy, first
+        # The head alone starts nothing, and a remedy of a code does not know the workflow.
+        how = " `perago submit --help` shows how." if first.startswith("perago head ") else ""
+        return f"{remedy}{how}", first
     return f"{to_do}.", commands.get(situation, retry)
 
 

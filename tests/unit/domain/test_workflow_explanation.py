@@ -105,6 +105,9 @@ def test_a_refusal_has_the_remedy_of_its_code_with_the_names_of_the_workflow() -
     )
     assert "perago head repo main" in found.command
     assert found.command in found.to_do
+    assert found.to_do.endswith(" `perago submit --help` shows how.")
+    unknown = explained(task(attempt(row(AttemptStatus.FAILED, "x [Unknown PRG-U001]"))))
+    assert "perago submit" not in unknown.to_do
 
 
 def test_a_publication_that_conductor_does_not_count_is_named() -> None:

@@ -50,7 +50,10 @@ def runs(
         say(f"{run.key}  {run.publications} publications for {target}, {status}")
     if unreached is not None:
         warn(f"targets and workflows are unknown without Conductor: {unreached}")
-    note(f"{len(shown)} runs; `perago diff RUN` shows what one would change")
+    note(
+        f"{len(shown)} runs; `perago diff RUN` shows what one would change,"
+        " and `perago abandon RUN` removes it"
+    )
 
 
 @reports_errors_by_class

@@ -54,7 +54,10 @@ def head(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Print the commit id of the head of a branch, which is the input of a workflow."""
+    """Print the commit id of the head of a branch, which is the input of a workflow.
+
+    `perago submit` starts a workflow from there by itself.
+    """
     commit = ask(lambda services: _head(services, RepositoryId(repository), BranchName(branch)))
     if as_json:
         say_json("head/1", {"repository": repository, "branch": branch, "commit": commit})
