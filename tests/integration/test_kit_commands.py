@@ -88,11 +88,12 @@ def test_the_page_is_served_read_only_to_loopback_and_follows_changes(
     page: str, project: Path
 ) -> None:
     assert _get(page)[0] == HTTPStatus.OK
-    html = _page_with(page, "policy head-parent")
-    assert "policy settled" in html
+    document = _page_with(page, '"policy": "head-parent"')
+    assert '"policy": "settled"' in document
     assert _get(page, host="evil.example")[0] == HTTPStatus.MISDIRECTED_REQUEST
     assert _get(page, method="POST")[0] == HTTPStatus.NOT_IMPLEMENTED
-    assert json.loads(_get(f"{page}story.json")[1])["schema"] == "perago.dev/1"
+    shown = json.loads(document)["page"]
+    assert [scene["policy"] for scene in shown["scenes"]] == ["settled", "head-parent"]
     _page_with(page, "MARK")
     (project / "kept.py").write_text(TASK.replace("MARK", "ANOTHER"))
     _page_with(page, "ANOTHER")
@@ -100,13 +101,13 @@ def test_the_page_is_served_read_only_to_loopback_and_follows_changes(
 
 def _page_with(page: str, text: str) -> str:
     """The page once it shows a text; runs go on while it is served."""
-    html = ""
+    document = ""
     for _ in range(LOOKS_MAX):
-        html = _get(f"{page}scenes.html")[1]
-        if text in html:
-            return html
+        document = _get(f"{page}page.json")[1]
+        if text in document:
+            return document
         time.sleep(0.2)  # noqa: TID251 - another process works
-    raise AssertionError(f"{text!r} does not appear:\n{html}")
+    raise AssertionError(f"{text!r} does not appear:\n{document}")
 
 
 @pytest.mark.lakefs

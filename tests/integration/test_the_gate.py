@@ -26,6 +26,7 @@ BREACHES = {
     "One module sends requests": ("adapters/lakefs/planted.py", "aiohttp"),
     "pyspark lives in one place": ("adapters/workspace/planted.py", "pyspark"),
     "opentelemetry lives in one place": ("app/planted.py", "opentelemetry"),
+    "openlineage lives in one place": ("app/planted.py", "openlineage"),
     "Only the composition root injects": ("app/planted.py", "dependency_injector"),
     "Only the composition root names adapters": ("app/planted.py", "perago.adapters.system.host"),
     "No cycles": ("domain/errors.py", "perago.domain.error_codes"),
