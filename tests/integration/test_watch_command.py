@@ -18,6 +18,7 @@ import pytest
 from tests.contract.lakefs_under_test import MAIN
 from tests.contract.real_lakefs import RealLakeFS
 from tests.integration.attempt_scene import AttemptScene
+from tests.integration.outage_proxy import outage_proxy
 from tests.kit_cases import counting_task
 
 from perago.domain.policy import PolicySetting
@@ -55,15 +56,14 @@ async def start(settings: Settings, *words: str) -> asyncio.subprocess.Process:
 
 
 @asynccontextmanager
-async def watching(settings: Settings, workflow: str) -> AsyncGenerator["Watched"]:
+async def watching(settings: Settings, *words: str) -> AsyncGenerator["Watched"]:
     """A page that is served, and ended by Ctrl-C behind the block."""
-    process = await start(settings, workflow)
+    process = await start(settings, *words)
     assert process.stderr is not None
-    begin = perf_counter()
     line = (await process.stderr.readline()).decode()
     found = re.match(r"(http://127\.0\.0\.1:\d+/) \(Ctrl-C ends\)", line)
     assert found, line + (await process.stderr.read()).decode()
-    yield Watched(found[1], perf_counter() - begin)
+    yield Watched(found[1])
     process.send_signal(signal.SIGINT)
     _, said = await process.communicate()
     assert process.returncode == 0, said.decode()
@@ -74,8 +74,8 @@ async def watching(settings: Settings, workflow: str) -> AsyncGenerator["Watched
 class Watched:
     """The page as a browser gets it."""
 
-    def __init__(self, url: str, seconds: float) -> None:
-        self.address, self.seconds = urlsplit(url).netloc, seconds
+    def __init__(self, url: str) -> None:
+        self.address = urlsplit(url).netloc
 
     async def text(self) -> str:
         """What is served just now."""
@@ -115,7 +115,11 @@ async def test_a_page_follows_a_workflow_that_retries_to_its_end(
     await scene.create()
     await scene.start()
     assert await scene.attempt(crash(after="decide")) is None
-    async with watching(settings, scene.workflow) as watched:
+    opened, program = tmp_path / "opened", tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\necho "$1" > {opened}\n')
+    program.chmod(0o700)
+    settings = {**settings, "BROWSER": f"{program} %s"}
+    async with watching(settings, scene.workflow, "--open") as watched:
         running = await watched.until(lambda page: came_to(page) == ["decided", "queued"])
         assert running["live"]
         first = running["scenes"][0]["attempts"][0]
@@ -126,6 +130,7 @@ async def test_a_page_follows_a_workflow_that_retries_to_its_end(
         assert times[0] <= times[1] <= times[2] + 1 <= times[3] + 1, steps
         published = await scene.completed()
         human = await lakefs.commit_files(scene.repository, MAIN, {"elsewhere/human": b"1"})
+        assert opened.read_text().strip() == f"http://{watched.address}/"
         ended = await watched.until(lambda page: not page["live"])
         assert came_to(ended) == ["decided", "published"]
         (repository,) = ended["scenes"][0]["repositories"]
@@ -187,6 +192,35 @@ async def test_a_held_run_and_its_foreign_commit_are_in_the_document(
     assert "foreign" in {each["kind"] for each in by_name["main"]["commits"]}
     labels = [each["label"] for each in by_name[held["branch"]]["commits"]]
     assert labels[:2] == ["second #0", "first #0"]
+
+
+@pytest.mark.parametrize("which", ["Conductor", "lakeFS"])
+async def test_an_outage_is_said_on_the_page_which_goes_on_behind_it(
+    lakefs: RealLakeFS,
+    conductor: ConductorInstallation,
+    lakefs_server: LakefsServer,
+    conductor_server: ConductorServer,
+    tmp_path: Path,
+    which: str,
+) -> None:
+    settings = dict(settings_of(lakefs_server, conductor_server, tmp_path / "root"))
+    scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED)
+    await scene.create()
+    await scene.start()
+    name = "PERAGO_CONDUCTOR" if which == "Conductor" else "PERAGO_LAKEFS"
+    async with outage_proxy(settings[name]) as proxy:
+        through = urlsplit(proxy.endpoint).netloc
+        settings[name] = urlsplit(settings[name])._replace(netloc=through).geturl()
+        async with watching(settings, scene.workflow) as watched:
+            await watched.until(lambda page: came_to(page) == ["queued"])
+            proxy.leave()
+            during = await watched.until(lambda page: page["notice"])
+            assert which in during["notice"]
+            assert (came_to(during), during["live"]) == (["queued"], True)
+            await scene.completed()
+            await proxy.come_back()
+            after = await watched.until(lambda page: not page["live"])
+            assert (after["notice"], came_to(after)) == ("", ["published"])
 
 
 async def test_a_workflow_that_nobody_knows_is_an_error_with_the_next_command(

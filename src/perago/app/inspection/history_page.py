@@ -65,9 +65,7 @@ def scene_of(history: known.AttemptHistory, staged: Mapping[str, CommitRecord]) 
     workflows = tuple(_workflow(history, each) for each in history.workflows)
     statuses = {each.status for each in workflows}
     return SceneView(
-        title=f"workflow {history.workflows[0].workflow_id}"
-        if len(workflows) == 1
-        else "workflows",
+        title="",  # the workflow is named below, and the page has its name
         status=statuses.pop() if len(statuses) == 1 else "",
         clock="utc",
         missing=history.missing,

@@ -15,8 +15,8 @@ from perago.domain.names import RUN_BRANCH_PREFIX
 STEP, ASIDE, ROW, RADIUS, LEFT, TOP = 120, 64, 70, 9, 60, 30
 ID_CHARACTERS = 8  # of a commit id, as in `testing.story`
 LABEL_CHARACTERS = 18  # of a label: what fits between two commits
-# What a wide screen shows in three screens to the side and two down.
-COMMITS_MAX, PRIVATE_ROWS_MAX = 40, 24
+# Commits of a target or run, and private branches beside them: three wide screens to the side.
+COMMITS_MAX, PRIVATE_MAX = 40, 40
 OTHERS = "others"
 Point = tuple[int, int]
 
@@ -54,8 +54,8 @@ def _newest(branches: Sequence[BranchView]) -> tuple[list[BranchView], int]:
     shown = {each.id for branch in drawn for each in branch.commits}
     aside = [each for each in branches if not (each.is_target or is_run(each))]
     standing = [each for each in aside if _stands_on(each, shown)]
-    drawn += standing[:PRIVATE_ROWS_MAX]
-    return drawn, omitted + len(aside) - min(len(standing), PRIVATE_ROWS_MAX)
+    drawn += standing[:PRIVATE_MAX]
+    return drawn, omitted + len(aside) - min(len(standing), PRIVATE_MAX)
 
 
 def _stands_on(branch: BranchView, shown: set[str]) -> bool:
@@ -91,45 +91,68 @@ class _Layout:
     """Where each commit stands: targets in rows of their own, each commit right of its parents.
 
     Runs come right below the targets: the decisions of their tasks have the same commits, which
-    would else be drawn in the rows of these. A commit that only was staged is half a step aside.
+    would else be drawn in the rows of these. A commit that only was staged is half a step aside, in
+    the first row where nothing is near it: a row for each would make a long workflow a staircase.
     """
 
     branches: Sequence[BranchView]
-    rows: dict[str, int] = field(default_factory=dict[str, int])
     points: dict[str, Point] = field(default_factory=dict[str, Point])
     runs: list[BranchView] = field(default_factory=list[BranchView])
 
     def __post_init__(self) -> None:
         self.runs = _runs(self.branches)
-        wide: set[str] = set()
-        parents: dict[str, tuple[str, ...]] = {}
-        for branch in sorted(self.branches, key=self._order):
-            news = [each for each in branch.commits if each.id not in self.rows]
-            y = max(self.rows.values(), default=TOP - ROW) + ROW
-            for commit in reversed(news):
-                self.rows[commit.id] = y
-                parents[commit.id] = commit.parents
-                if branch.is_target or branch in self.runs:
-                    wide.add(commit.id)
-        self._set_points(parents, wide)
+        branches = sorted(self.branches, key=self._order)
+        across = self._across(branches)
+        rows: list[list[int]] = []
+        wide_rows = 0
+        for branch in branches:
+            news = [each.id for each in branch.commits if each.id not in self.points]
+            columns = [across[name] for name in news]
+            if not news:
+                continue
+            number = len(rows)
+            if self._is_wide(branch):
+                wide_rows = number + 1
+            else:
+                free = (n for n in range(wide_rows, number) if _is_free(rows[n], columns))
+                number = next(free, number)
+            if number == len(rows):
+                rows.append([])
+            rows[number] += columns
+            self.points |= {name: (across[name], TOP + ROW * number) for name in news}
 
     def _order(self, branch: BranchView) -> tuple[bool, bool]:
         return (not branch.is_target, branch not in self.runs)
 
-    def _set_points(self, parents: dict[str, tuple[str, ...]], wide: set[str]) -> None:
+    def _is_wide(self, branch: BranchView) -> bool:
+        return branch.is_target or branch in self.runs
+
+    def _across(self, branches: Sequence[BranchView]) -> dict[str, int]:
+        """How far to the right each commit stands."""
+        steps: dict[str, int] = {}
+        parents: dict[str, tuple[str, ...]] = {}
+        for branch in branches:
+            for commit in reversed(branch.commits):
+                # The first branch counts: the commits of a run are those of a decision as well.
+                steps.setdefault(commit.id, STEP if self._is_wide(branch) else ASIDE)
+                parents[commit.id] = commit.parents
         across: dict[str, int] = {}
-        left = list(self.rows)
+        left = list(steps)
         while left:  # without recursion, because a history is longer than a stack is deep
             name = left[-1]
-            known = [parent for parent in parents[name] if parent in self.rows]
+            known = [parent for parent in parents[name] if parent in steps]
             missing = [parent for parent in known if parent not in across]
             if missing:
                 left += missing
                 continue
-            step = STEP if name in wide else ASIDE
-            across[name] = max((across[parent] + step for parent in known), default=LEFT)
+            across[name] = max((across[parent] + steps[name] for parent in known), default=LEFT)
             left.pop()
-        self.points = {name: (x, self.rows[name]) for name, x in across.items()}
+        return across
+
+
+def _is_free(taken: Sequence[int], columns: Sequence[int]) -> bool:
+    """Whether commits have room beside those of a row."""
+    return all(abs(x - other) >= STEP for x in columns for other in taken)
 
 
 def is_run(branch: BranchView) -> bool:

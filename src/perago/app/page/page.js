@@ -28,7 +28,7 @@ const KINDS = {
 };
 const ROW_PIXELS = 32; // as .row in page.css: with one height the list knows what is in sight
 const ROWS_AROUND = 8; // drawn above and below, so that a slow scroll shows no gap
-const CHIPS_MAX = 40; // tasks of a workflow; the list below has every attempt
+const CHIPS_MAX = 24; // tasks of a workflow; the list below has every attempt
 const EVENTS_MAX = 400; // of one attempt, the newest; a checkpoint each second makes thousands
 const LONG = 24; // characters of a fact: ids are longer, and are shortened
 const LIST_SHARE = 0.55; // of the window's height
@@ -149,10 +149,10 @@ function stepTable(attempt, clock) {
   const rows = attempt.steps.map((step) => {
     const since = step.at !== null && before !== null ? `+${lasting(step.at - before)}` : "";
     before = step.at ?? before;
-    const when = step.seen === "not seen" ? "" : moment(clock, step.at, { long: true });
+    const when = step.seen === "not seen" ? "" : el("span", { title: moment(clock, step.at, { long: true }) }, moment(clock, step.at));
     return el("tr", { class: step.seen.replace(" ", "-") },
       el("td", {}, el("i", { class: `pip ${step.seen.replace(" ", "-")} ${step.name}` }), ` ${STEP_TEXT[step.name]}`),
-      el("td", {}, SEEN_TEXT[step.seen]), el("td", {}, when), el("td", {}, since),
+      el("td", {}, step.seen), el("td", {}, when), el("td", {}, since),
       el("td", {}, step.ref ? id(step.ref) : ""));
   });
   return el("table", { class: "steps" }, el("tbody", {}, ...rows));
@@ -320,18 +320,19 @@ class Scene {
     this.head = el("header", {});
     this.flow = el("div", { class: "flow" });
     this.graphs = el("div", { class: "graphs" });
-    this.details = el("aside", { class: "details", tabindex: "-1", "aria-label": "details", on: { keydown: (event) => this.key(event) } });
+    this.details = el("aside", { class: "details", tabindex: "-1", "aria-label": "details" });
     this.missing = el("div", {});
     this.open = null;
     this.attempts = new Attempts(`list-${index}`, (attempt, focus) => this.show("attempt", attempt.id, focus));
-    this.element = el("section", { class: "scene" }, this.head, this.flow, this.graphs,
+    this.element = el("section", { class: "scene", on: { keydown: (event) => this.key(event) } }, this.head, this.flow, this.graphs,
       el("div", { class: "split" }, this.attempts.element, this.details), this.missing);
   }
 
   update(scene, graphs, readAt) {
     this.scene = { ...scene, readAt, gotAt: performance.now() };
     const policy = scene.policy ? el("span", { class: "policy hint" }, `policy ${scene.policy}`) : "";
-    this.head.replaceChildren(el("h2", {}, scene.title, " ", scene.status ? chip(scene.status) : "", " ", policy),
+    const title = scene.title ? el("h2", {}, scene.title, " ", scene.status ? chip(scene.status) : "", " ", policy) : "";
+    this.head.replaceChildren(title,
       ...scene.problems.map((each) => el("p", { class: "broken" }, each)));
     this.flow.replaceChildren(...scene.workflows.map((each) => this.workflow(each)), this.runs());
     this.draw(graphs);
@@ -426,7 +427,7 @@ class Scene {
   }
 
   key(event) {
-    if (event.key !== "Escape") return;
+    if (event.key !== "Escape" || !this.open) return;
     this.close();
     event.preventDefault();
   }

@@ -1,6 +1,8 @@
 """The picture of commits: what is drawn, what is left out and counted."""
 
-from perago.app.page.commit_graph import COMMITS_MAX, PRIVATE_ROWS_MAX, branch_graph
+import re
+
+from perago.app.page.commit_graph import COMMITS_MAX, PRIVATE_MAX, branch_graph
 from perago.app.page.model import BranchView, CommitView, RepositoryView
 
 
@@ -35,8 +37,8 @@ def test_only_the_newest_of_a_long_history_are_drawn_and_the_rest_is_counted() -
     main = BranchView("main", commits, is_target=True)
     aside = [staged(number, commits[0].id) for number in range(300)]
     drawing = branch_graph(RepositoryView("r", (main, *aside), omitted=7))
-    assert drawing.svg.count("data-commit=") == COMMITS_MAX + PRIVATE_ROWS_MAX
-    hidden = 1000 - COMMITS_MAX + 300 - PRIVATE_ROWS_MAX
+    assert drawing.svg.count("data-commit=") == COMMITS_MAX + PRIVATE_MAX
+    hidden = 1000 - COMMITS_MAX + 300 - PRIVATE_MAX
     assert drawing.omitted == hidden + 7
 
 
@@ -55,3 +57,11 @@ def test_commits_of_other_workflows_in_a_row_are_one() -> None:
     assert svg.count("data-commit=") == 2
     assert ">10 of others<" in svg
     assert 'class="edge"' in svg
+
+
+def test_staged_commits_that_are_far_from_each_other_share_a_row() -> None:
+    main = BranchView("main", chain(6), is_target=True)
+    aside = [staged(number, f"c{number}") for number in range(5)]
+    svg = branch_graph(RepositoryView("r", (main, *aside, staged(9, "c4")))).svg
+    rows = re.findall(r'data-commit="(s\d)".*?<circle cx="\d+" cy="(\d+)" r="9"/>', svg)
+    assert dict(rows) == {**{f"s{number}": "100" for number in range(5)}, "s9": "170"}
