@@ -151,9 +151,8 @@ function stepTable(attempt, clock) {
     before = step.at ?? before;
     const when = step.seen === "not seen" ? "" : el("span", { title: moment(clock, step.at, { long: true }) }, moment(clock, step.at));
     return el("tr", { class: step.seen.replace(" ", "-") },
-      el("td", {}, el("i", { class: `pip ${step.seen.replace(" ", "-")} ${step.name}` }), ` ${STEP_TEXT[step.name]}`),
-      el("td", {}, step.seen), el("td", {}, when), el("td", {}, since),
-      el("td", {}, step.ref ? id(step.ref) : ""));
+      el("td", {}, el("i", { class: `pip ${step.seen.replace(" ", "-")} ${step.name}` }), ` ${STEP_TEXT[step.name]} `, step.ref ? id(step.ref) : ""),
+      el("td", {}, step.seen), el("td", {}, when), el("td", {}, since));
   });
   return el("table", { class: "steps" }, el("tbody", {}, ...rows));
 }
