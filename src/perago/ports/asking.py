@@ -4,7 +4,7 @@ An adapter may repeat a request by itself. The caller that waits is told by `hea
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypeVar, final
@@ -114,7 +114,10 @@ def heard_by(hears: Repetitions | None) -> Generator[None]:
     try:
         yield
     finally:
-        _hears.reset(token)
+        # An attempt that is never gone on with is closed by garbage collection, in another context,
+        # which has nothing to put back.
+        with suppress(ValueError):
+            _hears.reset(token)
 
 
 @final

@@ -1,13 +1,14 @@
 """Listing page by page, and asking again: the bounds of both."""
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextvars import Context
 from dataclasses import dataclass, field
 
 import pytest
 
 from perago.adapters.memory.system import VirtualClock
 from perago.domain.logical_execution import RepositoryId
-from perago.ports.asking import PAUSE_SECONDS, TRIES_MAX, pages, until_answered
+from perago.ports.asking import PAUSE_SECONDS, TRIES_MAX, heard_by, pages, until_answered
 from perago.ports.errors import (
     MissingError,
     OutcomeUnknownError,
@@ -104,3 +105,15 @@ def test_a_refusal_is_an_answer() -> None:
     service = Service([MissingError("no such branch")])
     assert isinstance(ended(service, VirtualClock()), MissingError)
     assert service.calls == 1
+
+
+def test_work_that_is_given_up_may_be_closed_in_another_context() -> None:
+    """As garbage collection closes it, and a search that drives coroutines by hand."""
+
+    def work() -> Generator[None]:
+        with heard_by(None):
+            yield
+
+    begun = work()
+    Context().run(next, begun)
+    Context().run(begun.close)
