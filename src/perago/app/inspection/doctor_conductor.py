@@ -318,9 +318,10 @@ def _of_queue(watched: _Watched, domain: str | None, subject: Subject) -> Findin
 def _unpolled(watched: _Watched, domain: str | None, subject: Subject) -> Finding:
     said = _last_asked(watched.polls.get(domain, {}), subject.clock)
     text = f"no worker polls it (last: {said or 'never'}); {watched.rows(domain)}"
-    elsewhere = sorted(str(each) for each in {*watched.active.values()} - {domain})
+    elsewhere = {*watched.active.values()} - {domain}
     if elsewhere:
-        text += f"; workers poll with domain {', '.join(elsewhere)}"
+        named = sorted(f"with domain {each}" if each else "without a domain" for each in elsewhere)
+        text += f"; workers poll {', '.join(named)}"
     remedy, start = remedy_of("PRG-H001", subject.names), filled("start MODULE", subject.names)
     if domain is not None:
         remedy = remedy.replace(start, f"{start} --domain {quote(domain)}")

@@ -244,6 +244,7 @@ async def test_rows_of_a_domain_need_a_worker_of_that_domain(tmp_path: Path) -> 
     assert problems(found) == [("failure", "PRG-H001")]
     (stuck,) = [each for each in found if each.code]
     assert stuck.evidence.startswith("words in the domain night: no worker polls it")
+    assert stuck.evidence.endswith("; workers poll without a domain")
     assert stuck.commands == ("perago start team.words --domain night",)
 
 
