@@ -54,7 +54,8 @@ class Removals:
         for branch in self._branches.keys() - repository.branches.keys():
             head = self._branches[branch]
             self.runs.gone(actor, branch, decided=self._is_decided(head, before=actor.started))
-            if actor.holds_a_row:
+            if actor.holds_a_row:  # a pass had put it back, and its decision is finished since
+                self._taken = [each for each in self._taken if each[1] != branch]
                 continue
             self._branch_gone(actor, branch)
             if late:

@@ -116,6 +116,20 @@ ENDS_OF_PROMISES = {
             "fate gc1:12": "crash before",
         },
     ),
+    "gc1 puts a branch back, and w2 finishes its decision before gc1 has ended": (
+        "chain-verbs",
+        "resumed a decision",
+        {
+            "move idle:1": "operator: pause",
+            "move w1:12.0": "stands still",
+            "move idle:4": "gc begins",
+            "move gc1:6.0": "the lease expires of w1",
+            "move gc1:9.0": "goes on: w1",
+            "move gc1:10.0": "a worker polls",
+            "move w2:2.0": "goes on: gc1",
+            "move gc1:14.0": "goes on: w2",
+        },
+    ),
     "w2 begins a run again between its last question and its request": (
         "run",
         "a stale attempt created a run branch in its last step",

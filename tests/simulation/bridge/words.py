@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TypeVar, cast
 
 from perago.adapters.memory.conductor_server import OpenWrite
-from perago.domain.attempt import AttemptSnapshot
+from perago.domain.attempt import AttemptRecord, AttemptSnapshot
 from perago.ports.lakefs import BranchPage, TagPage
 from perago.ports.objects import ObjectEntry
 
@@ -23,6 +23,14 @@ ID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{8,}")
 LEASE = re.compile(r"responseTimeout: \d+")
 # Texts are the server's own, a wait is that of this machine, and leases differ.
 LEFT_OUT = frozenset({"text", "storage_namespace", "queue_wait_ms", "response_timeout_seconds"})
+
+
+def _tells_when(row: AttemptSnapshot) -> bool:
+    """Whether both servers say when a row ended: one that a worker has polled, and that has ended.
+
+    Of its own rows the fake keeps no end, and an open row may show an earlier one.
+    """
+    return row.status.is_terminal and row.worker_id is not None
 
 
 class Words:
@@ -51,6 +59,8 @@ class Words:
                 found = self._fields(value._replace(modified_at=0), ObjectEntry._fields)
             case AttemptSnapshot(task_type="JOIN", poll_count=count) if count:
                 found = self.of(replace(value, poll_count=0))  # the server polls it for itself
+            case AttemptRecord(snapshot=row, ended_at=moment) if moment and not _tells_when(row):
+                found = self.of(replace(value, ended_at=0))
             case _:
                 found = self._parts(value)
         return found
