@@ -7,6 +7,7 @@ Every actor draws from a chance of its own, so that one seed gives one schedule.
 
 import asyncio
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -39,6 +40,8 @@ OUTAGE_EACH_SECONDS = (3.0, 12.0)
 OUTAGE_SECONDS = (2.0, 20.0)
 STORE = "block store"
 LOOK_SECONDS = 0.3
+NOT_STARTED = "did not start"
+OF_PROCESS = re.compile(r"-(\d+)-[0-9a-f]+$")  # in the name of a worker
 # Long after its end a function's outcome is on the disk, also on a busy machine.
 KEPT_SECONDS_MAX = 1.0
 # What ends a worker and leaves the outcome of an ended function to the next one of its root.
@@ -103,6 +106,8 @@ class RowsReport:
     """Functions that ran again although they had ended well before the worker did."""
     given_up: tuple[str, ...]
     """Rows that five executions in a row had handed back: the bound of docs/operations.md."""
+    rootless: tuple[str, ...]
+    """Rows that timed out before a worker of their root had started again: another such limit."""
     extra: tuple[str, ...]
     lost: tuple[str, ...]
 
@@ -113,6 +118,7 @@ class RowsReport:
             f"seed {self.seed}: {self.workflows} workflows, {self.tasks} tasks, {self.rows} rows",
             f"{self.hand_backs} redeliveries; {done}; task functions: {runs}",
             *(f"handed back too often: {each}" for each in self.given_up),
+            *(f"no worker on its root: {each}" for each in self.rootless),
             *(f"row too many: {each}" for each in self.extra),
             *(f"lost workflow: {each}" for each in self.lost),
             *(f"ran again: {each}" for each in self.again),
@@ -272,7 +278,7 @@ async def _launched(run: RowChaos, number: int) -> RunningWorker:
             if _polls(worker):
                 return worker
             await asyncio.sleep(0.1)
-        run.note("did not start", worker.pid)
+        run.note(NOT_STARTED, worker.pid)
         await asyncio.sleep(1.0)
 
 
@@ -323,7 +329,8 @@ async def _report(run: RowChaos) -> RowsReport:
         _told(row)
         for of_task in tasks.values()
         for row in of_task
-        if _is_extra(row) and not any(map(_came_back_too_often, of_task))
+        if _is_extra(row)
+        and not any(_came_back_too_often(each) or _is_rootless(run, each) for each in of_task)
     ]
     runs, again = _runs(run)
     return RowsReport(
@@ -336,6 +343,7 @@ async def _report(run: RowChaos) -> RowsReport:
         runs=runs,
         again=tuple(again),
         given_up=tuple(given_up),
+        rootless=tuple(_told(row) for row in rows if _is_rootless(run, row)),
         extra=tuple(extra),
         lost=tuple(lost),
     )
@@ -352,6 +360,24 @@ def _came_back_too_often(row: AttemptRecord) -> bool:
         row.reason
     )
     return bound and row.snapshot.status is not AttemptStatus.COMPLETED
+
+
+def _is_rootless(run: RowChaos, row: AttemptRecord) -> bool:
+    """Whether it timed out because no worker of its root polled: none could hand it back.
+
+    On a busy machine a start takes ten seconds, and fails while Conductor is away. The last beat
+    is at most a third of the response time-out older than the death of its worker.
+    """
+    named = OF_PROCESS.search(row.snapshot.worker_id or "")
+    pid = int(named[1]) if named is not None else 0
+    deaths = [each.at for each in run.events if each.pid == pid and each.what in KEEPING]
+    if row.snapshot.status is not AttemptStatus.TIMED_OUT or not deaths:
+        return False
+    until = deaths[0] + row.response_timeout_seconds * 2 / 3
+    failed = {each.pid for each in run.events if each.what == NOT_STARTED}
+    started = [each for each in run.events if each.what == "start" and deaths[0] < each.at < until]
+    same_root = [each.pid for each in started if run.roots[each.pid] == run.roots[pid]]
+    return failed.issuperset(same_root)
 
 
 def _told(row: AttemptRecord) -> str:
