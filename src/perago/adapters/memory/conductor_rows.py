@@ -232,7 +232,7 @@ class TaskRow:
             ),
             queue_wait_ms=max(0, self.start_time - self.scheduled_time) if self.start_time else 0,
             ended_at=self.ended_at,
-            domain=self.domain,
+            domain=self.domain if self.is_queued_type else None,  # as the server: for workers only
         )
 
 
