@@ -167,7 +167,8 @@ class Monitor:
     def _began(self, actor: Actor, call: PortCall) -> None:
         """Begin asked for a run branch: it was not stale when it last asked anything else."""
         assert actor.record is not None, "only attempts begin"
-        if self.runs.began(actor.record) and actor.stale_since is not None:
+        counts = actor.stale_since is None
+        if self.runs.began(actor.record, counts=counts) and actor.stale_since is not None:
             self.seen.add("a stale attempt created a run branch in its last step")
             if call.after > actor.stale_since:
                 self._broken(30, f"{actor.name} is stale since before it last asked")

@@ -217,7 +217,7 @@ def _broken(counts: Counts) -> str:
     if not counts.broken:
         return "None of them broke an invariant."
     told = ", ".join(f"`{each}`" for each in counts.broken)
-    return f"None broke an invariant, but {told} met mistakes of the check, which are mended."
+    return f"None broke an invariant, but {told} met mistakes of the check,\nwhich are mended."
 
 
 def _planted(counts: Counts) -> str:

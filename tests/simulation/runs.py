@@ -213,15 +213,18 @@ class Runs:
             self._broken(26, f"{row.reference_name} ended with {ref[:8]}, shown is {expected[:8]}")
         self.seen.add("a run was finished")
 
-    def began(self, record: AttemptRecord) -> bool:
-        """Whether an attempt of begin has made a run branch; all of one begin make the same."""
+    def began(self, record: AttemptRecord, *, counts: bool) -> bool:
+        """Whether an attempt of begin has made a run branch; all of one begin make the same.
+
+        One that is stale may have seen marks which gc has removed since.
+        """
         names = {each for each in self.scene.repository.branch_names() if is_run_branch(each)}
         new = names - self.known
         self.known |= names
         for name in new:
             execution = self.facts.execution_of(record)
             earlier = self._branches.setdefault(execution, name)
-            if earlier != name:
+            if counts and earlier != name:
                 self._broken(28, f"execution {execution} began {earlier[-8:]}, and now {name[-8:]}")
         return bool(new)
 
