@@ -83,7 +83,8 @@ The tasks between `perago.begin` and `perago.finish` publish on a branch of thei
 
 Three moments are not covered, because only the server could close them. An attempt of `perago.begin` that
 stands still between its last question and its request can create the branch of a run again that has been
-finished meanwhile; garbage collection removes that empty branch. If Conductor brings a workflow back while
+finished meanwhile, and a late merge of one of its tasks can land there: the target does not change, and
+garbage collection removes that branch. If Conductor brings a workflow back while
 `perago abandon` or garbage collection removes its run, its next task or its finish fails for good, and the
 target has not changed. A person can still pick, revert or copy what is on a run branch.
 
