@@ -2,7 +2,7 @@
 
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,8 @@ from tests.unprivileged import ReadablePython, readable_python
 from perago.adapters.conductor.client import ConductorSettings
 from perago.adapters.conductor.installation import open_conductor
 from perago.ports.installations import ConductorInstallation
+from perago.testing import PeragoEnvironment
+from perago.testing.remote_servers import RealServers, RemoteServers
 from perago_servers import ConductorServer, LakefsServer
 
 
@@ -39,6 +41,27 @@ async def scene(
 ) -> AsyncIterator[WorkerScene]:
     """Two real servers and a folder for workers."""
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
+        yield opened
+
+
+@pytest.fixture
+def kit_servers(
+    lakefs_server: LakefsServer, conductor_workers_server: ConductorServer
+) -> RealServers:
+    """The addresses and keys by which the kit works on the real servers."""
+    return RealServers(
+        lakefs_url=lakefs_server.endpoint,
+        access_key_id=lakefs_server.access_key_id,
+        secret_access_key=lakefs_server.secret_access_key,
+        namespace_root=lakefs_server.namespace_root,
+        conductor_url=conductor_workers_server.api_url,
+    )
+
+
+@pytest.fixture
+def env(kit_servers: RealServers) -> Iterator[PeragoEnvironment]:
+    """The kit on real servers; it is closed when no loop runs any more."""
+    with PeragoEnvironment(servers=RemoteServers(kit_servers)) as opened:
         yield opened
 
 

@@ -1,7 +1,6 @@
 """What changed since the last publication, asked by an executor, answered by its worker."""
 
 import signal
-from collections.abc import Iterator
 
 import pytest
 from tests.contract.lakefs_under_test import MAIN
@@ -11,8 +10,6 @@ from tests.unit.app.attempt.test_changes_since import FILES, SEEN, index
 from perago import Changes
 from perago.domain.attempt import WorkflowStatus
 from perago.testing import PeragoEnvironment
-from perago.testing.remote_servers import RealServers, RemoteServers
-from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 ASKS = """
@@ -46,22 +43,6 @@ async def test_the_second_workflow_is_told_what_others_changed(
         assert await worker.exit_code() == 0
     said = await scene.lakefs.objects.read(scene.repository, MAIN, "data/out.txt")
     assert said.decode() == f"{published.commit} ('b.txt',) () ('a.txt',)"
-
-
-@pytest.fixture
-def env(
-    lakefs_server: LakefsServer, conductor_workers_server: ConductorServer
-) -> Iterator[PeragoEnvironment]:
-    """The kit on real servers; it is closed when no loop runs any more."""
-    servers = RealServers(
-        lakefs_url=lakefs_server.endpoint,
-        access_key_id=lakefs_server.access_key_id,
-        secret_access_key=lakefs_server.secret_access_key,
-        namespace_root=lakefs_server.namespace_root,
-        conductor_url=conductor_workers_server.api_url,
-    )
-    with PeragoEnvironment(servers=RemoteServers(servers)) as opened:
-        yield opened
 
 
 async def test_the_kit_answers_from_real_servers(env: PeragoEnvironment) -> None:

@@ -20,7 +20,6 @@ from tests.prefixed_songs import (
 
 from perago.testing import PeragoEnvironment, crash
 from perago.testing.remote_servers import RealServers, RemoteServers
-from perago_servers import ConductorServer, LakefsServer
 
 AT_ONCE = 6  # more would let leases of four seconds end on a busy machine
 
@@ -29,20 +28,11 @@ Environments = Callable[[str], PeragoEnvironment]
 
 
 @pytest.fixture
-def environments(
-    lakefs_server: LakefsServer, conductor_workers_server: ConductorServer
-) -> Iterator[Environments]:
+def environments(kit_servers: RealServers) -> Iterator[Environments]:
     """Make a world of its own for each case; all are closed when no loop runs any more."""
-    servers = RealServers(
-        lakefs_url=lakefs_server.endpoint,
-        access_key_id=lakefs_server.access_key_id,
-        secret_access_key=lakefs_server.secret_access_key,
-        namespace_root=lakefs_server.namespace_root,
-        conductor_url=conductor_workers_server.api_url,
-    )
     with ExitStack() as opened:
         yield lambda policy: opened.enter_context(
-            PeragoEnvironment(policy=policy, servers=RemoteServers(servers))
+            PeragoEnvironment(policy=policy, servers=RemoteServers(kit_servers))
         )
 
 

@@ -18,7 +18,6 @@ from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.logical_execution import CommitId
 from perago.testing import PeragoEnvironment
 from perago.testing.remote_servers import RealServers, RemoteServers
-from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(600)]
 AT_ONCE = 6  # more would let leases of four seconds end on a busy machine
@@ -81,18 +80,11 @@ def _row(task_type: str, reference: str, **given: object) -> dict[str, object]:
 
 @pytest.fixture
 def environments(
-    lakefs_server: LakefsServer, conductor_workers_server: ConductorServer
+    kit_servers: RealServers,
 ) -> Iterator[Callable[[], PeragoEnvironment]]:
     """An environment of its own for each case; all are closed when no loop runs any more."""
-    servers = RealServers(
-        lakefs_url=lakefs_server.endpoint,
-        access_key_id=lakefs_server.access_key_id,
-        secret_access_key=lakefs_server.secret_access_key,
-        namespace_root=lakefs_server.namespace_root,
-        conductor_url=conductor_workers_server.api_url,
-    )
     with ExitStack() as opened:
-        yield lambda: opened.enter_context(PeragoEnvironment(servers=RemoteServers(servers)))
+        yield lambda: opened.enter_context(PeragoEnvironment(servers=RemoteServers(kit_servers)))
 
 
 @pytest.mark.parametrize(

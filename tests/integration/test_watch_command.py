@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, closing
 from http.client import HTTPConnection
 from pathlib import Path
@@ -25,7 +25,6 @@ from perago.domain.policy import PolicySetting
 from perago.ports.installations import ConductorInstallation
 from perago.testing import PeragoEnvironment, foreign_commit, sequence
 from perago.testing.faults import crash
-from perago.testing.remote_servers import RealServers, RemoteServers
 from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
@@ -144,22 +143,6 @@ async def test_a_page_follows_a_workflow_that_retries_to_its_end(
         assert kinds[steps["staged"]["ref"]] == "staged"
         for secret in (lakefs_server.secret_access_key, lakefs_server.access_key_id):
             assert secret not in await watched.text()
-
-
-@pytest.fixture
-def env(
-    lakefs_server: LakefsServer, conductor_workers_server: ConductorServer
-) -> Iterator[PeragoEnvironment]:
-    """An environment on real servers, closed when no loop runs any more."""
-    servers = RealServers(
-        lakefs_url=lakefs_server.endpoint,
-        access_key_id=lakefs_server.access_key_id,
-        secret_access_key=lakefs_server.secret_access_key,
-        namespace_root=lakefs_server.namespace_root,
-        conductor_url=conductor_workers_server.api_url,
-    )
-    with PeragoEnvironment(servers=RemoteServers(servers)) as opened:
-        yield opened
 
 
 async def test_a_held_run_and_its_foreign_commit_are_in_the_document(
