@@ -58,7 +58,10 @@ def explore(mix: Mix, first: int, schedules: int, *, broken_max: int = 1) -> Fou
 def explore_all(
     schedules: int, *, mixes: Sequence[Mix] = tuple(MIXES.values()), processes: int = PROCESSES
 ) -> Mapping[str, Found]:
-    """So many schedules of each mix, in some processes beside each other."""
+    """So many schedules of each mix, in some processes beside each other.
+
+    A broken schedule is told at once and ends nothing: a run of an hour has to show all of them.
+    """
     found = {mix.name: Found() for mix in mixes}
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         _add(found, pool, _chunks(mixes, 0, schedules))
@@ -94,18 +97,31 @@ def _add(
 ) -> None:
     for (mix, _, _), part in zip(chunks, pool.map(_chunk, chunks), strict=True):
         found[mix.name].add(part)
+        for seed, ran in part.broken:
+            sys.stdout.write(f"{in_one_line(mix, seed, ran)}\n")
+            sys.stdout.flush()
 
 
 def _chunk(chunk: tuple[Mix, int, int]) -> Found:
-    return explore(*chunk)
+    mix, first, schedules = chunk
+    return explore(mix, first, schedules, broken_max=schedules)
+
+
+def in_one_line(mix: Mix, seed: int, ran: Ran) -> str:
+    """What broke, and the command that shows it again."""
+    return f"{mix.name} {seed}: {ran.broken}; again: {command_of(mix, seed)}"
+
+
+def command_of(mix: Mix, seed: int) -> str:
+    """The command that runs a schedule again and tells its story."""
+    return f"python -m tests.simulation.explore --mix {mix.name} --seed {seed} --schedules 1"
 
 
 def failure_in_words(mix: Mix, seed: int, ran: Ran) -> str:
     """What broke, the command that shows it again, and the shortest story of it."""
     small = shrink(mix, ran)
-    command = f"python -m tests.simulation.explore --mix {mix.name} --seed {seed} --schedules 1"
     told = in_words(replay(mix, small.differences).lines)
-    return "\n".join([str(small.broken), f"again: {command}", *told])
+    return "\n".join([str(small.broken), f"again: {command_of(mix, seed)}", *told])
 
 
 def main() -> int:
