@@ -240,10 +240,10 @@ def how_far(attempt: AttemptEvidence) -> Reached:
     """Judge by the furthest step that is proven; the first that holds counts.
 
     seen                                                        came to
+    the row completed and reports its input                     kept
     the row reports the publication of another attempt          adopted
     a publication of its own on the target                      published
     a tag on a publication of its own that is not there now     replaced
-    the row completed and reports its input                     kept
     the row completed                                           completed
     its reason says that the outcome is unknown                 outcome unknown
     the attempts of its task agreed on its staged commit        decided
@@ -257,12 +257,14 @@ def how_far(attempt: AttemptEvidence) -> Reached:
     What an attempt removed when it ended is no proof any more. So `polled` of an attempt that
     failed means: it left nothing, and its reason says how it ended.
     """
+    # Another task published the input, as a rule: who reports its input adopted nothing.
+    if attempt.output_ref is not None and attempt.output_ref == attempt.input_ref:
+        return Reached.KEPT
     if attempt.output_by is not None and attempt.output_by != attempt.task_id:
         return Reached.ADOPTED
     proofs = (
         (bool(attempt.publications), Reached.PUBLISHED),
         (attempt.replaced is not None, Reached.REPLACED),
-        (attempt.output_ref is not None and attempt.output_ref == attempt.input_ref, Reached.KEPT),
         (attempt.status is AttemptStatus.COMPLETED, Reached.COMPLETED),
         (attempt.reason.startswith(OUTCOME_UNKNOWN) or attempt.code == "PRG-U001", Reached.UNKNOWN),
         (attempt.decided, Reached.DECIDED),

@@ -80,6 +80,8 @@ LOST = row(AttemptStatus.TIMED_OUT, "responseTimeout: 60 exceeded")
         (attempt(LOST, publications=[MINE], decided=True, staged="s"), Reached.PUBLISHED),
         (attempt(LOST, replaced=DECISION, staged="s"), Reached.REPLACED),
         (attempt(row(AttemptStatus.COMPLETED, output="in")), Reached.KEPT),
+        # Its input is what the task before it published: it read that, and changed nothing.
+        (attempt(row(AttemptStatus.COMPLETED, output="in"), output_by="t0"), Reached.KEPT),
         (attempt(row(AttemptStatus.COMPLETED)), Reached.COMPLETED),
         (
             attempt(row(AttemptStatus.FAILED, "publication outcome unknown: x"), decided=True),

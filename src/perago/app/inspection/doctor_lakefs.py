@@ -148,6 +148,11 @@ async def key(subject: Subject) -> AsyncIterator[Finding]:
     if facts.version == TESTED_VERSION:
         yield ok(VERSION, f"{said}, as tested")
         return
+    if facts.version and not _numbers(facts.version):
+        # Who built it knows what it is, and no command would tell more: nothing to warn of.
+        tested = f"Perago is tested with {TESTED_VERSION}"
+        yield ok(VERSION, f"{said}: a build from source that names no release; {tested}")
+        return
     text = f"lakeFS says {said}; Perago is tested with {TESTED_VERSION}"
     if _numbers(facts.version) > _numbers(TESTED_VERSION):
         text += ", which is older: a release may change what hooks and merges do"

@@ -363,7 +363,12 @@ async def test_a_refused_merge_is_a_right_that_is_missing(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("said", "status"),
-    [("1.86.0", Status.OK), ("1.87.2", Status.WARNING), ("dev", Status.WARNING)],
+    [
+        ("1.86.0", Status.OK),
+        ("1.87.2", Status.WARNING),
+        ("dev", Status.OK),
+        ("", Status.WARNING),
+    ],
 )
 async def test_a_version_is_compared_with_the_tested_one(
     world: World, said: str, status: Status
@@ -374,6 +379,7 @@ async def test_a_version_is_compared_with_the_tested_one(
     )
     assert version.status is status
     assert ("older" in version.evidence) is (said == "1.87.2")
+    assert ("names no release" in version.evidence) is (said == "dev")
 
 
 async def test_a_store_that_signs_is_tried_by_its_addresses_too(world: World) -> None:
