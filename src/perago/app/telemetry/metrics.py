@@ -104,20 +104,23 @@ class Metrics:
         return "".join(f"{line}\n" for line in self._lines())
 
     def _family(self, name: str, kind: str) -> str | None:
-        """The name that Prometheus is told; None when another metric has it, or part of it."""
+        """The name for Prometheus; None when another metric has it, or there are too many names."""
         family = _flat(name)
         owner = f"{kind} {family}"
         parts = HISTOGRAM_PARTS if kind == "histogram" else ("",)
         lines = [family + part for part in parts]
         if self._families.get(family) == owner:
             return family
-        if len(self._families) < SERIES_MAX and self._families.keys().isdisjoint(lines):
+        is_taken = not self._families.keys().isdisjoint(lines)
+        # A task function may also make names without end, as it may make labels.
+        if not is_taken and len(self._families) < SERIES_MAX:
             self._families.update(dict.fromkeys(lines, owner))
             return family
         # Once for each name: a task function may count in a loop.
         if owner not in self._refused and len(self._refused) < SERIES_MAX:
             self._refused.add(owner)
-            LOGGER.warning("metric %s (a %s) is dropped: another metric has the name", name, kind)
+            why = "another metric has the name" if is_taken else "there are too many names"
+            LOGGER.warning("metric %s (a %s) is dropped: %s", name, kind, why)
         return None
 
     def _has_room(self) -> bool:

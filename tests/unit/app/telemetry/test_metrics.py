@@ -42,6 +42,21 @@ def test_a_label_that_never_repeats_ends_with_the_largest_number_of_series() -> 
     assert metrics.gauges["app_x"][(("user", "0"),)] == 7
 
 
+def test_names_without_end_stop_at_a_largest_number_and_the_log_says_why(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SERIES_MAX", 2)
+    metrics = Metrics()
+    for name in ("app.a", "app.b", "app.c"):
+        metrics.gauge(name, {}, 1)
+    metrics.count("app.a", {})
+    assert list(metrics.gauges) == ["app_a", "app_b"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "metric app.c (a gauge) is dropped: there are too many names",
+        "metric app.a (a counter) is dropped: another metric has the name",
+    ]
+
+
 NAME = r"[a-zA-Z_][a-zA-Z0-9_]*"
 VALUE = r'"(?:[^"\\\n]|\\["\\n])*"'
 LINE = re.compile(rf"({NAME})(?:\{{((?:{NAME}={VALUE},?)*)\}})? [-+.\deInfNa]+")
