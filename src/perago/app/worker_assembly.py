@@ -1,6 +1,7 @@
-"""What a worker does beside its attempts: ask services, collect garbage, upload checkpoints.
+"""Makes the parts of a worker (`assemble`), with the readers of its events.
 
-One failure never stops a pass, and no pass stops the worker.
+And what a worker does beside its attempts: ask services, collect garbage, upload checkpoints. One
+failure never stops a pass, and no pass stops the worker.
 """
 
 import asyncio

@@ -183,6 +183,8 @@ async def _produce_output(ports: AttemptPorts, attempt: Attempt) -> Mapping[str,
     target, earlier = await choose_target(ports, attempt, given.reference, spec, given.params)
     finished = None
     if earlier.others:
+        # A retry may get another input than its predecessor. What that one decided and published
+        # is the output, because one task must not publish twice.
         finished = await find_decision_on_other_input(
             ports, attempt, target, given.params, earlier.others
         )
