@@ -25,7 +25,9 @@ from perago.ports.installations import ConductorInstallation, Server, ServerFact
 
 # One page: who asks looks for rows of the last seconds, and the newest come first.
 ROWS_FOUND_MAX = 500
-POLL_ANSWER_SECONDS = 15.0  # beyond the wait that the server was asked for
+# A poll may take as long as the server was asked to wait, and then as long as any other request
+# (`request_timeout_seconds` in `client`).
+POLL_ANSWER_SECONDS = 15.0
 VERSION = re.compile(r"v?\d+\.\d+\S*")
 NOT_PAUSED = "is not PAUSED so cannot resume"
 Value = TypeVar("Value")

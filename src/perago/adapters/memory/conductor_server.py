@@ -288,6 +288,7 @@ class MemoryConductor:
                 return
             self.open_writes.remove(opened)
             self._store(opened.row)
+            # A heartbeat decides nothing. An update that the server ignores has no row.
             if opened.row is not None and decide_after is not None:
                 decide_after()
 

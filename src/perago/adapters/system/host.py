@@ -39,7 +39,8 @@ B = TypeVar("B")
 C = TypeVar("C")
 
 # Most blocking work waits for a disk or for Spark. asyncio's own pool has 6 threads on 2 cores:
-# attempts would wait for each other's directories there.
+# attempts would wait for each other's directories there. 32 is the most that asyncio's own pool
+# has, on a machine with 28 cores. A thread that waits costs little.
 BLOCKING_THREADS_MAX = 32
 # How long a cancelled caller waits for work that was told to stop, so that what it left can be
 # removed. Longer delays the end of a drain by a slow line.

@@ -297,7 +297,7 @@ class LocalOpened:
 def _checkpoints_of(
     ports: AttemptPorts, attempt: Attempt, target: Target | None, directory: Path
 ) -> AttemptCheckpoints | None:
-    """The checkpoints of an attempt; None where its level of guarantee gives it none.
+    """The checkpoints of an attempt; None where its ports or its level of guarantee give it none.
 
     Only `settled` has a key that all attempts of one logical execution share, and a decision that
     ends the need for checkpoints.

@@ -281,6 +281,8 @@ class SparkCompared:
                 ports, attempt, self.target, branch, self.result, noop=noop
             )
             swept = await self.sweep.committed(staged.commit)
+            # `compare` said whether anything changed, and the no-op and the checks follow from it.
+            # A commit for which a late write has turned that answer over must not be published.
             if swept.litter == 0 and swept.has_changes is self.changed:
                 return staged
         text = f"{branch} is still written to after the task function has ended"

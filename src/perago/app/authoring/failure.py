@@ -81,6 +81,7 @@ def _sentence(each: ErrorDetails) -> PydanticCustomError:
 def _message(each: ErrorDetails) -> str:
     message = each["msg"]
     cause = each.get("ctx", {}).get("error")
+    # Neither pydantic's sentences nor those of our own validators quote a value.
     if each["type"] in _FIXED_SENTENCES or isinstance(cause, PeragoError):
         return message
     tag = each.get("ctx", {}).get("tag")

@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 
 SINCE = "24h"
 SHORT = 8  # digits of an id: enough to tell those of one workflow apart, and lakeFS takes them
-SHOWN_MAX = 20  # of each kind below the table, which has every attempt; --json has all
+# Of each kind below the table, which has every attempt: more would push the table off the screen.
+# --json has all.
+SHOWN_MAX = 20
 HEADINGS = ("TASK", "TRY", "POLLED (UTC)", "WORKER", "STATUS", "CAME TO", "STAGED", "PUBLISHED")
 
 

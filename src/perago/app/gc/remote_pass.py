@@ -78,7 +78,9 @@ from perago.ports.errors import (
     UnavailableError,
 )
 
-# How deep a decision may lie below commits that a task function with keys put on its branch.
+# How deep a decision is looked for below commits that a task function with keys put on its branch.
+# Such a function makes a few. A limit is needed, because below the input commit the walk goes on
+# into the history of the target.
 LATE_COMMITS_MAX = 100
 _HASH = re.compile(r"[0-9a-f]{32}")  # what `short_hash` makes of an id that no name can hold
 

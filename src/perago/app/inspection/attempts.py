@@ -42,7 +42,8 @@ HISTORY_PAGE = 1000  # commits in one answer: the most that lakeFS gives
 # 10,000 commits of a branch. Whoever looks for older ones names the workflow.
 HISTORY_PAGES_MAX = 10
 LISTING_PAGES_MAX = 5  # 5,000 branches or tags of one kind; a screen shows 20 of them
-# Of a branch on which many workflows publish, Conductor is asked for the newest ones.
+# Of a branch on which many workflows publish, Conductor is asked for the newest ones. Each costs a
+# request for all its rows, which `perago watch` sends again and again; ten fill a screen.
 WORKFLOWS_MAX = 10
 # Conductor's clock beside that of lakeFS: a publication may look older than its attempt.
 CLOCK_SKEW = timedelta(hours=1)

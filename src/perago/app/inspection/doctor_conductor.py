@@ -355,7 +355,9 @@ async def _old_workers(subject: Subject, names: Sequence[str]) -> Finding:
 # The message that lakeFS gives a merge without one, from a staging branch. Ours have their own.
 _OLD_PUBLICATION = re.compile(r"Merge 'perago-staging-.+' into '.+'")
 COMMITS_READ = 100
-OLD_AGE_MAX = timedelta(days=1)  # before that it was perhaps stopped on purpose
+# An older publication proves little, because its worker may have been stopped since. A day finds
+# the worker of a workflow that runs once a day.
+OLD_AGE_MAX = timedelta(days=1)
 
 
 async def old_publications(subject: Subject) -> AsyncIterator[Finding]:

@@ -170,6 +170,7 @@ def _text(value: object) -> str:
 def _variable_of(key: str, variables: Mapping[str, bool]) -> str:
     upper = key.replace("-", "_").upper()
     for name in (f"PERAGO_{upper}", upper):
+        # NAME_FILE names a file that holds NAME, and only a secret may be given so.
         if name in variables or variables.get(name.removesuffix(FILE_SUFFIX)):
             return name
     raise RuntimeConfigError(

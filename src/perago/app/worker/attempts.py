@@ -284,7 +284,9 @@ class Bodies(Protocol):
 # Both are raised after lakeFS has given the attempt its workspace, so lakeFS works: an attempt that
 # ends with one of them closes the circuit, as a success does.
 SERVED = (BodyFailedError, GuardrailViolation)
-# The end of an attempt may be on its way to Conductor when its rows are looked through.
+# The end of an attempt may be on its way to Conductor when its rows are looked through. The worker
+# remembers the attempts that it began, so that it does not hand such a row back. After 1,000 more
+# attempts the end has arrived or is lost. Without a limit the memory of a worker would grow.
 TAKEN_MAX = 1000
 # A drained worker waits this long for its last lines in Conductor's task logs. Without a limit a
 # Conductor that does not answer would hold the process; lines that are lost are in the worker's

@@ -41,7 +41,8 @@ _PACKAGE = Path(__file__).parents[2]
 # Shorter fails a worker that would have come up; longer hides a module that waits for a service.
 READY_SECONDS_MAX = 120.0
 # Conductor gets a reason of 500 characters (PERAGO_FAILURE_REASON_MAX_LENGTH). 400 for the last
-# words of the process leave room for how it ended and which task it ran.
+# words of the process leave room for how it ended and which task it ran. The last line of a
+# traceback names the error, and the four before it say where.
 REASON_LINES = 5
 REASON_CHARACTERS = 400
 # One buffer for each executor, kept for its life, so that a message allocates none. A longer

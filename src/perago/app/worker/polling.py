@@ -254,7 +254,11 @@ class Poller:
         return len(records)
 
     async def _look_for_unheard(self) -> None:
-        """When a poll without an answer is surely over; between two polls of this type."""
+        """Look for rows of a poll without an answer, when that poll is surely over.
+
+        A poll of this type must not be under way, because its rows would look the same. It is done
+        after a poll that was answered, because a Conductor that is away cannot be asked.
+        """
         until = self._open_until
         if until is None or self._tools.clock.monotonic() < until:
             return

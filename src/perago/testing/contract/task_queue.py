@@ -272,6 +272,7 @@ async def test_Q18_rerun_reuses_the_row(conductor_under_test: ConductorUnderTest
     workflow_id, task_type = await start_one_task(conductor_under_test)
     await fail(conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id))
     second = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
+    # Conductor reruns only a workflow that has ended.
     await conductor_under_test.workflows.terminate(workflow_id, "by hand")
     await conductor_under_test.workflows.rerun(workflow_id, second.task_id)
     (waiting,) = [
@@ -290,6 +291,7 @@ async def test_Q18_rerun_reuses_the_row(conductor_under_test: ConductorUnderTest
 async def test_Q19_restart_forgets_the_rows(conductor_under_test: ConductorUnderTest) -> None:
     workflow_id, task_type = await start_one_task(conductor_under_test)
     first = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
+    # Conductor restarts only a workflow that has ended.
     await conductor_under_test.workflows.terminate(workflow_id, "by hand")
     await conductor_under_test.workflows.restart(workflow_id)
     assert await conductor_under_test.queue.read_attempt(workflow_id, first.task_id) is None

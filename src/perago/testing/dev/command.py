@@ -229,7 +229,7 @@ def _serve(
 
         def look() -> None:
             nonlocal stamps
-            if stamps and not reload:
+            if stamps and not reload:  # it has run; without --reload a change starts no other run
                 return
             if (now := watched()) != stamps:
                 stamps = now
