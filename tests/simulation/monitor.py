@@ -137,11 +137,11 @@ class Monitor:
                 self._row_may_be_back(actor, call)
                 self.rows_may_have_changed(step)
             case "branches.delete":
-                self.removals.after(actor, late=call.late)
+                self.removals.after(actor, step, late=call.late)
             case "tags.create":
                 self._tag_created(actor, step, late=call.late)
             case "tags.delete":
-                self.removals.after(actor, late=call.late)
+                self.removals.after(actor, step, late=call.late)
                 self._forget_decisions()
             case _:
                 pass
@@ -157,7 +157,9 @@ class Monitor:
             self.runs.finish_published(actor, record)
         else:
             self.branch_of[commit] = branch
-            self._published(actor, record)
+            self._check_publication(actor, record)
+            if not self.runs.landed_too_late(branch, call):
+                self._count(record)
             assert actor.record is not None, "only attempts publish"
             told = as_object(actor.record.input_data.get("workspace"))["branch"]
             if branch == MAIN == told:
@@ -270,15 +272,19 @@ class Monitor:
         self.seen.add("a merge landed after a retry for other params had changed nothing")
         return True
 
-    def _published(self, actor: Actor, record: CommitRecord) -> None:
+    def _check_publication(self, actor: Actor, record: CommitRecord) -> None:
         commit = record.commit
-        self.publications.append(record)
         fenced = self.scene.mix.fenced and not actor.old
         if fenced and record.parents != (record.metadata.get(EXPECTED_HEAD),):
             self._broken(12, f"{commit[:8]} stands on {record.parents}")
         if record.metadata.get(POLICY) == "settled":
             self._check_settled(record)
         self._check_prefix(record)
+
+    def _count(self, record: CommitRecord) -> None:
+        """An execution has one publication, and no other once that is accepted."""
+        commit = record.commit
+        self.publications.append(record)
         execution = self.facts.execution_of_publication(record)
         mine = [
             each
@@ -417,7 +423,7 @@ class Monitor:
     def _check_history(self) -> None:
         history = self._history(MAIN)
         branches = {MAIN, *(each.branch for each in self.accepted.values())}
-        there = self.scene.repository.branch_names() - self.runs.removed
+        there = self.scene.repository.branch_names() - self.runs.removed.keys()
         known = {each: self._history(each) for each in branches if each in there}
         for accepted in self.accepted.values():
             if accepted.ref not in known.get(accepted.branch, {accepted.ref}):

@@ -48,12 +48,13 @@ class Removals:
         self._tags = dict(repository.tags)
         self._branches = {name: each.head.id for name, each in repository.branches.items()}
 
-    def after(self, actor: Actor, *, late: bool) -> None:
+    def after(self, actor: Actor, step: int, *, late: bool) -> None:
         """It is deleted: was it free to go?"""
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         for branch in self._branches.keys() - repository.branches.keys():
             head = self._branches[branch]
-            self.runs.gone(actor, branch, decided=self._is_decided(head, before=actor.started))
+            decided = self._is_decided(head, before=actor.started)
+            self.runs.gone(actor, branch, step, decided=decided)
             if actor.holds_a_row:  # a pass had put it back, and its decision is finished since
                 self._taken = [each for each in self._taken if each[1] != branch]
                 continue
@@ -61,7 +62,7 @@ class Removals:
             if late:
                 self._gone_late.add(branch)
         for tag in self._tags.keys() - repository.tags.keys():
-            self._tag_gone(actor, tag)
+            self._tag_gone(actor, tag, step)
 
     def decided(self, tag: TagName, actor: Actor, step: int, *, late: bool) -> None:
         """A decision was made."""
@@ -171,8 +172,8 @@ class Removals:
             if mine and counts and staging_of(branch).endswith(number):
                 broken(self.scene.mix, 18, f"{actor.name} removed the branch of {owner.name}")
 
-    def _tag_gone(self, actor: Actor, tag: TagName) -> None:
-        self.runs.gone(actor, tag)
+    def _tag_gone(self, actor: Actor, tag: TagName, step: int) -> None:
+        self.runs.gone(actor, tag, step)
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         alive = not self.scene.workflow_is_terminal and self.facts.alive_since <= actor.started
         if tag.startswith((DECISION_TAG_PREFIX, ATTEMPT_MARK_PREFIX)) and alive:

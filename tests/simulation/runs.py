@@ -13,6 +13,7 @@ from tests.simulation.invariants import broken
 from tests.simulation.mix import Kind
 from tests.simulation.others import is_run_branch
 from tests.simulation.scene import BEGIN, FINISH, MAIN, Scene
+from tests.simulation.steering import PortCall
 
 from perago.adapters.memory.conductor_rows import TaskRow
 from perago.domain.attempt import AttemptRecord
@@ -69,8 +70,8 @@ class Runs:
     published: dict[str, CommitRecord] = field(default_factory=dict[str, CommitRecord])
     finished: set[str] = field(default_factory=set[str])
     """Keys of runs whose finish Conductor has recorded as completed."""
-    removed: set[str] = field(default_factory=set[str])
-    """Run branches that were free to go, and went."""
+    removed: dict[str, int] = field(default_factory=dict[str, int])
+    """Run branches that were free to go, and the step in which each went last."""
     given_up: set[str] = field(default_factory=set[str])
     """Those of them that gc or an operator has removed."""
     known: set[str] = field(default_factory=set[str])
@@ -234,12 +235,23 @@ class Runs:
             if record.commit not in history:
                 self._broken(26, f"{record.commit[:8]} of run {key[-8:]} is gone")
 
-    def gone(self, actor: Actor, name: str, *, decided: bool = False) -> None:
+    def landed_too_late(self, branch: str, call: PortCall) -> bool:
+        """A merge of before its run branch was removed lands there, where a late request made it.
+
+        Its sender could not know, and no server compares whose branch it is: docs/guarantees.md,
+        runs. The target does not change, and gc removes the branch.
+        """
+        if call.after >= self.removed.get(branch, 0):
+            return False
+        self.seen.add("a merge landed on the branch of a run that was removed")
+        return True
+
+    def gone(self, actor: Actor, name: str, step: int, *, decided: bool = False) -> None:
         """A run branch or a base tag was removed: was it free to go?"""
         key = key_of_run(name)
         if key is None:
             return
-        self.removed.add(name)
+        self.removed[name] = step
         self.known.discard(name)
         if actor.holds_a_row:
             if key not in self.finished:

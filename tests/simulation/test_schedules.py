@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 
 import pytest
 from tests.simulation.choices import RandomChoices, ReplayedChoices
@@ -11,6 +12,7 @@ from tests.simulation.exhaustive import PAIR, explore_exhaustively
 from tests.simulation.explore import Found, explore_all, failure_in_words
 from tests.simulation.invariants import Broken
 from tests.simulation.mixes import MIXES
+from tests.simulation.planted import PLANTS, planted
 from tests.simulation.sometimes import SOMETIMES, never_met
 
 pytestmark = pytest.mark.simulation
@@ -149,6 +151,11 @@ ENDS_OF_PROMISES = {
             "move w3:11.0": "stands still",
         },
     ),
+    "a creation of w1 and a merge of w2 land after w4 has finished the run": (
+        "run",
+        "a merge landed on the branch of a run that was removed",
+        {"fate w1:10": "lands late", "fate w2:17": "lands late"},
+    ),
     "w2 begins a run again between its last question and its request": (
         "run",
         "a stale attempt created a run branch in its last step",
@@ -220,6 +227,22 @@ def test_what_no_worker_could_see_breaks_no_rule(moment: str) -> None:
     assert ran.broken is None
     assert ran.differences == differences
     assert situation in ran.seen
+
+
+def test_a_merge_that_was_asked_for_after_its_run_was_removed_is_found() -> None:
+    """The neighbour of the late merge: its sender could know, and a fence that is gone lets it."""
+    fence = next(each for each in PLANTS if each.name == "the fence before the effect is dropped")
+    mix = replace(MIXES["run"], without=frozenset({16}))  # the first that would find it
+    differences = {
+        "fate w1:10": "lands late",
+        "move w2:14.0": "stands still",
+        "move idle:7": "a late request lands",
+    }
+    with planted(fence):
+        ran = Engine(mix, ReplayedChoices(differences)).run()
+    assert ran.differences == differences
+    assert ran.broken is not None
+    assert ran.broken.number == 4
 
 
 def test_what_another_process_found_is_told_by_this_one() -> None:
