@@ -138,6 +138,8 @@ class Actor:
     judged: tuple[str, ...] = ()
     old: bool = False
     """It is of the release before, and promises less."""
+    about: str = ""
+    """What an operator named; a transcript has to name it on another server too."""
 
     @property
     def holds_a_row(self) -> bool:
@@ -308,7 +310,7 @@ async def _reset(stage: Stage, actor: Actor, reference: str) -> None:
 
 def new_abandon(stage: Stage, number: int, key: RunKey) -> Actor:
     """An operator's `perago abandon`."""
-    actor = Actor(f"abandon{number}", SteeredHandle(), ABANDON)
+    actor = Actor(f"abandon{number}", SteeredHandle(), ABANDON, about=key)
     actor.coroutine = _abandon(stage, actor, key)
     return actor
 

@@ -7,6 +7,7 @@ from tests.simulation.bridge.scripts import IDLE, Script
 from tests.simulation.mix import ALL_FOREIGN, ALL_VERBS, OF_RUNS, Foreign, Kind, Mix, Shape, Verb
 from tests.simulation.mixes import MIXES
 from tests.simulation.moves import (
+    ABANDON,
     COMMITS,
     EXPIRES,
     GC,
@@ -315,6 +316,25 @@ BY_HAND: Sequence[Script] = (
         "a run: terminated, removed by gc, and retried",
         replace(RUN, gc_age_zero=True),
         [before(BODY, TERMINATE, "w3"), (IDLE, GC), (IDLE, RETRY)],
+    ),
+    Script(
+        "a run: terminated and abandoned",
+        RUN,
+        [before(BODY, TERMINATE, "w3"), (IDLE, ABANDON)],
+    ),
+    Script(
+        "a run: terminated, abandoned while it is retried",
+        RUN,
+        [
+            before(BODY, TERMINATE, "w3"),
+            (IDLE, ABANDON),
+            before("branches.delete", RETRY, "abandon1"),
+        ],
+    ),
+    Script(
+        "a run: its creation and a merge of a task land after finish",
+        RUN,
+        [at(CREATE, "lands late"), at(MERGE, "lands late", "w2")],
     ),
     Script(
         "a run: its second task is run again, and begin had died once",

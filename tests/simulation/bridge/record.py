@@ -54,7 +54,8 @@ class Recorder(Engine):
 
     def start(self, actor: Actor) -> None:
         """A process begins."""
-        self.story_text.append(Step(actor.name, BEGINS, actor.purpose))
+        about = self.words.of(actor.about)
+        self.story_text.append(Step(actor.name, BEGINS, actor.purpose, about=about))
         super().start(actor)
 
     def from_outside(self, what: str, about: str = "", answer: object = None) -> None:

@@ -7,7 +7,16 @@ from collections.abc import Callable
 from inspect import isawaitable
 from typing import final
 
-from tests.simulation.actors import GC, RESET, Actor, new_attempt, new_pass, new_reset
+from tests.simulation.actors import (
+    ABANDON,
+    GC,
+    RESET,
+    Actor,
+    new_abandon,
+    new_attempt,
+    new_pass,
+    new_reset,
+)
 from tests.simulation.bridge.memory_stage import HeldStage
 from tests.simulation.bridge.outcome import ends_of, has_open_join, outcome_of
 from tests.simulation.bridge.steps import (
@@ -31,6 +40,7 @@ from tests.simulation.steering import BodyRun, PortCall, Sleep
 
 from perago.domain.errors import PeragoError
 from perago.domain.outcome import TooManyTries
+from perago.domain.run import RunKey
 from perago.ports.errors import OutcomeUnknownError, ServiceError, UnavailableError
 from perago.testing.fault_injector import ProcessDied
 
@@ -142,6 +152,8 @@ class Replay:
                 actor = new_pass(self._stage, number)
             case str() if step.how == RESET:
                 actor = new_reset(self._stage, number, FIRST_TASK)
+            case str() if step.how == ABANDON:
+                actor = new_abandon(self._stage, number, RunKey(self._words.id_of(step.about)))
             case purpose:
                 name = next(name for name in self._stage.tasks if self._words.of(name) == purpose)
                 actor = new_attempt(self._stage, number, name, set())

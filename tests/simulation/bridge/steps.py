@@ -28,7 +28,7 @@ class Step:
     def in_words(self) -> str:
         """One line."""
         how = f" ({self.how})" if self.how else ""
-        text = f"{self.who:<7}{WORDS.get(self.what, self.what)}{how}: {self.answer}"
+        text = f"{self.who:<9}{WORDS.get(self.what, self.what)}{how}: {self.answer}"
         return text if len(text) <= WIDTH_MAX else f"{text[: WIDTH_MAX - 3]}..."
 
 
