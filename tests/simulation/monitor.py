@@ -250,7 +250,7 @@ class Monitor:
             self._broken(11, f"nothing kept the workflow from completing, it is {status}")
         self._check_history()
         published = {each.metadata.get(STAGING_COMMIT, "") for each in self.publications}
-        self.removals.at_the_end(published, {each.run for each in self.accepted.values()})
+        self.removals.at_the_end(published, {each.execution for each in self.accepted.values()})
 
     def _moved(self, actor: Actor, call: PortCall) -> None:
         """The target moved: its mover was not stale when it last asked anything."""

@@ -34,6 +34,8 @@ class Removals:
     _taken: list[tuple[Actor, BranchName]] = field(default_factory=list[tuple[Actor, BranchName]])
     decided_at: dict[TagName, int] = field(default_factory=dict[TagName, int])
     decided_late: set[TagName] = field(default_factory=set[TagName])
+    _decided_for: dict[TagName, int] = field(default_factory=dict[TagName, int])
+    """The execution that each decision is one of."""
     decided_in_vain: dict[TagName, Actor] = field(default_factory=dict[TagName, Actor])
     """Who made a decision whose branch was gone by then."""
     of_finish: set[TagName] = field(default_factory=set[TagName])
@@ -69,6 +71,8 @@ class Removals:
         repository = self.scene.lakefs.repository(self.scene.repository.id)
         metadata = repository.graph[repository.tags[tag]].record.metadata
         self.decided_at[tag] = step
+        assert actor.record is not None, "only attempts decide"
+        self._decided_for[tag] = self.facts.execution_of(actor.record)
         if actor.purpose == FINISH:
             self.of_finish.add(tag)
             return
@@ -84,8 +88,13 @@ class Removals:
         tags = self.scene.lakefs.repository(self.scene.repository.id).tags
         self.decided_at = {tag: step for tag, step in self.decided_at.items() if tag in tags}
 
-    def at_the_end(self, published: set[str], accepted_runs: set[str]) -> None:
-        """Every decision that may still be published has its branch."""
+    def at_the_end(self, published: set[str], accepted: set[int]) -> None:
+        """Every decision that may still be published has its branch.
+
+        One of an accepted execution may not: no retry comes. It need not be what was accepted. A
+        pass with ages of zero may have removed the decision that was published, and then a retry
+        decides anew and adopts that publication.
+        """
         if self.scene.workflow_status is WorkflowStatus.COMPLETED:
             return  # only a rerun brings it back, which is another execution
         repository = self.scene.lakefs.repository(self.scene.repository.id)
@@ -96,7 +105,7 @@ class Removals:
                 continue  # an age of zero holds nothing for a request that is under way
             metadata = repository.graph[commit].record.metadata
             branch = metadata.get(STAGING_BRANCH, "")
-            done = any(run in str(metadata) for run in accepted_runs)
+            done = self._decided_for.get(tag) in accepted
             if branch not in repository.branches and not done and not self._unseen(tag, branch):
                 broken(self.scene.mix, 14, f"{tag[:24]} has no branch {branch[-24:]}")
 

@@ -156,6 +156,20 @@ ENDS_OF_PROMISES = {
         "a merge landed on the branch of a run that was removed",
         {"fate w1:10": "lands late", "fate w2:17": "lands late"},
     ),
+    "w6 decides anew after gc2 has removed what w5 published, and adopts that": (
+        "run-gc-age-zero",
+        "published: adopted",
+        {
+            "fate w3:1": "refused",
+            "move w4:10.0": "stands still",
+            "move w5:10.0": "gc begins",
+            "move w5:21.0": "gc begins",
+            "move gc2:4.0": "operator: terminate",
+            "move gc2:7.0": "operator: retry",
+            "move gc2:19.0": "goes on: w5",
+            "move gc2:19.1": "a worker polls",
+        },
+    ),
     "w2 begins a run again between its last question and its request": (
         "run",
         "a stale attempt created a run branch in its last step",
