@@ -28,6 +28,7 @@ from perago.testing import (
     answer,
     arrive_late,
     crash,
+    drain,
     expire_lease,
     foreign_commit,
     lose_answer,
@@ -69,8 +70,10 @@ LATE = "COMPLETED superseded"
 STALE = "NOT SENT superseded"
 FAILED = "FAILED recorded"
 DIED = "DIED"
+BACK = "HANDED_BACK recorded"
 PUBLISHED = ("published",)
 ONE = Outcome("COMPLETED", PUBLISHED, (DONE,), 1)
+MOVED_ON = Outcome("COMPLETED", PUBLISHED, (BACK, DONE), 1)
 ANEW = Outcome("COMPLETED", PUBLISHED, (DIED, DONE), 2)
 RESUMED = Outcome("COMPLETED", PUBLISHED, (DIED, DONE), 1)
 TRIED_AGAIN = Outcome("COMPLETED", PUBLISHED, (FAILED, DONE), 2)
@@ -165,6 +168,8 @@ CASES = (
         Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 1),
         Outcome("COMPLETED", PUBLISHED, (LATE, DONE), 2),
     ),
+    Case("a deploy before the body", (drain(before="body"),), MOVED_ON, MOVED_ON),
+    Case("a deploy before the merge", (drain(before="merge"),), ONE, ONE),
     Case("a foreign commit after staging", (foreign_commit(after="stage"),), REFUSED, DROPPED),
     Case("a foreign commit before the body", (foreign_commit(before="body"),), REFUSED, DROPPED),
     Case(

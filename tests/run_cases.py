@@ -3,7 +3,7 @@
 Decides nothing; runs one workflow of begin, two tasks and finish for each case.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +12,14 @@ from pydantic import BaseModel
 from perago import WorkspaceSpec, task
 from perago.domain.commit_metadata import RUN
 from perago.testing import (
+    Drain,
     Fault,
     PeragoEnvironment,
     Repository,
     WorkflowRun,
     arrive_late,
     crash,
+    drain,
     expire_lease,
     foreign_commit,
     lose_answer,
@@ -75,8 +77,14 @@ class RunCase:
     refused: str = ""
     undone: bool = False
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether a worker is told to stop."""
+        return any(isinstance(fault, Drain) for fault in self.faults)
 
-# The target moves before finish has read anything, and after it has looked.
+
+# The target moves when begin has ended, before finish has read anything, and after it has looked.
+MOVED_EARLY = foreign_commit(after="complete", task=BEGIN)
 MOVED = foreign_commit(before="tags.read", task=FINISH)
 MOVED_LATE = foreign_commit(before="merge", task=FINISH)
 CASES = (
@@ -127,9 +135,25 @@ CASES = (
         refused="PRG-N005",
     ),
 )
+DRAINED = (
+    RunCase("begin is drained at its tag", (drain(before="tags.create", task=BEGIN),)),
+    RunCase("finish is drained at its decision", (drain(after="decide", task=FINISH),)),
+    RunCase("finish is drained at the merge", (drain(before="merge", task=FINISH),)),
+    RunCase(
+        "finish is drained, and its merge is late",
+        (drain(before="merge", task=FINISH), arrive_late("merge", task=FINISH)),
+    ),
+    RunCase(
+        "a rebase is drained, and its merge is late",
+        (MOVED_EARLY, drain(before="merge", task=FINISH), arrive_late("merge", task=FINISH)),
+        on_moved="rebase",
+    ),
+    RunCase("finish is drained before its end", (drain(before="complete", task=FINISH),)),
+)
 
 # Requests of an attempt in a process that has tried the fence; `test_runs_in_the_kit` counts them.
 CALLS = {BEGIN: 9, FINISH: 16}
+CALLS_OF_A_REBASE = 25
 
 
 def faults_at(task: str, nth: int) -> tuple[Fault, ...]:
@@ -150,8 +174,37 @@ def cases_of_every_call() -> Iterator[RunCase]:
                 yield RunCase(f"{type(fault).__name__} at call {nth} of {name}", (fault,))
 
 
-async def run_case(env: PeragoEnvironment, case: RunCase) -> None:
-    """Run a case and check what came of it; a failure tells the whole story."""
+def drains_at(task: str, nth: int) -> Mapping[str, tuple[Fault, ...]]:
+    """The order to stop at one request, by what becomes of the request.
+
+    It comes while the request is under way, when the answer is there, and while the request stays
+    under way until the next worker has ended.
+    """
+    during = drain(before=ANY_CALL, nth=nth, task=task)
+    return {
+        "drained during": (during,),
+        "drained after": (drain(after=ANY_CALL, nth=nth, task=task),),
+        "drained, and late": (during, arrive_late(ANY_CALL, nth=nth, task=task)),
+    }
+
+
+def cases_of_every_drain() -> Iterator[RunCase]:
+    """The order to stop at every request of begin, of finish, and of a finish that rebases."""
+    for name, calls in CALLS.items():
+        for nth in range(1, calls + 1):
+            for what, faults in drains_at(name, nth).items():
+                yield RunCase(f"{what} call {nth} of {name}", faults)
+    for nth in range(1, CALLS_OF_A_REBASE + 1):
+        for what, faults in drains_at(FINISH, nth).items():
+            told = f"{what} call {nth} of a rebase"
+            yield RunCase(told, (MOVED_EARLY, *faults), on_moved="rebase")
+
+
+async def run_case(env: PeragoEnvironment, case: RunCase) -> int:
+    """Run a case and check what came of it; how many workers handed their row back.
+
+    A failure tells the whole story.
+    """
     await env.register(load, mix, undo)
     repository = await env.repository("repo", BASE_FILES)
     base = (await repository.head()).commit
@@ -166,9 +219,12 @@ async def run_case(env: PeragoEnvironment, case: RunCase) -> None:
     try:
         assert env.pending_faults == ()
         await _check(env, repository, run, case, base)
+        if case.is_drained:
+            await _check_that_no_attempt_failed(env, run)
     except AssertionError as error:
         error.add_note(f"{case.id}\n{await env.story_text()}")
         raise
+    return sum(story.status == "HANDED_BACK" for story in env.attempts)
 
 
 def _definition(case: RunCase) -> dict[str, object]:
@@ -180,12 +236,21 @@ def _definition(case: RunCase) -> dict[str, object]:
     return {**definition, "tasks": [*steps, {**finish, "inputParameters": {"params": params}}]}
 
 
+async def _check_that_no_attempt_failed(env: PeragoEnvironment, run: WorkflowRun) -> None:
+    """A deploy costs no retry: the worker hands its row back, or ends it although it was told."""
+    rows = (await run.read()).attempts
+    assert [(row.snapshot.status, row.snapshot.retry_count) for row in rows] == [
+        ("COMPLETED", 0)
+    ] * 4
+    assert {story.status for story in env.attempts} <= {"COMPLETED", "HANDED_BACK"}
+
+
 async def _check(
     env: PeragoEnvironment, repository: Repository, run: WorkflowRun, case: RunCase, base: str
 ) -> None:
     files = await repository.files()
     published = [each for each in await repository.history() if RUN in each.metadata]
-    moved = any(fault in (MOVED, MOVED_LATE) for fault in case.faults)
+    moved = any(fault in (MOVED_EARLY, MOVED, MOVED_LATE) for fault in case.faults)
     assert ("elsewhere/foreign.txt" in files) is moved
     assert files["other/b.txt"] == b"b"
     if case.refused:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         Answer,
         ArriveLate,
         Crash,
+        Drain,
         ExpireLease,
         Fault,
         ForeignCommit,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         answer,
         arrive_late,
         crash,
+        drain,
         expire_lease,
         foreign_commit,
         lose_answer,
@@ -53,6 +55,7 @@ __all__ = [
     "ArriveLate",
     "AttemptStory",
     "Crash",
+    "Drain",
     "ExpireLease",
     "Fault",
     "ForeignCommit",
@@ -77,6 +80,7 @@ __all__ = [
     "answer",
     "arrive_late",
     "crash",
+    "drain",
     "expire_lease",
     "foreign_commit",
     "fork",
@@ -96,9 +100,10 @@ _HOMES = {
     "perago.testing.definitions": "fork fork_branch sequence",
     "perago.testing.environment": "PeragoEnvironment TaskEnvironment",
     "perago.testing.faults": (
-        "ANY_CALL POINTS Answer ArriveLate Crash ExpireLease Fault ForeignCommit LoseAnswer "
+        "ANY_CALL POINTS Answer ArriveLate Crash Drain ExpireLease Fault ForeignCommit LoseAnswer "
         "LoseRequest Meanwhile Moment Refuse Unavailable Zombie always answer arrive_late crash "
-        "expire_lease foreign_commit lose_answer lose_request meanwhile refuse unavailable zombie"
+        "drain expire_lease foreign_commit lose_answer lose_request meanwhile refuse unavailable "
+        "zombie"
     ),
     "perago.testing.memory_servers": "MemoryServers",
     "perago.testing.remote_servers": "RemoteServers RealServers",

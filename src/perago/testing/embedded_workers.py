@@ -22,17 +22,20 @@ from perago.app.attempt.context import (
     KnownRepositories,
     LakeFS,
 )
+from perago.app.attempt.patience import StopOrder
 from perago.app.attempt.run_attempt import run_attempt
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.fence.trust import Canary, FenceTrust
 from perago.app.telemetry.listeners import AttemptEvents, AttemptListener
+from perago.app.worker.attempts import Order, WaitingOrder
 from perago.domain.attempt import AttemptRecord
+from perago.domain.hand_back import Cause
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.system import Clock, Concurrency, Identities
-from perago.ports.task_body import Lease
+from perago.ports.task_body import BodyCall, BodyOutcome, BodyStopped, Lease, TaskBody
 from perago.ports.workspace import Phase
 from perago.testing.attempt_story import AttemptStory, StoryListener, begin_story
 from perago.testing.definitions import target_of
@@ -88,6 +91,19 @@ class WorkerClock(Clock):
             self.asleep = False
 
 
+@final
+class StoppableBody(TaskBody):
+    """The body of a worker that may be told to stop."""
+
+    def __init__(self, body: TaskBody, stop_order: StopOrder) -> None:
+        self._body = body
+        self._stop_order = stop_order
+
+    async def run(self, call: BodyCall) -> BodyOutcome:
+        """Run one call, unless the order came first."""
+        return await self._stop_order.before_end_of(self._body.run(call))
+
+
 @dataclass(slots=True)
 class EmbeddedWorker:
     """One process with one attempt."""
@@ -97,6 +113,7 @@ class EmbeddedWorker:
     injector: FaultInjector
     story: AttemptStory
     clock: WorkerClock
+    order: Order
     running: asyncio.Task[None] | None = None
 
     @property
@@ -153,6 +170,9 @@ def embedded_worker(
         execution_id=identities.new_execution_id(),
         settings=parts.settings,
     )
+    order: Order = asyncio.get_running_loop().create_future()
+    stop_order = WaitingOrder(order)
+    body = StoppableBody(servers.body(parts.tasks, parts.reader), stop_order)
     concurrency = servers.concurrency()
     transport = MemoryTransport(lakefs.objects, concurrency)
     pipeline = LocalWorkspacePipeline(lakefs.objects, lakefs.commits, concurrency, transport)
@@ -170,14 +190,15 @@ def embedded_worker(
             uploads=LocalDirectoryUploads(lakefs.objects, lakefs.commits, transport, concurrency),
         ),
         queue=conductor.queue,
-        body=faulty_port(servers.body(parts.tasks, parts.reader), "body", injector),
+        body=faulty_port(body, "body", injector),
         directories=faulty_port(directories, "directories", injector),
         clock=clock,
         identities=identities,
         concurrency=concurrency,
         progress=AttemptEvents(attempt, [*parts.listeners, parts.reader], clock),
+        stop_order=stop_order,
     )
-    return EmbeddedWorker(ports, attempt, injector, parts.reader.story, clock)
+    return EmbeddedWorker(ports, attempt, injector, parts.reader.story, clock, order)
 
 
 # Far above what any test needs: a loop without an end becomes a failure with a text, not a test
@@ -262,6 +283,12 @@ class EmbeddedWorkers(Surrounding):
     async def let_lease_expire(self, record: AttemptRecord) -> None:
         """Let time pass."""
         await self._servers.let_lease_expire(record)
+
+    def drain(self, record: AttemptRecord) -> None:
+        """Tell the process of this attempt to stop."""
+        (worker,) = (each for each in self._workers if each.attempt.record is record)
+        if not worker.order.done():
+            worker.order.set_result(BodyStopped("worker draining: a deploy", Cause.DRAIN))
 
     async def _poll_all(self) -> bool:
         found = False

@@ -27,6 +27,7 @@ from perago.testing.faults import (
     ArriveLate,
     Call,
     Crash,
+    Drain,
     ExpireLease,
     Fault,
     ForeignCommit,
@@ -130,6 +131,10 @@ class Surrounding(Protocol):
 
     async def let_lease_expire(self, record: AttemptRecord) -> None:
         """Let more time pass than the attempt's lease is long, and let Conductor notice."""
+        ...
+
+    def drain(self, record: AttemptRecord) -> None:
+        """Tell the attempt to stop."""
         ...
 
 
@@ -323,12 +328,12 @@ class FaultInjector(CallGate):
                 raise error
             case Zombie(until=until):
                 await self._stand_still(until)
-            case ExpireLease() | ForeignCommit() | Meanwhile():
+            case ExpireLease() | Drain() | ForeignCommit() | Meanwhile():
                 await self._let_others_act(fault)
             case LoseRequest() | LoseAnswer() | ArriveLate() | Answer():
                 pass  # `passes` sends the call, or does not, and drops its answer
 
-    async def _let_others_act(self, fault: ExpireLease | ForeignCommit | Meanwhile) -> None:
+    async def _let_others_act(self, fault: ExpireLease | Drain | ForeignCommit | Meanwhile) -> None:
         if isinstance(fault, Meanwhile):
             done = fault.action()
             if isawaitable(done):
@@ -337,6 +342,8 @@ class FaultInjector(CallGate):
         record, around = self._environment()
         if isinstance(fault, ExpireLease):
             await around.let_lease_expire(record)
+        elif isinstance(fault, Drain):
+            around.drain(record)
         else:
             self._tell(await around.commit_by_somebody_else(record, fault))
 
@@ -368,6 +375,7 @@ def _described(fault: Fault) -> str:
         Answer: f"the server does nothing and answers: {moment.point}",
         Zombie: f"the process stops {moment}",
         ExpireLease: f"the lease runs out {moment}",
+        Drain: f"the worker is told to stop {moment}",
         ForeignCommit: f"another writer commits {moment}",
         Meanwhile: f"the test acts {moment}",
     }

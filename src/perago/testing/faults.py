@@ -2,8 +2,7 @@
 
 `crash`, `lose_answer`, `zombie` and the others make a fault, which happens once, or with `always`
 each time; `find_point` reads its moment: a word of the specification (`merge`), a call of a port
-(`branches.merge`), or `ANY_CALL`. What a fault does is in `fault_injector`. There are no other
-faults: the kit, the tests of the steps and the contract suites plan these, on any servers.
+(`branches.merge`), or `ANY_CALL`. No test plans other faults; `fault_injector` does them.
 """
 
 from collections.abc import Callable, Mapping
@@ -203,85 +202,81 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class _AtMoment:
+    """What every fault has."""
+
+    moment: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class Crash(_AtMoment):
     """The process dies, and no cleanup of its own runs."""
 
-    moment: Moment
-
 
 @dataclass(frozen=True, slots=True)
-class LoseRequest:
+class LoseRequest(_AtMoment):
     """The request never arrives, and no answer comes."""
 
-    moment: Moment
-
 
 @dataclass(frozen=True, slots=True)
-class LoseAnswer:
+class LoseAnswer(_AtMoment):
     """The request arrives and takes effect, but its answer is lost."""
 
-    moment: Moment
-
 
 @dataclass(frozen=True, slots=True)
-class ArriveLate:
+class ArriveLate(_AtMoment):
     """No answer comes, and the request takes effect when others have acted."""
 
-    moment: Moment
     until: Until
 
 
 @dataclass(frozen=True, slots=True)
-class Unavailable:
+class Unavailable(_AtMoment):
     """The server answers that it cannot answer; nothing happens."""
-
-    moment: Moment
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(_AtMoment):
     """The port raises this error of `perago.ports.errors`; nothing happens."""
 
-    moment: Moment
     error: Exception
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(_AtMoment):
     """The port answers with this value; nothing happens."""
 
-    moment: Moment
     value: object
 
 
 @dataclass(frozen=True, slots=True)
-class Zombie:
+class Zombie(_AtMoment):
     """The process stops, its lease expires, and it continues when others have acted."""
 
-    moment: Moment
     until: Until
 
 
 @dataclass(frozen=True, slots=True)
-class ExpireLease:
+class ExpireLease(_AtMoment):
     """The process stops for longer than its lease, and then continues."""
-
-    moment: Moment
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignCommit:
+class Drain(_AtMoment):
+    """The worker of the attempt is told to stop, as a deploy does it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignCommit(_AtMoment):
     """A writer without Perago commits to the target branch."""
 
-    moment: Moment
     files: Mapping[str, bytes | None] = field(default_factory=lambda: FOREIGN_FILES)
 
 
 @dataclass(frozen=True, slots=True)
-class Meanwhile:
+class Meanwhile(_AtMoment):
     """A test acts on the same servers while the call is on its way."""
 
-    moment: Moment
     action: Callable[[], object]
 
 
@@ -295,6 +290,7 @@ Fault: TypeAlias = (
     | Answer
     | Zombie
     | ExpireLease
+    | Drain
     | ForeignCommit
     | Meanwhile
 )
@@ -398,6 +394,18 @@ def expire_lease(
     """Conductor times the attempt out while it is stopped, by default before it publishes."""
     before = "publish" if before is None and after is None else before
     return ExpireLease(_moment(before, after, nth=1, attempt=attempt, task=task))
+
+
+def drain(
+    *,
+    before: str | None = None,
+    after: str | None = None,
+    nth: int = 1,
+    attempt: int = 1,
+    task: str | None = None,
+) -> Drain:
+    """The worker is told to stop, as a deploy does, such as `drain(before="body")`."""
+    return Drain(_moment(before, after, nth=nth, attempt=attempt, task=task))
 
 
 def foreign_commit(

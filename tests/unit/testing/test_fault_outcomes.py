@@ -9,6 +9,7 @@ from perago.testing import (
     PeragoEnvironment,
     arrive_late,
     crash,
+    drain,
     expire_lease,
     foreign_commit,
     lose_answer,
@@ -136,6 +137,25 @@ async def test_a_zombie_that_stops_anywhere(
 @pytest.mark.parametrize("point", ["download", "body", "stage", "decide", "merge", "complete"])
 async def test_a_lease_that_runs_out_anywhere(perago_env: PeragoEnvironment, point: str) -> None:
     await _survives(perago_env, "settled", expire_lease(before=point))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("point", ["download", "body", "stage", "decide", "merge", "complete"])
+async def test_a_worker_that_is_told_to_stop_anywhere(
+    perago_env: PeragoEnvironment, policy: str, point: str
+) -> None:
+    perago_env.use_policy(policy)
+    clean, _ = counting_task()
+    repository = await perago_env.repository("repo", {"data/in.txt": "in"})
+    perago_env.plan(drain(before=point))
+    run = await perago_env.run(clean, repository)
+    await perago_env.assert_completed(run)
+    (row,) = await run.attempts("clean")
+    assert row.snapshot.retry_count == 0
+    # After the task function the attempt goes on to its end, whatever it was told.
+    gone = ["HANDED_BACK"] if point in {"download", "body"} else []
+    assert [story.status for story in perago_env.attempts] == [*gone, "COMPLETED"]
+    assert await perago_env.check_invariants(settled=policy == "settled") == []
 
 
 @pytest.mark.parametrize("policy", POLICIES)

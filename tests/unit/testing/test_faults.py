@@ -15,6 +15,7 @@ from perago.testing import (
     Answer,
     ArriveLate,
     Crash,
+    Drain,
     ExpireLease,
     Fault,
     ForeignCommit,
@@ -29,6 +30,7 @@ from perago.testing import (
     answer,
     arrive_late,
     crash,
+    drain,
     expire_lease,
     foreign_commit,
     lose_answer,
@@ -71,6 +73,7 @@ BEFORE_MERGE = Moment("merge", Side.BEFORE)
             zombie(attempt=2, until="retried", after="stage"),
             Zombie(Moment("stage", Side.AFTER, attempt=2), Until.RETRIED),
         ),
+        (drain(before="merge"), Drain(BEFORE_MERGE)),
         (expire_lease(), ExpireLease(Moment("publish", Side.BEFORE))),
         (
             foreign_commit(after="stage"),

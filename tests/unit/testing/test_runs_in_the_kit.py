@@ -3,7 +3,11 @@
 import pytest
 from tests.run_cases import (
     CALLS,
+    CALLS_OF_A_REBASE,
     CASES,
+    DRAINED,
+    FINISH,
+    MOVED_EARLY,
     RunCase,
     cases_of_every_call,
     faults_at,
@@ -12,24 +16,33 @@ from tests.run_cases import (
     run_case,
 )
 
-from perago.testing import MemoryServers, PeragoEnvironment, sequence
+from perago.testing import Fault, MemoryServers, PeragoEnvironment, sequence
 
 FLOW = sequence("songs", load, mix, transaction=True)
 INPUT: dict[str, object] = {"params": {"songs_load": {}, "songs_mix": {}}}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
+@pytest.mark.parametrize("case", [*CASES, *DRAINED], ids=lambda case: case.id)
 async def test_a_workflow_is_one_transaction(case: RunCase) -> None:
     with PeragoEnvironment() as env:
         await run_case(env, case)
 
 
-@pytest.mark.parametrize("task", CALLS)
-async def test_every_request_of_a_run_has_its_faults(task: str) -> None:
+@pytest.mark.parametrize(
+    ("task", "calls", "before"),
+    [
+        *((task, calls, ()) for task, calls in CALLS.items()),
+        (FINISH, CALLS_OF_A_REBASE, (MOVED_EARLY,)),
+    ],
+)
+async def test_every_request_of_a_run_has_its_faults(
+    task: str, calls: int, before: tuple[Fault, ...]
+) -> None:
+    last, one_more = ((*before, faults_at(task, nth)[0]) for nth in (calls, calls + 1))
     with PeragoEnvironment() as env:
-        await run_case(env, RunCase("the last request", faults_at(task, CALLS[task])[:1]))
+        await run_case(env, RunCase("the last request", last, on_moved="rebase"))
     with PeragoEnvironment() as env, pytest.raises(AssertionError, match="one more"):
-        await run_case(env, RunCase("one more", faults_at(task, CALLS[task] + 1)[:1]))
+        await run_case(env, RunCase("one more", one_more, on_moved="rebase"))
 
 
 @pytest.mark.scale

@@ -40,6 +40,7 @@ from perago.testing.faults import (
     Fault,
     arrive_late,
     crash,
+    drain,
     expire_lease,
     foreign_commit,
     lose_answer,
@@ -54,6 +55,7 @@ MAKERS: Mapping[str, Callable[..., Fault]] = MappingProxyType(
     {
         "crash": crash,
         "arrive-late": arrive_late,
+        "drain": drain,
         "expire-lease": expire_lease,
         "foreign-commit": foreign_commit,
         "lose-answer": lose_answer,
