@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workspace_spec import PLACEHOLDER
 from perago.domain.errors import TaskDefinitionError
+from perago.domain.finish import OnMoved
 from perago.domain.paths import listing_prefix
 
 Definition: TypeAlias = dict[str, object]
@@ -28,12 +29,17 @@ def reference_of(task_name: str) -> str:
 
 
 def sequence_definition(
-    name: str, tasks: Sequence[TaskDefinition], *, transaction: bool = False
+    name: str,
+    tasks: Sequence[TaskDefinition],
+    *,
+    transaction: bool = False,
+    on_moved: OnMoved | None = None,
 ) -> Definition:
     """A workflow of tasks one after the other, each on the output of the one before.
 
-    A transaction begins a run at the given workspace and finishes it. Its output has the
-    workspace on the target and the result of the last task, as that of another sequence has.
+    A transaction begins a run at the given workspace and finishes it, or does what `on_moved` says
+    where the target has moved. Its output has the workspace on the target and the result of the
+    last task, as that of another sequence has.
     """
     rows: list[Definition] = []
     workspace = _first_workspace(transaction=transaction)
@@ -44,14 +50,18 @@ def sequence_definition(
         if task.has_workspace:
             workspace = f"${{{reference}.output.workspace}}"
     if transaction:
-        rows = [_begin(), *rows, _finish(workspace)]
+        rows = [_begin(), *rows, _finish(workspace, on_moved)]
         outputs["workspace"] = _workspace_of(reference_of(FINISH))
         return {**_definition(name, tasks, rows), "outputParameters": outputs}
     return _definition(name, tasks, rows)
 
 
 def fork_definitions(
-    name: str, tasks: Sequence[TaskDefinition], *, transaction: bool = False
+    name: str,
+    tasks: Sequence[TaskDefinition],
+    *,
+    transaction: bool = False,
+    on_moved: OnMoved | None = None,
 ) -> list[Definition]:
     """A workflow of tasks side by side, then the workflow of each branch.
 
@@ -74,7 +84,7 @@ def fork_definitions(
         rows.append(_built_in(JOIN, JOINED, {"workspaces": sides}))
         sides = [_workspace_of(JOINED)]
     if transaction:
-        rows = [_begin(), *rows, _finish(sides[0] if sides else start)]
+        rows = [_begin(), *rows, _finish(sides[0] if sides else start, on_moved)]
         sides = [_workspace_of(reference_of(FINISH))]
     if sides:
         outputs["workspace"] = sides[0]
@@ -135,9 +145,12 @@ def _begin() -> Definition:
     return _built_in(BEGIN, reference_of(BEGIN), given)
 
 
-def _finish(workspace: str) -> Definition:
+def _finish(workspace: str, on_moved: OnMoved | None) -> Definition:
     run = f"${{{reference_of(BEGIN)}.output.result.run}}"
-    return _built_in(FINISH, reference_of(FINISH), {"run": run, "workspace": workspace})
+    given = {"run": run, "workspace": workspace}
+    if on_moved is not None:
+        given["on_moved"] = on_moved.value
+    return _built_in(FINISH, reference_of(FINISH), given)
 
 
 def _built_in(name: str, reference: str, params: Mapping[str, object]) -> Definition:

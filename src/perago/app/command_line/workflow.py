@@ -7,9 +7,15 @@ from typing import Annotated
 
 import typer
 
-from perago.app.authoring.workflow_definition import fork_definitions, sequence_definition
+from perago.app.authoring.task_definition import TaskDefinition
+from perago.app.authoring.workflow_definition import (
+    Definition,
+    fork_definitions,
+    sequence_definition,
+)
 from perago.app.command_line.loading import load_tasks
 from perago.app.command_line.reporting import (
+    CommandUsageError,
     JsonOption,
     command_group,
     note,
@@ -19,6 +25,7 @@ from perago.app.command_line.reporting import (
     say_lines,
 )
 from perago.app.command_line.services import ask
+from perago.domain.finish import OnMoved
 from perago.ports.conductor import Workflows
 
 app = command_group("Write workflow definitions for tasks.")
@@ -45,6 +52,10 @@ def new(  # noqa: PLR0913 - one parameter an option
     transaction: Annotated[
         bool, typer.Option("--transaction", help="Show the target all of the workflow or nothing.")
     ] = False,
+    on_moved: Annotated[
+        OnMoved | None,
+        typer.Option(help="What to do with a target that has moved. Default: refuse."),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Write one file a definition here."),
@@ -59,12 +70,12 @@ def new(  # noqa: PLR0913 - one parameter an option
     The input of the workflow is `workspace`, and `params` with the params of each task under its
     reference name. Of several definitions the first is the workflow, the others are its branches.
     """
+    if on_moved is not None and not transaction:
+        raise CommandUsageError("--on-moved needs --transaction: only a transaction looks for that")
     tasks = load_tasks(targets)
     title = name or targets[0].rpartition(".")[2]
-    if fork:
-        definitions = fork_definitions(title, tasks, transaction=transaction)
-    else:
-        definitions = [sequence_definition(title, tasks, transaction=transaction)]
+    write = fork_definitions if fork else _one_after_the_other
+    definitions = write(title, tasks, transaction=transaction, on_moved=on_moved)
     files = [] if output is None else _write(output, definitions)
     if register:
         ask(lambda services: _register(services.conductor().workflows, definitions))
@@ -72,14 +83,25 @@ def new(  # noqa: PLR0913 - one parameter an option
         facts = {"registered": register, "files": [str(each) for each in files]}
         say_json("workflow/1", {"definitions": definitions, **facts})
         return
+    _tell(files, definitions, registered=register)
+    note(f"start it with `perago submit {title} --repo REPO --branch BRANCH`")
+
+
+def _tell(files: Sequence[Path], definitions: Sequence[Definition], *, registered: bool) -> None:
+    """Where the definitions are now; themselves if they are nowhere."""
     for path in files:
         say(str(path))
-    if register:
+    if registered:
         for each in definitions:
             say(f"registered: {each['name']}")
-    elif output is None:
+    elif not files:
         say_lines(_text(definitions if len(definitions) > 1 else definitions[0]))
-    note(f"start it with `perago submit {title} --repo REPO --branch BRANCH`")
+
+
+def _one_after_the_other(
+    name: str, tasks: Sequence[TaskDefinition], *, transaction: bool, on_moved: OnMoved | None
+) -> list[Definition]:
+    return [sequence_definition(name, tasks, transaction=transaction, on_moved=on_moved)]
 
 
 def _write(directory: Path, definitions: Sequence[Mapping[str, object]]) -> list[Path]:

@@ -22,6 +22,7 @@ from perago.app.authoring.workflow_definition import (
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.errors import TaskDefinitionError
+from perago.domain.finish import OnMoved
 
 
 class Model(BaseModel):
@@ -188,6 +189,15 @@ def test_a_transaction_is_one_run_around_all_tasks() -> None:
         "workspace": "${perago_finish.output.result.workspace}",
         "result": "${b.output.result}",
     }
+
+
+@pytest.mark.parametrize("on_moved", OnMoved)
+def test_a_transaction_says_what_finish_does_where_the_target_has_moved(on_moved: OnMoved) -> None:
+    tasks = [declared("a", "a", "prefix"), declared("b", "b", "prefix")]
+    sequence = sequence_definition("w", tasks, transaction=True, on_moved=on_moved)
+    fork, *_ = fork_definitions("w", tasks, transaction=True, on_moved=on_moved)
+    for definition in (sequence, fork):
+        assert inputs_of(definition)["perago_finish"]["params"]["on_moved"] == on_moved
 
 
 def test_a_fork_in_a_transaction_is_finished_with_the_joined_workspace() -> None:

@@ -93,6 +93,31 @@ def test_a_fork_is_a_list_of_definitions_or_one_file_each(
     assert document["registered"] is False
 
 
+@pytest.mark.parametrize("fork", [[], ["--fork"]], ids=["sequence", "fork"])
+def test_a_transaction_rebases_if_it_is_told_to(run: Run, module: Module, fork: list[str]) -> None:
+    targets = two_sides(module)
+    ran = run("workflow", "new", *targets, *fork, "--transaction", "--on-moved", "rebase")
+    found = json.loads(ran.out)
+    definition = found[0] if fork else found
+    params = definition["tasks"][-1]["inputParameters"]["params"]
+    assert params["on_moved"] == "rebase"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--on-moved", "rebase"], "--on-moved needs --transaction"),
+        (["--transaction", "--on-moved", "merge"], "'merge' is not one of 'refuse', 'rebase'"),
+    ],
+)
+def test_what_no_transaction_can_do_is_refused(
+    run: Run, module: Module, options: list[str], said: str
+) -> None:
+    ran = run("workflow", "new", *two_sides(module), *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in " ".join(ran.err.split())
+
+
 def test_a_fork_of_writers_that_meet_is_refused(run: Run, module: Module) -> None:
     targets = [
         module("left", keywords=SPEC.format("a")),
