@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from perago import WorkspaceSpec, task
+from perago.app.runs.models import RunReference
 from perago.domain.commit_metadata import RUN
 from perago.testing import (
     Drain,
@@ -29,6 +30,7 @@ from perago.testing import (
 )
 from perago.testing.definitions import as_list, as_object
 from perago.testing.faults import ANY_CALL
+from perago.testing.servers import MAIN
 
 BEGIN, FINISH = "perago.begin", "perago.finish"
 BASE_FILES = {"songs/a.txt": "a", "other/b.txt": "b"}
@@ -76,6 +78,7 @@ class RunCase:
     history: str = "merge"
     refused: str = ""
     undone: bool = False
+    target: str = MAIN
 
     @property
     def is_drained(self) -> bool:
@@ -112,6 +115,7 @@ CASES = (
     RunCase("finish is a zombie", (zombie(task=FINISH),)),
     RunCase("the lease of finish runs out", (expire_lease(task=FINISH),)),
     RunCase("finish dies before its end", (crash(before="complete", task=FINISH),)),
+    RunCase("finish is given another target", refused="PRG-N002", target="other"),
     RunCase("the target moved", (MOVED,), refused="PRG-N004"),
     RunCase("the target moves in between", (MOVED_LATE,), refused="PRG-N004"),
     RunCase("the target moved, rebase", (MOVED,), on_moved="rebase"),
@@ -208,6 +212,8 @@ async def run_case(env: PeragoEnvironment, case: RunCase) -> int:
     await env.register(load, mix, undo)
     repository = await env.repository("repo", BASE_FILES)
     base = (await repository.head()).commit
+    if case.target != MAIN:
+        await repository.create_branch(case.target)
     env.plan(*case.faults)
     given: dict[str, object] = {
         "workspace": await repository.workspace(),
@@ -233,6 +239,10 @@ def _definition(case: RunCase) -> dict[str, object]:
     *steps, finish = map(as_object, as_list(definition["tasks"]))
     params = as_object(as_object(finish["inputParameters"])["params"])
     params = {**params, "on_moved": case.on_moved, "history": case.history}
+    if case.target != MAIN:  # as a person edits it: an object in the place of the expression
+        given = "perago_begin.output.result.run"
+        parts = {part: f"${{{given}.{part}}}" for part in RunReference.model_fields}
+        params["run"] = {**parts, "branch": case.target}
     return {**definition, "tasks": [*steps, {**finish, "inputParameters": {"params": params}}]}
 
 
@@ -259,6 +269,7 @@ async def _check(
         assert case.refused in str(record.attempts[-1].reason)
         assert published == []
         assert "songs/mixed.txt" not in files
+        assert (await repository.head(case.target)).commit == (await repository.head()).commit
         return
     await env.assert_completed(run)
     (commit,) = published

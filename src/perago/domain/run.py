@@ -26,6 +26,9 @@ RunKey = NewType("RunKey", str)
 BASE_TAG_PREFIX = "perago-base-"
 KEY_PATTERN = r"^[A-Za-z0-9_-]{1,64}-[0-9a-f]{32}$"
 _KEY = re.compile(KEY_PATTERN, re.ASCII)
+# The second half of the digits is the target's: by it finish refuses an input that names another
+# one. The first half tells the runs of one workflow apart, of which there are few.
+_HALF_OF_DIGITS = 16
 
 
 def run_key(
@@ -38,8 +41,13 @@ def run_key(
     a retry, and a base of one branch is none of another. The base is not: the first attempt decides
     on it. The workflow stands in the clear, as in a decision, for garbage collection.
     """
-    digest = short_hash(chain, repository, branch)
-    return RunKey(f"{workflow_segment(attempt.workflow_id)}-{digest}")
+    digits = short_hash(chain, repository, branch)[:_HALF_OF_DIGITS]
+    digits += _digits_of_target(repository, branch)
+    return RunKey(f"{workflow_segment(attempt.workflow_id)}-{digits}")
+
+
+def _digits_of_target(repository: RepositoryId, branch: BranchName) -> str:
+    return short_hash(repository, branch)[:_HALF_OF_DIGITS]
 
 
 def workflow_of_run(key: RunKey) -> str:
@@ -74,6 +82,11 @@ class Run:
     branch: BranchName
     base: CommitId
     key: RunKey
+
+    @property
+    def is_of_its_target(self) -> bool:
+        """Whether the run was begun for this target; an input may name another one."""
+        return self.key.endswith(_digits_of_target(self.repository, self.branch))
 
     @property
     def run_branch(self) -> BranchName:

@@ -1,13 +1,28 @@
 """Keys of runs, and the names that are made of them."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perago.domain.attempt import AttemptSnapshot, AttemptStatus
-from perago.domain.logical_execution import BranchName, RepositoryId, workflow_segment
+from perago.domain.logical_execution import (
+    BranchName,
+    CommitId,
+    RepositoryId,
+    workflow_segment,
+)
 from perago.domain.names import is_private_branch
-from perago.domain.run import RunKey, base_tag, key_of_run, run_branch, run_key, workflow_of_run
+from perago.domain.run import (
+    Run,
+    RunKey,
+    base_tag,
+    key_of_run,
+    run_branch,
+    run_key,
+    workflow_of_run,
+)
 
 LAKEFS_NAME_CHARACTERS_MAX = 255
 
@@ -43,6 +58,14 @@ def test_the_branch_and_the_tag_of_a_run_have_different_names() -> None:
 
 def test_a_run_branch_is_private() -> None:
     assert is_private_branch(run_branch(key()))
+
+
+@given(st.text(), st.text(), st.text())
+def test_a_key_tells_its_target_from_every_other(chain: str, repository: str, branch: str) -> None:
+    made = key(chain=chain)
+    run = Run(RepositoryId(repository), BranchName(branch), CommitId("base"), made)
+    assert run.is_of_its_target is ((repository, branch) == ("repo", "main"))
+    assert replace(run, repository=RepositoryId("repo"), branch=BranchName("main")).is_of_its_target
 
 
 def test_another_chain_workflow_or_target_is_another_run() -> None:

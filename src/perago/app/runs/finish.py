@@ -69,6 +69,8 @@ def _read_run(params: FinishParams) -> Run:
             f"is {workspace.repository}/{workspace.branch}"
         )
         raise _foreign_input(text)
+    if not run.is_of_its_target:
+        raise _foreign_input(f"run {run.key} was not begun for {run.repository}/{run.branch}")
     return run
 
 

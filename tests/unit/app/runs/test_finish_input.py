@@ -63,6 +63,18 @@ async def test_a_run_with_the_branch_of_another_one_is_refused(tmp_path: Path) -
     await world.assert_untouched()
 
 
+async def test_a_run_of_another_target_is_refused(tmp_path: Path) -> None:
+    """The other branch contains the base, so that nothing but the key tells the target."""
+    world = await waiting(tmp_path)
+    given = await world.begun()
+    world.repository.branch("other", given.base)
+    run = {**given.model_dump(), "branch": "other"}
+    reason = refused(await world.finish_again(run=run), "PRG-N002")
+    assert "other" in reason
+    assert world.repository.head("other").commit == given.base
+    await world.assert_untouched()
+
+
 async def test_a_run_whose_branch_was_reset_is_refused(tmp_path: Path) -> None:
     world = await waiting(tmp_path)
     run_branch = (await world.begun()).run_branch
