@@ -60,7 +60,7 @@ class RunWorld(FaultWorld):
             definition |= {"retryCount": 10, "retryDelaySeconds": 0, "timeoutSeconds": 0}
             definition |= {"responseTimeoutSeconds": self.response_seconds}
             await self.operator.definitions.put(definition)
-        target: dict[str, object] = {"repository": "repo", "branch": "main"}
+        target: dict[str, object] = {"repository": "repo", "branch": "${workflow.input.branch}"}
         rows = [
             _row(BEGIN, "begin", params=target if self.ref is None else {**target, "ref": self.ref})
         ]
@@ -74,7 +74,11 @@ class RunWorld(FaultWorld):
         await self.operator.workflows.put_definition(
             {"name": "flow", "version": 1, "schemaVersion": 2, "tasks": rows}
         )
-        self.workflow = await self.operator.workflows.start("flow", {})
+        await self.start_run()
+
+    async def start_run(self, branch: str = "main") -> None:
+        """Start the workflow, once more or for another target; the attempt of begin waits."""
+        self.workflow = await self.operator.workflows.start("flow", {"branch": branch})
 
     async def attempt(self, worker: AttemptWorker) -> AttemptReport | None:
         """Poll and run what waits now; None when the process died or nothing waited."""
