@@ -35,6 +35,8 @@ from perago.ports.workspace import Phase, Progress
 PAUSE_SECONDS_MIN = 0.1
 # After a beat without an answer the next one follows soon, so that a Conductor that comes back gets
 # it at once: by then most of the lease may be gone. Chance spreads the attempts of all workers.
+# The least lease that `perago doctor` calls enough is 45 s, of which 15 s are left after a beat
+# that was waited for in vain: 4 s leave room for another. Shorter asks an absent Conductor more.
 AGAIN_SECONDS_MAX = 4.0
 
 
@@ -158,7 +160,10 @@ class StopOrders:
             del self._open[execution_id]
 
     def stop(self, execution_id: ExecutionId, reason: str, *, cause: Cause = Cause.FAILED) -> None:
-        """End one; an execution that is not under way is left alone."""
+        """End one; an execution that is not under way is left alone.
+
+        The first order counts, because the attempt may have acted on it already.
+        """
         order = self._open.get(execution_id)
         if order is not None and not order.done():
             order.set_result(BodyStopped(reason, cause))
@@ -290,7 +295,7 @@ SERVED = (BodyFailedError, GuardrailViolation)
 TAKEN_MAX = 1000
 # A drained worker waits this long for its last lines in Conductor's task logs. Without a limit a
 # Conductor that does not answer would hold the process; lines that are lost are in the worker's
-# log.
+# log. A line is one request, so 10 s are far above what a Conductor that works needs.
 TASK_LOG_SECONDS_MAX = 10.0
 
 
@@ -417,7 +422,7 @@ class Attempts:
                 events.phase(Phase.WARNED, {"warning": text, "error": str(error)})
 
         task = asyncio.create_task(log())
-        self._aside.add(task)
+        self._aside.add(task)  # asyncio itself does not keep a task alive; a drain waits for these
         task.add_done_callback(self._aside.discard)
 
     def _done(self, task: "asyncio.Task[None]") -> None:

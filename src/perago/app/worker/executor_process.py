@@ -169,7 +169,10 @@ class Channel:
         return self._received.popleft()
 
     def wait_for_end(self) -> None:
-        """Return when the parent has closed its end; reads nothing."""
+        """Return when the parent has closed its end; reads nothing.
+
+        It waits for the hang-up alone: a message is for `receive`, which another thread calls.
+        """
         poll = select.poll()
         hang_up = getattr(select, "POLLRDHUP", select.POLLHUP)
         poll.register(self._socket.fileno(), hang_up)
@@ -282,6 +285,8 @@ class ExecutorProcess:
 def main(arguments: Sequence[str]) -> None:
     """Run one executor: `channel parent-pid module...`."""
     descriptor, parent, *modules = arguments
+    # All of this comes before the imports: a task module may start programs, hang or crash, and the
+    # parent may die meanwhile.
     _die_with(int(parent))
     mark_programs()
     faulthandler.enable()

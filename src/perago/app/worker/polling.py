@@ -117,7 +117,9 @@ LOGGER = logging.getLogger("perago.worker")
 # the batch is full: asking for 3 with 2 waiting costs the whole time, so a poll that waits asks for
 # 1. 1000: an idle task type costs one request a second, and a drain waits for that poll.
 IDLE_WAIT_MS = 1000
-# The open poll has a slot that another task type waits for, and that type may have tasks.
+# The open poll has a slot that another task type waits for, and that type may have tasks. Longer
+# keeps them waiting. Shorter is more than ten polls a second for as long as slots are short; 100 ms
+# is also what Conductor waits when a poll does not say.
 SHARED_WAIT_MS = 100
 # After a poll that brought tasks a batch is asked for, which is rarely full: this is paid each
 # time. Longer leaves slots empty that are free already.
@@ -126,10 +128,13 @@ BUSY_WAIT_MS = 5
 # or until their response time-out. That is the price of a larger batch; a smaller one would be more
 # polls for workers with many slots.
 BATCH_MAX = 100
-# How much longer than it was asked to a busy server may keep a poll open.
+# How much longer than it was asked to a busy server may keep a poll open. Shorter misses rows that
+# it hands out late: they wait for the next such look, or for their response time-out. Longer lets
+# all rows of such a poll wait.
 OPEN_POLL_SECONDS = 2.0
 # Task functions that began together end together: one poll for all of them costs the server less.
-# Longer would leave slots empty that are free already.
+# Longer would leave slots empty that are free already. It is less than half of BUSY_WAIT_MS, which
+# such a poll may take anyway.
 GATHER_SECONDS = 0.002
 # For a server that does not wait although it was asked to: without pauses it would be polled in a
 # loop. They double as in conductor-python, because such a server may have a task at the next
@@ -266,7 +271,11 @@ class Poller:
             self._open_until = None
 
     def _note(self, found: bool, took: float, wait: float) -> None:  # noqa: FBT001
-        """Back off after empty answers that came before the wait that was asked for."""
+        """Back off after empty answers that came before the wait that was asked for.
+
+        A server that does not wait answers at once, so half of the wait shows that this one did. A
+        busy poll asks for a wait that is too short to tell.
+        """
         was_busy, self._busy = self._busy, found
         if found or was_busy or took >= wait / 2:
             self._empty_pause = 0.0
@@ -295,6 +304,7 @@ class Poller:
         careful = any(gate.one_at_a_time for gate in self._type.gates)
         wanted = BATCH_MAX if self._busy and not careful else 1
         taken = budget.take_free(wanted) or await budget.take(wanted, unless=draining.is_set)
+        # Only where others have slots too: without them none becomes free in this moment.
         if self._busy and not careful and 0 < taken < min(budget.taken, wanted):
             await self._tools.clock.sleep(GATHER_SECONDS)
             taken += budget.take_free(wanted - taken)

@@ -338,7 +338,7 @@ class ProcessBody(TaskBody):
         facts = {"pid": executor.pid, "how": executor.death()}
         self._observer.executor(slot.number, "executor ended", facts)
         if slot.body is None and slot.crashes == 0:
-            slot.crashes = 1  # it died while idle
+            slot.crashes = 1  # it died while idle: not by our order, so it restarts after a pause
         restart = asyncio.get_running_loop().create_task(self._restart(slot))
         self._restarts.add(restart)
         restart.add_done_callback(self._restarts.discard)

@@ -389,7 +389,11 @@ class Orphans:
 
 
 def _foreign_zombies() -> Iterator[int]:
-    """Dead children of this process whose session is not its own."""
+    """Dead children of this process whose session is not its own.
+
+    An executor has a session of its own, and what its functions start comes from there. Children in
+    the worker's session are waited for by the code that started them.
+    """
     own = os.getsid(0)
     for listed in (PROCESSES / "self" / "task").glob("*/children"):
         for pid in map(int, text_of(listed).split()):

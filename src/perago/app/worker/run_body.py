@@ -94,7 +94,8 @@ def body_workspace(
 
 READ_BYTES = 64 * 1024  # what a pipe of Linux holds: one read empties it
 # A longer line is cut into several. Without a limit, output without line ends (a progress bar,
-# binary data) would be collected in the worker's memory.
+# binary data) would be collected in the worker's memory. 16 KiB are far above a line for people. A
+# longer line of JSON is cut as well.
 LINE_BYTES_MAX = 16 * 1024
 # When the executor dies, the reason shows the last 5 lines that are not blank. Tracebacks and
 # progress bars print blank ones between them, so more than 5 are kept.
@@ -115,7 +116,10 @@ class CapturedOutput:
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
 
     def started(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The child has its end: close ours, and read from now on."""
+        """The child has its end: close ours, and read from now on.
+
+        While any write end is open, a reader never sees the end of the pipe.
+        """
         os.close(self.write_end)
         loop.add_reader(self.read_end, self.drain)
         self._loop = loop
@@ -192,7 +196,8 @@ class BodySurroundings:
 Ask: TypeAlias = Callable[[AskChanges], ChangedPaths | None]
 """Puts a question of the function, which waits, to the process that has the keys."""
 # A function that runs in the loop of its test waits for an answer that this loop cannot give
-# meanwhile. Only this limit ends that wait.
+# meanwhile. Only this limit ends that wait. It is far above the few requests of an answer, and
+# such a test hangs for so long before it fails.
 ASK_SECONDS_MAX = 60.0
 
 

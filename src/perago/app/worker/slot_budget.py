@@ -115,7 +115,7 @@ def _dump(answers: SignalAnswers) -> None:
     faulthandler.dump_traceback(file=sys.stderr, all_threads=True)
     for task in asyncio.all_tasks():
         task.print_stack(limit=4, file=sys.stderr)
-    sys.stderr.flush()
+    sys.stderr.flush()  # before what follows, which executors and the log write by other ways
     answers.dump()
 
 

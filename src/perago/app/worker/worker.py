@@ -268,7 +268,7 @@ class Worker:
         end = await self._drain(pollers)
         for task in aside:
             task.cancel()
-        await asyncio.wait(aside)
+        await asyncio.wait(aside)  # a cancelled job ends at its next turn, and may hold a request
         write(LOGGER, logging.INFO, f"worker {end}", {"worker_id": self._parts.settings.worker_id})
         return end
 
