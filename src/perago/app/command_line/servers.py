@@ -74,7 +74,7 @@ def up(
             for name, value in settings.items():
                 say(f"{name}={value}")
             if env_file is not None:
-                _write(env_file, settings)
+                write_settings(env_file, settings)
             note(f"lakeFS: pid {lakefs.pid}, log {lakefs.log}")
             note(f"Conductor: pid {conductor.pid}, log {conductor.log}")
             note("ready; Ctrl-C stops both and removes what they stored")
@@ -84,11 +84,13 @@ def up(
         return
 
 
-def _write(env_file: Path, settings: Mapping[str, str]) -> None:
+def write_settings(env_file: Path, settings: Mapping[str, str]) -> None:
     """Write what a shell reads by `. FILE`, with lakectl on its path, and Perago as its `.env`."""
     lines = [f"export {name}={value}" for name, value in settings.items()]
     lines.append(f'export PATH="{_programs()}:$PATH"')
     env_file.touch(_PRIVATE)
+    # Before the key is in it. `touch` gives no mode to a file that is there, such as an old `.env`.
+    env_file.chmod(_PRIVATE)
     env_file.write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 

@@ -13,6 +13,7 @@ from tools.write_reference import command_names
 from perago import __version__
 from perago.app.command_line.program import COMMANDS, CommandRow
 from perago.app.command_line.reporting import CommandUsageError, reports_errors_by_class
+from perago.app.command_line.servers import write_settings
 from perago.domain.error_codes import error_codes
 
 SECRET = {
@@ -187,3 +188,14 @@ def test_a_job_on_spark_asks_for_pyspark_before_it_asks_any_server(
     assert ran.code == 3
     assert "pip install 'perago[spark]'" in ran.err
     assert "PRG-K001" in ran.err
+
+
+def test_a_file_of_settings_that_was_open_to_others_is_private_once_it_has_the_key(
+    tmp_path: Path,
+) -> None:
+    env_file = tmp_path / ".env"
+    env_file.write_text("")
+    env_file.chmod(0o644)
+    write_settings(env_file, {"LAKECTL_CREDENTIALS_SECRET_ACCESS_KEY": "hush"})
+    assert "hush" in env_file.read_text()
+    assert env_file.stat().st_mode & 0o777 == 0o600
