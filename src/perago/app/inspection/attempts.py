@@ -41,11 +41,14 @@ from perago.ports.system import Clock
 HISTORY_PAGE = 1000  # commits in one answer: the most that lakeFS gives
 # 10,000 commits of a branch. Whoever looks for older ones names the workflow.
 HISTORY_PAGES_MAX = 10
-LISTING_PAGES_MAX = 5  # 5,000 branches or tags of one kind; a screen shows 20 of them
+# 5,000 branches or tags of one kind; a screen shows 20 of them. What follows is said to be missing.
+LISTING_PAGES_MAX = 5
 # Of a branch on which many workflows publish, Conductor is asked for the newest ones. Each costs a
 # request for all its rows, which `perago watch` sends again and again; ten fill a screen.
 WORKFLOWS_MAX = 10
-# Conductor's clock beside that of lakeFS: a publication may look older than its attempt.
+# Conductor's clock beside that of lakeFS: a publication may look older than its attempt. An hour is
+# far above the 5 minutes that `perago doctor` calls a failure. Too little hides a publication; too
+# much reads commits that are of no use.
 CLOCK_SKEW = timedelta(hours=1)
 
 
@@ -164,6 +167,7 @@ class _Gathering:
         elif repository is not None and repository not in found:
             facts = await self.tools.repositories.read(repository)
             _add(found, repository, facts.default_branch)
+        # A workflow that Conductor knows may publish nowhere: its rows are all there is to show.
         if not found and not any(self.found.records.values()):
             text = (
                 f"nothing says to which repository workflow {self.question.workflow_id} publishes"
@@ -274,6 +278,8 @@ class _Gathering:
             for record in branch.commits:
                 workflow = record.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0]
                 is_young = oldest is None or record.created_at >= oldest.timestamp()
+                # The fence's own commit has a key, `perago/fence/0`, and no phase: it is of no
+                # workflow.
                 if PHASE in record.metadata and workflow and is_young:
                     found[workflow] = max(found.get(workflow, 0), record.created_at)
         for left in self.found.staging:

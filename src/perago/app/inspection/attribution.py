@@ -126,7 +126,10 @@ class Attribution:
         return task.attempts[-1]
 
     def _take_publication(self, record: CommitRecord) -> None:
-        """A publication names its attempt, and the branch of the one that staged what it has."""
+        """A publication names its attempt, and the branch of the one that staged what it has.
+
+        Commits of other writers name no task, and other workflows were not asked for.
+        """
         said = record.metadata
         key, task_id = said.get(LOGICAL_TASK_KEY, ""), said.get(TASK_ID, "")
         if not task_id or key.partition("/")[0] not in self.found.records:
@@ -158,6 +161,7 @@ class Attribution:
             self.left_over.append(left)
             return
         attempt.branches.append(left)
+        # A scratch branch holds no staged commit, and a branch that was just made has its input.
         began_at = {attempt.input_ref, *targets}
         if left.branch == staging_of(left.branch) and left.head not in began_at:
             attempt.staged = left.head
@@ -187,6 +191,7 @@ class Attribution:
             key = decision_key(decision.tag)
             task = published.get(key) or chains.get(chain_of_key(key))
             maker = staged.get(decision.commit)
+            # Only now, because the reads are few (READS_MAX).
             if maker is None and task is None:
                 record = await self._read(decision.repository, decision.commit)
                 maker = self._attempt_of(record) if record is not None else None

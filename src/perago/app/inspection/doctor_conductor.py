@@ -217,7 +217,9 @@ def _mapping(value: object) -> Mapping[str, object]:
 # A worker with a free slot polls each second. One that pauses, because a service fails, looks again
 # after a minute at most.
 POLLED_SECONDS = 60.0
-# Conductor keeps the last poll only. Workers side by side are seen by looking several times.
+# Conductor keeps the last poll only. Workers side by side are seen by looking several times: for
+# 1.5 s, because each polls once a second, and four times a second, because a later poll hides the
+# one before. Every look is a request for each task.
 LOOKS, BETWEEN_LOOKS_SECONDS = 7, 0.25
 # 0.6.1 polls under its prefix, letters and digits, with this word. Ours have host and number too.
 OLD_SUFFIX = "Broker"
@@ -238,7 +240,7 @@ class _Watched:
     held: Sequence[AttemptRecord] = ()
 
     def note(self, polls: Sequence[LastPoll]) -> None:
-        """Remember one look."""
+        """Remember one look; a poll that the look before did not show was made between the two."""
         for poll in polls:
             known = self.polls.setdefault(poll.domain, {})
             if known and poll.at not in known.values():
@@ -354,6 +356,8 @@ async def _old_workers(subject: Subject, names: Sequence[str]) -> Finding:
 
 # The message that lakeFS gives a merge without one, from a staging branch. Ours have their own.
 _OLD_PUBLICATION = re.compile(r"Merge 'perago-staging-.+' into '.+'")
+# One request. A worker of 0.6.1 is overlooked only where others make a hundred commits for each of
+# its own.
 COMMITS_READ = 100
 # An older publication proves little, because its worker may have been stopped since. A day finds
 # the worker of a workflow that runs once a day.
@@ -391,7 +395,7 @@ CONDUCTOR_CHECKS = (
     Check(TASKDEFS, taskdefs, (ADDRESS,), server="conductor"),
     Check(LEASES, leases, (ADDRESS,), server="conductor"),
     Check(FORKS, forks, (ADDRESS,), server="conductor"),
-    # Each of the looks asks for every task.
+    # Each of the looks asks for every task, so many tasks take longer than the usual 10 s.
     Check(POLLS, polls, (ADDRESS,), seconds=30.0, server="conductor"),
     Check(POLLS, old_publications, ("repository",), server="lakefs"),
 )

@@ -307,8 +307,10 @@ def _born(pid: int) -> tuple[int, int]:
 HOST_CHECKS = (
     Check(DISK, disk),
     Check(CACHE, cache),
+    # Three times the usual bound for both: a dry pass of garbage collection asks Conductor about
+    # what it finds, and lists in lakeFS what is Perago's. More is a wait at a terminal; who has so
+    # much left over learns it from `perago gc`.
     Check(LEFTOVERS, leftovers, ("Conductor address",), seconds=30.0),
-    # As a pass of garbage collection: as long as it takes to list what is Perago's.
     Check(
         LEFT_IN_LAKEFS,
         leftovers_in_lakefs,

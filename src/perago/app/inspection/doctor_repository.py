@@ -41,7 +41,8 @@ from perago.ports.installations import LakeFSInstallation
 
 REPOSITORY, RIGHTS, FENCE, BRANCH = "repository", "rights", "fence", "target branch"
 SHOWN_MAX = 5  # of names: enough to recognise what is meant
-# Commits below the head in which a publication is looked for, in one request.
+# Commits below the head in which a publication is looked for, in one request. Where there is none
+# among them, the check warns of nothing: others write there all the time, and it would never end.
 HISTORY_MAX = 50
 KEPT = "kept"  # the message of a commit that a remedy makes
 _STATES = {

@@ -42,7 +42,8 @@ ROUTES = "routes"
 PATH = "perago-doctor"
 # Beyond the 4 MiB from which objects may go past lakeFS to its block store.
 ROUTE_BYTES = 5 * 1024 * 1024
-# lakeFS repeats what its block store does not answer, and says after that what was wrong.
+# lakeFS repeats what its block store does not answer, and says after that what was wrong. A shorter
+# limit would end the check before lakeFS has named the cause; a longer one only lets a person wait.
 ROUTE_SECONDS = 60.0
 # lakeFS names the address that its block store's library asked.
 _ADDRESS = re.compile(r"https?://[^/\s\"]+")

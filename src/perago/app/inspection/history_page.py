@@ -34,7 +34,8 @@ from perago.domain.logical_execution import CommitRecord
 from perago.domain.names import RUN_BRANCH_PREFIX
 from perago.domain.run import key_of_run
 
-# Of one target. The picture has the newest forty of them; the rest are for details and --json.
+# Of one target. The picture has the newest forty of them; the rest are for details and --json. A
+# browser loads all of them again whenever one fact of the page has changed.
 COMMITS_MAX = 1000
 KINDS: Mapping[known.CommitRole, str] = {
     known.CommitRole.PUBLICATION: "published",

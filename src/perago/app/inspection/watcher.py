@@ -19,7 +19,8 @@ from perago.ports.errors import MissingError, ServiceError
 # fifteen seconds is enough to see its end.
 FIRST_WAIT_SECONDS, LAST_WAIT_SECONDS, SLOWER = 2.0, 15.0, 1.5
 # Only a commit itself says when it was made, and on what. Commits never change, so each is read
-# once, the newest first: after some readings the page knows all of a long workflow.
+# once, the newest first: after some readings the page knows all of a long workflow. Eight at once
+# double the requests of a reading, and no more.
 COMMITS_READ_MAX = 8
 
 
@@ -64,6 +65,7 @@ class Watcher:
             if before is None:
                 raise
             return before, f"{error} What is below was read before that."
+        # As many gaps as before are no outage: a listing that is too long has one in each reading.
         if before is not None and len(found.unanswered) > len(before.unanswered):
             why = " ".join(found.unanswered)
             kept = replace(before, workflows=_newer(before, found))
