@@ -89,7 +89,7 @@ def _declaration_error(error: ValidationError) -> TaskDefinitionError:
             near = get_close_matches(field, known, n=1)
             hint = f"did you mean {near[0]}" if near else f"known: {', '.join(known)}"
             text = f"there is no such field; {hint}"
-        elif field and each["type"] != "missing":
+        elif field and each["type"] != "missing":  # a missing field has no value to show
             text = f"{text}, found {each['input']!r}"
         said.append(f"{field}: {text}" if field else text)
     code = validation_code(error)

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 1.0  # between two looks: people watch, and a look costs Conductor a read
 # A worker that is there polls within a second. Without this line a person whose worker did not
-# start would watch a workflow that never ends.
+# start would watch a workflow that never ends. The line ends nothing: one that comes while
+# a worker still imports its modules does no harm.
 UNPOLLED_SECONDS: Final = 15.0
 # `${workflow.input.params.REFERENCE}` of a definition, as `perago workflow new` writes it.
 _PARAMS = re.compile(r"\$\{workflow\.input\.params\.(\w+)[^}]*\}")

@@ -35,6 +35,8 @@ def default_root(environment: Mapping[str, str] = os.environ, temporary: str | N
         folders.append(Path(home) / ".local" / "state")
     for folder in folders:
         nearest = next(each for each in (folder, *folder.parents) if each.exists())
+        # Only the root directory is there of a home like `/nonexistent`: it is none, though root
+        # could make it.
         if os.access(nearest, os.W_OK | os.X_OK) and nearest != Path("/"):
             return folder / "perago"
     return Path(temporary or gettempdir()) / f"perago-{os.geteuid()}"

@@ -328,6 +328,8 @@ def worker_id_prefix_of(configured: str | None, module_target: str) -> str:
     if configured is not None:
         return parse_worker_id_prefix(configured, WORKER_ID_PREFIX)
     prefix = default_worker_id_prefix(module_target)
+    # A path of a file has letters, and the import refuses it. Without any (`./`) it would be called
+    # a wrong prefix; a module name without any (`_`) is told to set one.
     if not prefix and not all(part.isidentifier() for part in module_target.split(".")):
         raise TaskDefinitionError(
             "module target must be a Python import path, not a file path or object path",

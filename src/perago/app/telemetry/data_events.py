@@ -70,6 +70,7 @@ class AttemptDataEvents(AttemptListener):
             self._send(attempt, data, DataEventKind.START)
         elif phase is Phase.PUBLISHED:
             data = self._under_way[attempt.execution_id]
+            # An attempt that keeps has published nothing, so a catalogue is told of no output.
             if data.target is not None and facts["effect"] != EFFECT_LABELS[Keep]:
                 data.target = replace(data.target, commit=str(facts["ref"]))
                 data.published = True
