@@ -42,7 +42,7 @@ app = command_group("Install, verify or remove the publication fence of a branch
 Repository = Annotated[str, typer.Argument(metavar="REPO", help="Name of the repository.")]
 Branch = Annotated[str, typer.Argument(metavar="BRANCH", help="Name of the target branch.")]
 NOT_TRUSTED = 4  # as PublishFenceError in `reporting`: scripts need one test for both
-INCOMPLETE = 1
+INCOMPLETE = 1  # some of many repositories failed, perhaps each for another reason
 OLDER_COMMITS = (
     "workflows that started from older commits publish without the fence; "
     "let them finish, or start them again from the new head"
