@@ -10,10 +10,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c const
 unexport PYTHONDONTWRITEBYTECODE
 # Two at once, unless a make above has already said how many; a make that can keeps their output apart.
 SIDE_BY_SIDE = --no-print-directory $(if $(findstring jobserver,$(MAKEFLAGS)),,-j2) $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
+ON_SERVERS = (browser or lakefs or conductor) and not (spark or soak)
+# The gate says which tests cost it its minutes.
+SLOWEST = --durations=15 --durations-min=5
 UNIT = $(PYTEST) -m "not (scale or simulation or soak or lakefs or conductor or spark)"
 
 .DEFAULT_GOAL := help
-.PHONY: browser chromium docs help house demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-unit check-programs servers test test-spark test-servers soak simulate simulate-planted matrix mutate bench-start bench-kit bench-publish bench-transfer bench-worker bench-spark clean
+.PHONY: browser chromium docs help house demo unit unit-inner unit-outer lint lint-mypy lint-pyright check check-core check-programs servers test test-spark test-contract test-integration soak simulate simulate-planted matrix mutate bench-start bench-kit bench-publish bench-transfer bench-worker bench-spark clean
 
 help:  ## Lists the commands.
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,11 +47,11 @@ house: .venv/.gate  ## Measures the layout of the source, beside trio and pyiceb
 	@$(BIN)/python -m tools.house
 
 check: lint  ## Runs everything that needs no server: lint, unit, contracts on memory, scale cases.
-	@$(MAKE) $(SIDE_BY_SIDE) check-unit check-programs
-check-unit:
-	$(PYTEST) tests/unit examples
-check-programs:
-	$(PYTEST) tests --ignore=tests/unit
+	@$(MAKE) $(SIDE_BY_SIDE) check-core check-programs
+check-core:  # half of the minutes: the unit tests, and what drives the in-memory servers
+	$(PYTEST) $(SLOWEST) tests/unit tests/contract tests/simulation examples
+check-programs:  # the other half, most of which starts programs
+	$(PYTEST) $(SLOWEST) tests $(addprefix --ignore=tests/,unit contract simulation)
 
 docs: .venv/.gate  ## Builds the documentation to build/docs, and runs its code.
 	@$(BIN)/python -m tools.build_docs
@@ -59,11 +62,14 @@ servers: .venv/.gate  ## Fetches and builds the real servers, once per user of t
 
 test:  ## Runs the whole gate: check, and the contract and integration tests on real servers.
 	@$(MAKE) --no-print-directory -j2 check servers chromium
-	@$(MAKE) $(subst =target,=line,$(SIDE_BY_SIDE)) test-spark test-servers
-test-spark:  # JVMs that calculate, beside tests that mostly wait; each has servers of its own
-	$(PYTEST) -m "spark and not soak"
-test-servers:
-	$(PYTEST) -m "(browser or lakefs or conductor) and not (spark or soak)"
+	@$(MAKE) $(subst -j2,-j3,$(subst =target,=line,$(SIDE_BY_SIDE))) test-spark test-contract test-integration
+# JVMs that calculate, beside tests that mostly wait: three at once on two cores. Each has servers of its own.
+test-spark:
+	$(PYTEST) -m "spark and not soak" $(SLOWEST)
+test-contract:
+	$(PYTEST) -m "$(ON_SERVERS)" $(SLOWEST) tests/contract
+test-integration:
+	$(PYTEST) -m "$(ON_SERVERS)" $(SLOWEST) tests --ignore=tests/contract
 
 soak: servers  ## Runs the full form of the long tests: chaos, races, simulation.
 	$(PYTEST) -m soak
