@@ -24,11 +24,12 @@ FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 290, 31_000, 0.07
 # What is reached of the two that are not: the gate holds these, and they may only fall. Comments
 # and blank lines do not count, because a reason that is written down is no reason to fail. A new
 # capability raises the number by what it needs; the last ones were to hand rows back, to wait,
-# to go on after a worker died, checkpoints, and to find rows without a worker (issue 18, which took
-# a file as well), runs: begin, finish, the second fence and the commands around them (issue 19),
-# `perago doctor` with its checks, `perago watch` and events of data (issue 21), and a deploy among
-# the faults of the kit (issue 19). Before these the layout had 240 files and 36,000 lines of code.
-CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 47_020, 0.089
+# to go on after a worker died, checkpoints, to find rows without a worker, and to wait for
+# Conductor at the start (issue 18, which took two files as well), runs: begin, finish, the second
+# fence and the commands around them (issue 19), `perago doctor` with its checks, `perago watch`
+# and events of data (issue 21), and a deploy among the faults of the kit (issue 19). Before these
+# the layout had 240 files and 36,000 lines of code.
+CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 47_130, 0.089
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (

@@ -1,5 +1,6 @@
 """Connections to the session's real servers, and a certificate for servers of a test's own."""
 
+import socket
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -42,6 +43,13 @@ async def scene(
     """Two real servers and a folder for workers."""
     async with worker_scene((lakefs_server, conductor_server), tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture
+def address() -> str:
+    """A port that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.fixture

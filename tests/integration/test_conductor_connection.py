@@ -14,7 +14,7 @@ from perago.adapters.conductor.installation import ConductorTaskQueue
 from perago.adapters.http import HttpTerms
 from perago.domain.attempt import AttemptStatus
 from perago.ports.conductor import TerminalUpdate
-from perago.ports.errors import OutcomeUnknownError, UnavailableError
+from perago.ports.errors import OutcomeUnknownError, UnavailableError, WrongServerError
 from perago_servers import ConductorServer, ToxiproxyServer
 from perago_servers import conductor_server as started_conductor
 from perago_servers.toxiproxy import Proxy
@@ -78,8 +78,24 @@ async def test_a_wrong_path_is_one_clear_error(
     conductor_server: ConductorServer, path: str, remedy: str
 ) -> None:
     async with queue_at(conductor_server.endpoint + path) as queue:
-        with pytest.raises(UnavailableError, match=remedy):
+        with pytest.raises(WrongServerError, match=remedy):
             await queue.check()
+
+
+async def test_https_where_the_server_speaks_http_is_no_outage(
+    conductor_server: ConductorServer,
+) -> None:
+    """A worker that starts waits for a Conductor that is away, and not for this one."""
+    async with queue_at(conductor_server.endpoint.replace("http:", "https:")) as queue:
+        with pytest.raises(WrongServerError, match="not sent"):
+            await queue.check()
+
+
+async def test_a_certificate_that_is_not_trusted_is_no_outage(certificate: Path) -> None:
+    with started_conductor(certificate=certificate) as server:
+        async with queue_at(server.api_url) as queue:
+            with pytest.raises(WrongServerError, match="CERTIFICATE_VERIFY_FAILED"):
+                await queue.check()
 
 
 async def test_a_wrong_path_never_makes_a_task_look_gone(

@@ -45,6 +45,7 @@ def start_spied(
         os.chown(file, user, user)
     given = {
         "CONDUCTOR_SERVER_URL": f"{NOWHERE}/api",
+        "PERAGO_PATIENCE": "0s",  # it is enough that Conductor was asked for
         "CONDUCTOR_AUTH_KEY": "key",
         "CONDUCTOR_AUTH_SECRET": CONDUCTOR_SECRET,
         "LAKECTL_SERVER_ENDPOINT_URL": NOWHERE,

@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import socket
 import urllib.error
 import urllib.request
 
@@ -27,11 +26,9 @@ METRICS = (
 )
 
 
-@pytest.fixture
-def address() -> str:
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return f"127.0.0.1:{taken.getsockname()[1]}"
+async def probed(address: str, path: str) -> tuple[int, str]:
+    """Status and text of one path; 0 when nothing listens."""
+    return await asyncio.to_thread(_get, address, path)
 
 
 def _get(address: str, path: str) -> tuple[int, str]:
@@ -39,7 +36,7 @@ def _get(address: str, path: str) -> tuple[int, str]:
         with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, ""
+        return error.code, error.read().decode()
     except OSError:
         return 0, ""
 
@@ -47,8 +44,7 @@ def _get(address: str, path: str) -> tuple[int, str]:
 async def probes(address: str) -> dict[str, int]:
     """The status of each probe."""
     return {
-        path: (await asyncio.to_thread(_get, address, f"/{path}"))[0]
-        for path in ("livez", "readyz", "startupz")
+        path: (await probed(address, f"/{path}"))[0] for path in ("livez", "readyz", "startupz")
     }
 
 
@@ -82,7 +78,7 @@ async def test_metrics_have_their_names(scene: WorkerScene, address: str) -> Non
         await scene.ended(await scene.start(module))
         status, text = 0, ""
         for _ in range(100):
-            status, text = await asyncio.to_thread(_get, address, "/metrics")
+            status, text = await probed(address, "/metrics")
             if "runtime_task_attempts_total" in text:
                 break
             await asyncio.sleep(0.05)

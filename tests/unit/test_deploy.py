@@ -14,6 +14,7 @@ from perago.app.settings.layers import variables
 from perago.app.settings.settings import Settings
 from perago.app.worker.worker import KILL_SECONDS
 from perago.domain.attempt import (
+    PATIENCE_SECONDS,
     completion_timeout_seconds,
     merge_timeout_seconds,
     shutdown_grace_seconds,
@@ -208,6 +209,7 @@ def test_the_unit_waits_for_readiness_and_long_enough_for_a_drain() -> None:
     assert service["User"] != "root"
     assert service["ExecStart"].split()[1] == "start"
     assert int(service["TimeoutStopSec"]) > GRACE_SECONDS
+    assert int(service["TimeoutStartSec"]) > PATIENCE_SECONDS, "a start may wait for Conductor"
     assert 1 < int(service["WatchdogSec"]) < 120
     assert service["KillMode"] == "mixed", "executors are their parent's to stop"
     text = (DEPLOY / "perago-worker.service").read_text(encoding="utf-8")

@@ -57,7 +57,7 @@ class NotSentError(RequestFailedError):
 
 
 class NotTrustedError(NotSentError):
-    """The server's certificate is not trusted; asking again changes nothing."""
+    """The certificate is not trusted, or it speaks no TLS; asking again changes nothing."""
 
 
 class NoAnswerError(RequestFailedError):
@@ -147,9 +147,20 @@ class _SentOnce:
         if isinstance(error, RequestFailedError):
             return error
         said = without_query(f"{type(error).__name__}: {error}".removesuffix(": "))
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        is_final = isinstance(error, aiohttp.ClientConnectorCertificateError)
+        if is_final or _speaks_no_tls(error):
             return NotTrustedError(said)
         return NoAnswerError(said) if self.left else NotSentError(said)
+
+
+# What OpenSSL calls an answer that is not TLS: the address says https, and the port serves http.
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"})
+
+
+def _speaks_no_tls(error: BaseException) -> bool:
+    cause: object = getattr(error, "os_error", None)
+    is_tls = isinstance(error, aiohttp.ClientConnectorSSLError)
+    return is_tls and getattr(cause, "reason", None) in _NO_TLS
 
 
 def time_of(headers: Headers) -> datetime | None:

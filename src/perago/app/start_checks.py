@@ -5,12 +5,15 @@ Settings and declarations first, the registered TaskDefs last. Starts nothing.
 
 from collections.abc import Sequence
 
+from perago.app.attempt.patience import CONDUCTOR, Patience
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.taskdef import TaskDefDifference, build_taskdef, taskdef_differences
 from perago.app.settings.runtime_config import metrics_config
 from perago.app.settings.settings import Settings
 from perago.domain.errors import RuntimeConfigError
 from perago.ports.conductor import TaskDefinitions
+from perago.ports.errors import ServiceError, WrongServerError
+from perago.ports.installations import ConductorInstallation
 
 
 def check_conductor(settings: Settings) -> None:
@@ -41,6 +44,38 @@ def check_services(settings: Settings, tasks: Sequence[TaskDefinition]) -> None:
             "PERAGO_INSTANCE_ID is required when worker_capacity metrics are enabled",
             code="PRG-C009",
         )
+
+
+async def check_service(
+    conductor: ConductorInstallation,
+    tasks: Sequence[TaskDefinition],
+    *,
+    strict: bool,
+    patience: Patience,
+) -> dict[str, list[TaskDefDifference]]:
+    """The server is a Conductor and knows the tasks; how its TaskDefs differ, by task.
+
+    One that is away is waited for. Every refusal is final.
+    """
+
+    async def ask() -> dict[str, list[TaskDefDifference]]:
+        try:
+            await conductor.queue.check()
+            return await check_registered(conductor.definitions, tasks, strict=strict)
+        except WrongServerError as error:  # it would be the same server a minute later
+            raise _not_validated(error) from error
+
+    try:
+        return await patience.until_done(CONDUCTOR, "the start of the worker", ask)
+    except RuntimeConfigError:
+        raise
+    except Exception as error:
+        raise _not_validated(error) from error
+
+
+def _not_validated(error: Exception) -> RuntimeConfigError:
+    code = error.code if isinstance(error, ServiceError) else "PRG-T019"
+    return RuntimeConfigError(f"failed to validate Conductor TaskDef: {error}", code=code)
 
 
 async def check_registered(

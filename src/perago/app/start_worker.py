@@ -115,7 +115,10 @@ async def _run(
         try:
             end = await worker.run()
             if end is not WorkerEnd.ABORTED:
-                await assembled.upkeep.sweep("after shutdown")
+                # A start that was stopped has not handed back the rows of dead workers, and the
+                # directories name them to the next start.
+                if worker.has_started:
+                    await assembled.upkeep.sweep("after shutdown")
                 with suppress(ServiceError):  # all rows have ended; the process ends in any case
                     await container.conductor().close()
         finally:
@@ -177,8 +180,11 @@ def _probes(address: str, worker: Worker, assembled: Assembled) -> AbstractAsync
         {
             "/livez": lambda: worker.is_live,
             "/readyz": lambda: worker.is_ready,
-            "/startupz": lambda: worker.phase is not WorkerPhase.STARTING,
+            # A kubelet kills a container whose start takes long. One that waits has begun well.
+            "/startupz": lambda: (
+                worker.phase is not WorkerPhase.STARTING or assembled.start.has_waited
+            ),
         },
         assembled.metrics.text,
-        assembled.waiting.lines,
+        assembled.notes,
     )

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import final
 
 from perago.app.attempt.context import AttemptPorts, AttemptSettings
+from perago.app.attempt.patience import Patience
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.code_version import code_version_of
 from perago.app.container import Container
@@ -21,7 +22,7 @@ from perago.app.gc.local_pass import DeadRows, LostRows, WorkerNames, sweep_dire
 from perago.app.gc.remote_pass import RemotePass
 from perago.app.runs.built_in import served_tasks
 from perago.app.settings.settings import Settings
-from perago.app.start_checks import check_registered
+from perago.app.start_checks import check_service
 from perago.app.telemetry.attempt_log import AttemptLog, BodyLog, warn_of_disk, warn_of_service
 from perago.app.telemetry.attempt_spans import AttemptSpans
 from perago.app.telemetry.data_events import AttemptDataEvents, Collectors
@@ -43,6 +44,7 @@ from perago.app.telemetry.metrics import (
 from perago.app.worker.attempts import Bodies, Order, StopOrders
 from perago.app.worker.executor import ExecutorProgram
 from perago.app.worker.executor_process import end_left_programs, executor_environment
+from perago.app.worker.patient_start import StartWait, patience_of_start
 from perago.app.worker.polling import (
     CircuitBreaker,
     DiskGate,
@@ -63,11 +65,9 @@ from perago.app.worker.thread_body import ThreadBody
 from perago.app.worker.worker import Job, WorkerParts, domain_of
 from perago.app.worker_container import notify_service
 from perago.domain.attempt import FenceWidth
-from perago.domain.errors import RuntimeConfigError
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.text import Secrets
-from perago.ports.errors import ServiceError
 from perago.ports.task_body import BodyCall, BodyOutcome, BodyReturned, Checkpoints, TaskBody
 
 LOGGER = logging.getLogger("perago.worker")
@@ -83,21 +83,16 @@ class Upkeep:
     container: Container
     repositories: Callable[[], Collection[RepositoryId]]
     strict_taskdef: bool = False
+    patience: Patience = field(default_factory=Patience)
 
     async def check_services(self) -> None:
         """The server is a Conductor, and knows the tasks."""
-        conductor = self.container.conductor()
-        try:
-            await conductor.queue.check()
-            different = await check_registered(
-                conductor.definitions, self.tasks, strict=self.strict_taskdef
-            )
-        except RuntimeConfigError:
-            raise
-        except Exception as error:
-            code = error.code if isinstance(error, ServiceError) else "PRG-T019"
-            text = f"failed to validate Conductor TaskDef: {error}"
-            raise RuntimeConfigError(text, code=code) from error
+        different = await check_service(
+            self.container.conductor(),
+            self.tasks,
+            strict=self.strict_taskdef,
+            patience=self.patience,
+        )
         for name, differences in different.items():
             facts = {"task_name": name, "differences": [str(each) for each in differences]}
             write(LOGGER, logging.WARNING, "registered TaskDef differs from the code", facts)
@@ -262,6 +257,11 @@ class Assembled:
     upkeep: Upkeep
     metrics: Metrics
     waiting: WaitingAttempts
+    start: StartWait
+
+    def notes(self) -> list[str]:
+        """What is waited for, below the answers of the probes."""
+        return self.start.lines() + self.waiting.lines()
 
 
 def assemble(
@@ -275,22 +275,22 @@ def assemble(
 ) -> Assembled:
     """Make every part; called in the worker's loop."""
     metrics, seen, waiting = Metrics(), SeenRepositories(), WaitingAttempts()
-    masking = Secrets.of(secrets)
-    sinks = collectors or Collectors()
+    masking, sinks = Secrets.of(secrets), collectors or Collectors()
     telemetry, data_events = sinks.telemetry, sinks.data_events
     samples = metrics if telemetry is None else SharedSamples([metrics, telemetry])
     program = _program(order, secrets)
     bodies = _bodies(order, container, worker_id, program, samples)
-    runs = _around(bodies, program, container)
     # Attempts without a workspace never ask for lakeFS, which may not even be configured.
-    has_lakefs = any(task.has_workspace for task in order.tasks)
-    lakefs = {} if has_lakefs else {"lakefs": None}
-    ports: AttemptPorts = container.ports(body=runs, **lakefs)
+    lakefs = {} if any(task.has_workspace for task in order.tasks) else {"lakefs": None}
+    ports: AttemptPorts = container.ports(body=_around(bodies, program, container), **lakefs)
     tasks = {task.name: task for task in served_tasks(order.tasks)}
     gates, settings = _gates(order, ports), _attempt_settings(order, worker_id, masking)
+    start = StartWait(samples)
+    patience = patience_of_start(ports, settings.patience_seconds, start)
     upkeep = Upkeep(
-        order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef
+        order.settings, order.tasks, container, lambda: seen.names, order.strict_taskdef, patience
     )
+    dead = DeadRows(ports, tasks, settings, patience)
     listeners: list[AttemptListener] = [AttemptLog(), AttemptMetrics(samples), seen, waiting]
     if telemetry is not None:
         listeners.append(AttemptSpans(telemetry, container.clock(), masking))
@@ -306,14 +306,14 @@ def assemble(
         listeners=listeners,
         conductor_gate=gates.conductor,
         lakefs_gate=gates.lakefs,
-        before_polling=_before_polling(upkeep, DeadRows(ports, tasks, settings), lost, gates),
+        before_polling=_before_polling(upkeep, dead, lost, gates),
         periodic=[upkeep.sweep_periodically, lost.after_the_last_poll],
         unheard=lost.unheard,
         force_kill_seconds=_force_kill_seconds(order.settings),
         started=lambda: notify_service("READY=1"),
         beat=_beat(order, bodies, samples, worker_id),
     )
-    return Assembled(parts, upkeep, metrics, waiting)
+    return Assembled(parts, upkeep, metrics, waiting, start)
 
 
 def _force_kill_seconds(settings: Settings) -> float | None:

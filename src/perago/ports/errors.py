@@ -104,6 +104,10 @@ class UnavailableError(ServiceError):
     code = "PRG-L008"
 
 
+class WrongServerError(UnavailableError):
+    """Another server answers at the address, or one that is not trusted: a setting is wrong."""
+
+
 class OutcomeUnknownError(ServiceError):
     """The request left and no answer came: it may have happened, and it may still happen."""
 

@@ -33,7 +33,7 @@ from perago.adapters.http import (
     time_of,
 )
 from perago.domain.logical_execution import IMPOSSIBLE_NAMES
-from perago.ports.errors import UnavailableError
+from perago.ports.errors import WrongServerError
 from perago.ports.telemetry import request_sent
 
 # Reads and updates side by side. Polls are not counted: each waits at the server for seconds, and
@@ -65,7 +65,7 @@ def api_address(url: str) -> str:
         parts = urlsplit(url.strip())
         if parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0:
             return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
-    raise UnavailableError(
+    raise WrongServerError(
         f"{url.rpartition('@')[2]!r} is no address of a Conductor API: expected"
         " http(s)://host:port/api, with a / in a password written as %2F;"
         " set PERAGO_CONDUCTOR to such an address"

@@ -148,7 +148,7 @@ class ConductorTaskQueue(_OverApi, conductor.TaskQueue):
             if below is not None
             else "the address must be the one of Conductor's API, such as http://host:8080/api"
         )
-        raise errors.UnavailableError(
+        raise errors.WrongServerError(
             f"no Conductor at {self._client.address}: /version answers something else than "
             f"a version like 3.x; {remedy}"
         )

@@ -2,13 +2,14 @@
 
     failure              read                 write, poll
     not sent             UnavailableError     UnavailableError
+    no trusted TLS       WrongServerError     WrongServerError
     no usable answer     UnavailableError     OutcomeUnknownError
-    5xx, 408, 3xx        UnavailableError     OutcomeUnknownError (3xx: UnavailableError)
+    5xx, 408, 3xx        UnavailableError     OutcomeUnknownError (3xx: WrongServerError)
     429                  UnavailableError     UnavailableError
     401, 403             AccessDeniedError    AccessDeniedError
     404 of Conductor     MissingError         MissingError
-    404 of a proxy etc.  UnavailableError     UnavailableError
-    a page of HTML       UnavailableError     OutcomeUnknownError
+    404 of a proxy etc.  WrongServerError     WrongServerError
+    a page of HTML       WrongServerError     OutcomeUnknownError
     other 4xx            RequestRefusedError  RequestRefusedError
     no token             as a read            as a read: the write was never sent
 
@@ -22,7 +23,7 @@ from http import HTTPStatus
 from typing import Literal, Protocol, TypeAlias, cast
 from urllib.parse import quote
 
-from perago.adapters.http import NotSentError, RequestFailedError
+from perago.adapters.http import NotSentError, NotTrustedError, RequestFailedError
 from perago.ports.errors import (
     AccessDeniedError,
     MissingError,
@@ -30,6 +31,7 @@ from perago.ports.errors import (
     RequestRefusedError,
     ServiceError,
     UnavailableError,
+    WrongServerError,
 )
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
@@ -100,7 +102,7 @@ class PageError(RequestFailedError):
     """A page of HTML arrived where an answer was expected."""
 
 
-class NotConductorError(UnavailableError):
+class NotConductorError(WrongServerError):
     """Another server answered, for example with a landing page or a redirect."""
 
 
@@ -113,6 +115,8 @@ def service_error(request: ApiRequest, address: str, failure: RequestFailedError
             return service_error(asking, address, of_token)
         case RefusedError():
             return _refusal(request, where, failure)
+        case NotTrustedError():
+            return WrongServerError(f"{where}: not sent: {failure}")
         case NotSentError():
             return UnavailableError(f"{where}: not sent: {failure}")
         case PageError():

@@ -76,13 +76,13 @@ class PatienceTerms:
     """How long one attempt waits, how time passes meanwhile, and what is told of it.
 
     Its row is its own for `lease_seconds` after the last beat, or after it `began` where nothing
-    beats; 0 is a row without a response time-out.
+    beats; 0 is a row without a response time-out, or no row at all.
     """
 
     clock: Clock
     fraction: Callable[[], float]
     seconds_max: float
-    lease: Lease
+    lease: Lease | None
     lease_seconds: float
     began: float
     stop_order: StopOrder
@@ -94,7 +94,7 @@ class PatienceTerms:
         """The moment from which Conductor may count the row as timed out."""
         if self.lease_seconds <= 0:
             return float("inf")
-        beat = self.lease.last_beat
+        beat = None if self.lease is None else self.lease.last_beat
         return (self.began if beat is None else beat) + self.lease_seconds
 
     async def rest(self, seconds: float) -> BodyStopped | None:

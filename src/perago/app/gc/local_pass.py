@@ -16,13 +16,15 @@ has none, these rows wait for their response time-out.
 import logging
 from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from perago.app.attempt.context import Attempt, AttemptPorts, AttemptSettings
 from perago.app.attempt.ending import end_of_lost
+from perago.app.attempt.patience import CONDUCTOR, Patience
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.telemetry.listeners import facts_of, write
 from perago.domain.attempt import (
@@ -115,6 +117,7 @@ class DeadRows:
     ports: AttemptPorts
     tasks: Mapping[str, TaskDefinition]
     settings: AttemptSettings
+    patience: Patience = field(default_factory=Patience)
 
     async def hand_back(self) -> None:
         """Hand them back, each on its own.
@@ -126,7 +129,11 @@ class DeadRows:
         for marker in await self._of_dead_owners():
             task_id = marker.attempt.task_id
             try:
-                done += [task_id] if await self._hand_back(marker) else []
+                # Each try begins with reads, which find what an earlier one did.
+                given = await self.patience.until_done(
+                    CONDUCTOR, "rows of a dead worker", partial(self._hand_back, marker)
+                )
+                done += [task_id] if given else []
                 unanswered = 0
             except Exception as error:  # noqa: BLE001 - it times out: no reason to end a worker
                 write(LOGGER, logging.WARNING, LEFT, {"error": str(error), "task_id": task_id})

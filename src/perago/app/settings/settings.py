@@ -87,8 +87,9 @@ class Settings(InheritedSettings):
         Variable(
             "PERAGO_PATIENCE",
             parsing.parse_time_to_live,
-            "How long a step of an attempt waits for a lakeFS or Conductor that does not answer. It"
-            " never waits longer than the row can be its own. `0s`: not at all",
+            "How long a step of an attempt waits for a lakeFS or Conductor that does not answer, or"
+            " the start of a worker for Conductor. A step never waits longer than the row can be"
+            " its own. `0s`: not at all",
         ),
     ] = timedelta(seconds=PATIENCE_SECONDS)
     checkpoint_interval: Annotated[

@@ -137,6 +137,8 @@ ABORTED = "worker aborted: it was told to stop a second time"
 # that was suspended for a moment has a healthy worker killed, with all its attempts.
 BEAT_SECONDS = 1.0
 BEATS_MISSED_MAX = 15
+# A request that was swallowed would hold up the end of a start for as long as its client waits.
+GIVEN_UP_SECONDS = 1.0
 
 
 def drain_reason(grace_seconds: float) -> str:
@@ -172,6 +174,8 @@ class Worker:
     def __init__(self, parts: WorkerParts) -> None:
         self._parts = parts
         self.phase = WorkerPhase.STARTING
+        self.has_started = False
+        """Whether it came as far as polling: all that a start has to do is done."""
         self._draining = asyncio.Event()
         self._aborting = asyncio.Event()
         self._broken: BaseException | None = None
@@ -233,22 +237,27 @@ class Worker:
     async def _make_ready(self) -> bool:
         """Start executors while the services are checked; False when a signal came first.
 
-        Side by side, because executors import task modules, which may take tens of seconds.
+        Side by side, because executors import task modules, which may take tens of seconds. What
+        fails first ends the start: the other one may wait for a service.
         """
         starting = asyncio.create_task(self._parts.bodies.start())
         asking = asyncio.create_task(self._ask())
+        beating = asyncio.create_task(self._beat())
         draining = asyncio.ensure_future(self._draining.wait())
-        ready = asyncio.gather(starting, asking, return_exceptions=True)
+        first_error = asyncio.FIRST_EXCEPTION
+        ready = asyncio.ensure_future(asyncio.wait({starting, asking}, return_when=first_error))
         await first_of(ready, draining)
-        draining.cancel()
-        if not ready.done():
-            ready.cancel()
-            await asyncio.wait({starting, asking})
+        stopped = not ready.done()
+        for task in (beating, draining, ready, starting, asking):
+            task.cancel()
+        await asyncio.wait({starting})
+        await asyncio.wait({asking}, timeout=GIVEN_UP_SECONDS)
+        if stopped:
             write(LOGGER, logging.INFO, "worker stopped before it was ready", {})
             return False
-        # Raises what failed. If both did, the service's error: a setting mends it.
         for task in (asking, starting):
-            task.result()
+            if task.done() and not task.cancelled():
+                task.result()  # raises what failed
         return True
 
     async def _ask(self) -> None:
@@ -257,6 +266,7 @@ class Worker:
 
     async def _work(self) -> WorkerEnd:
         self.phase = WorkerPhase.RUNNING
+        self.has_started = True
         write(LOGGER, logging.INFO, "worker started", self._started_facts())
         self._parts.started()  # READY=1 to systemd, now that executors and services are there
         pollers = [asyncio.create_task(self._poller(each).run()) for each in self._parts.types]
@@ -315,7 +325,8 @@ class Worker:
     async def _beat(self) -> None:
         while True:
             self._beat_at = self._parts.ports.clock.monotonic()
-            self._parts.beat()
+            if self.has_started:
+                self._parts.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
     async def _admitted(

@@ -11,6 +11,8 @@ from tests.unit.app.attempt.test_kept_outcomes import Host
 
 from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.gc.local_pass import UNANSWERED_IN_A_ROW_MAX, DeadRows
+from perago.app.telemetry.metrics import Metrics
+from perago.app.worker.patient_start import StartWait, patience_of_start
 from perago.domain.attempt import AttemptStatus
 from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.policy import PolicySetting
@@ -214,5 +216,32 @@ async def test_a_conductor_that_answers_nothing_is_asked_for_three_rows(tmp_path
 async def test_a_hand_back_whose_answer_is_lost_is_not_repeated(tmp_path: Path) -> None:
     host = await one_died(tmp_path)
     (row,) = (await next_worker(host, lose_answer("queue.hand_back"))).attempts
+    assert row.snapshot.status is SCHEDULED
+    assert host.world.workers[-1].calls["queue.hand_back"] == 1
+
+
+@pytest.mark.parametrize("call", ["queue.read_workflow", "queue.read_attempt", "queue.hand_back"])
+async def test_a_start_with_patience_waits_for_conductor_and_then_hands_back(
+    tmp_path: Path, call: str
+) -> None:
+    host = await one_died(tmp_path)
+    worker = host.worker(*[unavailable(call, nth=nth) for nth in range(1, 6)])
+    patience = patience_of_start(worker.world, 60, StartWait(Metrics()))
+    dead = DeadRows(worker.world, {TASK: host.world.task}, worker.settings, patience)
+    await host.world.drive(dead.hand_back())
+    (row,) = (await host.world.read()).attempts
+    assert (row.snapshot.status, row.snapshot.poll_count) == (SCHEDULED, 1)
+
+
+async def test_with_patience_a_hand_back_whose_answer_is_lost_is_found_and_not_repeated(
+    tmp_path: Path,
+) -> None:
+    """Its second sending could meet the worker that polled the row meanwhile."""
+    host = await one_died(tmp_path)
+    worker = host.worker(lose_answer("queue.hand_back"))
+    patience = patience_of_start(worker.world, 60, StartWait(Metrics()))
+    dead = DeadRows(worker.world, {TASK: host.world.task}, worker.settings, patience)
+    await host.world.drive(dead.hand_back())
+    (row,) = (await host.world.read()).attempts
     assert row.snapshot.status is SCHEDULED
     assert host.world.workers[-1].calls["queue.hand_back"] == 1
