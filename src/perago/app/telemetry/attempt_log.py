@@ -12,6 +12,8 @@ from typing import final
 from perago.app.attempt.complete import Recorded
 from perago.app.attempt.context import Attempt
 from perago.app.telemetry.listeners import AttemptListener, BodyObserver, facts_of, write
+from perago.domain.errors import PeragoError
+from perago.ports.errors import ServiceError
 from perago.ports.task_body import BodyCall
 from perago.ports.workspace import Phase
 
@@ -39,7 +41,8 @@ class AttemptLog(AttemptListener):
             line["queue_wait_ms"] = attempt.record.queue_wait_ms
         if isinstance(error := facts.get("error"), Exception):
             del line["error"]  # its text is the reason
-            line["traceback"] = _traceback(error)
+            if lines := _traceback(error):
+                line["traceback"] = lines
         write(LOGGER, level, f"attempt {phase}", facts_of(attempt) | line)
 
 
@@ -84,9 +87,16 @@ def warn_of_service(name: str, error: str) -> None:
 
 
 def _traceback(error: Exception) -> str:
-    """The body's own traceback where there is one, else ours."""
-    notes = [note for note in getattr(error, "__notes__", ()) if note]
-    return "\n".join(notes) or "".join(traceback.format_exception(error))
+    """The task function's own traceback where there is one.
+
+    Perago's own lines are shown of an error without a code alone: a code and its text say what
+    happened, and an operator who reads lines of Perago looks for a mistake there.
+    """
+    if notes := [note for note in getattr(error, "__notes__", ()) if note]:
+        return "\n".join(notes)
+    if isinstance(error, ServiceError | PeragoError) and error.code != PeragoError.code:
+        return ""
+    return "".join(traceback.format_exception(error))
 
 
 def _ids(call: BodyCall | None) -> dict[str, object]:

@@ -14,6 +14,8 @@ from perago.adapters.memory.system import VirtualClock
 from perago.app.attempt.context import Attempt
 from perago.app.telemetry.attempt_log import AttemptLog
 from perago.app.telemetry.listeners import AttemptEvents
+from perago.domain.errors import PeragoError, PublishFenceError
+from perago.ports.errors import UnavailableError
 from perago.ports.workspace import Phase
 from perago.testing import PeragoEnvironment, crash
 from perago.testing.story import attempt_lines
@@ -108,6 +110,30 @@ async def test_the_end_says_why_and_the_story_and_the_log_show_it(
     facts = vars(lines[0])["perago"]
     assert (facts["status"], facts["reason"]) == ("FAILED", failed.reason)
     assert "ValueError: no luck" in facts["traceback"]
+    assert "error" not in facts
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (PublishFenceError("main has moved"), False),
+        (UnavailableError("lakeFS is away"), False),
+        (PeragoError("an unknown state"), True),
+        (KeyError("a mistake of Perago"), True),
+    ],
+)
+async def test_perago_shows_its_own_lines_of_errors_without_a_code_alone(
+    caplog: pytest.LogCaptureFixture,
+    error: Exception,
+    shown: bool,  # noqa: FBT001  # a row
+) -> None:
+    heard = Heard()
+    with PeragoEnvironment() as env:
+        env.listen(heard)
+        await env.run(counting_task()[0], await env.repository())
+    AttemptLog().phase(heard.events[0][0], Phase.ENDED, {"error": error}, 0)
+    facts = vars(caplog.records[-1])["perago"]
+    assert ("traceback" in facts) is shown
     assert "error" not in facts
 
 
