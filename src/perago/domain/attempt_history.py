@@ -145,7 +145,8 @@ class AttemptEvidence:
     def ended_at(self) -> int | None:
         """When Conductor ended its row, in its milliseconds; None where it does not say.
 
-        Conductor keeps the time of an earlier end in a row that was brought back.
+        Conductor keeps the time of an earlier end in a row that was brought back. A time of 0 is
+        none, also where the row never began.
         """
         row = self.row
         if row is None or not row.snapshot.status.is_terminal:

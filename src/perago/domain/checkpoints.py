@@ -40,12 +40,14 @@ POLL_COUNT = "perago.poll_count"
 # and a worker that dies loses a minute of hours.
 INTERVAL_SECONDS = 60.0
 # The disk of the worker holds up to three copies: one being made, one waiting, one being uploaded.
+# A function that copies a whole workspace by mistake must not fill the disk of all attempts. One
+# that needs more gets PRG-B006, which names the setting.
 BYTES_MAX = 10 * 1024**3
 # More files cost a request each, so a checkpoint of them would take longer than the interval. One
 # archive of them is one file.
 FILES_MAX = 10_000
 # A note is metadata of a commit, which lakeFS returns with every read of that commit. Anything
-# larger belongs into a file of the checkpoint.
+# larger belongs into a file of the checkpoint. This many hold a position and what was done so far.
 NOTE_CHARACTERS_MAX = 4_000
 
 

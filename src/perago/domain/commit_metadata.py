@@ -150,8 +150,9 @@ def other_writer(above: Sequence[CommitRecord], logical_task_key: str) -> str:
 
 
 INPUT_KEY = "traceparent"
-# Version 00 has 55 characters and later ones may add fields. The text is copied into commits and
-# log lines, so it is not taken at any length.
+# Version 00 has 55 characters and later ones may add fields. 512 are far above that. The text comes
+# from outside and is matched before anything else is known of it, so it is not taken at any length.
+# A longer one is ignored: the attempt then begins a trace of its own.
 CHARACTERS_MAX = 512
 
 _FIELDS = re.compile(

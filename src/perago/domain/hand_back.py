@@ -132,9 +132,8 @@ def ending_for(
 
 
 # An outage, a full disk or a machine that starts no process is still there in the next second: the
-# row waits longer each time, so
-# that five hand-backs cover 5 minutes beside what each attempt has waited itself. A drain and a
-# death say nothing about the next worker, so the row goes on at once.
+# row waits longer each time, so that five hand-backs cover 5 minutes beside what each attempt has
+# waited itself. A drain and a death say nothing about the next worker, so the row goes on at once.
 FIRST_PAUSE_SECONDS = 10
 NO_PAUSE = frozenset({Cause.DRAIN, Cause.WORKER_DIED})
 
@@ -146,7 +145,8 @@ def pause_seconds(cause: Cause, hand_backs: int) -> int:
 
 # A name that no result has: an output of ours has `workspace` and `result`, and nothing else.
 HANDED_BACK = "perago_handed_back"
-# Conductor keeps every reason in the row, five times at most; a stack trace says no more here.
+# Conductor keeps every reason in the row, five times at most; a stack trace says no more here. The
+# FAILED at the end has 500 characters for all of them (PERAGO_FAILURE_REASON_MAX_LENGTH).
 STORED_REASON_CHARACTERS_MAX = 300
 
 

@@ -45,6 +45,7 @@ def decide(facts: PublicationFacts) -> Decision:
         if facts.staged is None:
             return Keep(workspace.ref)
         return MergeStaged(facts.staged, expected_head=workspace.ref)
+    # Attempts read one commit more than this. A history whose root is that one is not truncated.
     if facts.walk.truncated or len(facts.walk.above) > FIRST_PARENT_COMMITS_MAX:
         return _refuse(
             facts, "PRG-F004", f"{workspace.branch} advanced beyond supported publish range"

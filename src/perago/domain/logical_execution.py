@@ -325,7 +325,8 @@ def short_hash(*parts: str) -> str:
 
 STAGING_BRANCH_PREFIX = "perago-staging-"
 # Three UUIDs and the numbers take 160; the rest is for the reference name. Only that is cut,
-# because garbage collection reads owner and age from the others. A scratch branch appends 18 more.
+# because garbage collection reads owner and age from the others. A scratch branch appends 18 more,
+# and lakeFS 1.86 has taken such a name of 268. A lower limit would cut names that people read.
 NAME_CHARACTERS_MAX = 250
 ID_CHARACTERS_MAX = 36
 """Conductor's ids are UUIDs; only where a name is too long is a longer id replaced by its hash."""

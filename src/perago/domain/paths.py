@@ -81,6 +81,10 @@ def are_plain(names: Collection[str], rules: NameRules = DEFAULT_NAME_RULES) -> 
 
 
 def _segment_problem(relative: str, *, checks_length: bool) -> str | None:
+    """What is wrong with a segment; a path that is short has none that is too long.
+
+    Every object of a listing comes here, so the segments of short paths are not encoded again.
+    """
     if relative.count("/") >= SEGMENTS_MAX:
         return f"has more than {SEGMENTS_MAX} path segments"
     for segment in relative.split("/"):

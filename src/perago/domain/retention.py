@@ -94,6 +94,8 @@ def standing_of_attempt(workflow: WorkflowSnapshot | None, task_id: str) -> Atte
     mine, same = _attempts_of_task(workflow, task_id)
     if mine is None:
         return AttemptStanding.UNKNOWN
+    # Conductor may take `retried` back: when a heartbeat meets the time-out of its row, both that
+    # row and its retry are in progress. The younger one is told by its `seq`.
     if mine.retried or any(row.seq > mine.seq for row in same):
         return AttemptStanding.REPLACED
     return AttemptStanding.TERMINAL if mine.status.is_terminal else AttemptStanding.LIVE

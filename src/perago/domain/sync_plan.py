@@ -42,9 +42,9 @@ class SyncPlan:
 def plan_sync(base: Mapping[str, FileFacts], local: Mapping[str, FileFacts]) -> SyncPlan:
     """Compare what was materialised with what is there now.
 
-    A new path whose bytes stand in the base is copied on the server instead of uploaded. An
-    empty file is uploaded, because that costs the same and a copy would bring the content type of
-    another file.
+    A new path whose bytes stand in the base is copied on the server instead of uploaded, and takes
+    their content type and metadata along. A changed path keeps its own, so it is uploaded. So is an
+    empty file, because that costs the same and a copy would bring those of any other empty file.
     """
     changed = [facts for path, facts in sorted(local.items()) if _differs(base.get(path), facts)]
     added = {(facts.checksum, facts.size) for facts in changed if facts.path not in base}

@@ -30,7 +30,9 @@ from perago.domain.error_codes import commands_in, filled, find_code
 from perago.domain.logical_execution import CommitId
 from perago.domain.names import RUN_BRANCH_PREFIX
 
-REASON_CHARACTERS_MAX = 200  # the whole reason is in `perago attempts`
+# The reason is a part of the first of three sentences, and has to leave the other two in sight. The
+# whole reason is in `perago attempts`.
+REASON_CHARACTERS_MAX = 200
 # Two ids of lakeFS alone would fill a reason up to where it names the cause.
 _COMMIT_ID = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 
