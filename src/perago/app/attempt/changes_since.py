@@ -18,7 +18,9 @@ from perago.ports.task_body import ChangedPaths
 COMMITS_PAGE = 1000  # in one answer: the most that lakeFS gives
 # 10,000 commits of the branch. A task that published before them computes everything once more.
 COMMIT_PAGES_MAX = 10
-RUNS_MAX = 20  # merged runs that are looked into, a request each
+# Merged runs that are looked into, a request each, while the task function waits. A task that
+# published in none of the newest 20 computes everything once more.
+RUNS_MAX = 20
 # As many paths of usual length fit into one message to an executor. Where more have changed, to
 # compute everything costs little more.
 PATHS_MAX = 100_000

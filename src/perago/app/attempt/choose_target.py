@@ -49,7 +49,8 @@ MARK_TRIES_MAX = 5
 With pauses of 0.1 to 0.4 s this outlasts a lost connection, and not an outage."""
 MARK_PAUSE_SECONDS = 0.1  # the first pause; each one is longer by as much
 PREFIX_BUDGET_SECONDS_MIN = 15.0
-"""Across processes the losers of 32 publishers at 20 ms waited up to 5.4 s."""
+"""Across processes the losers of 32 publishers at 20 ms waited up to 5.4 s; a slower server gets
+nearly three times that. A shorter budget is only warned of: few publishers may need less."""
 NO_PREDECESSOR = (
     "Conductor names no retriedTaskId for a retry, so every attempt is an execution of its own"
 )
@@ -104,6 +105,8 @@ async def choose_target(
         text = 'the publish budget is short for isolation="prefix": losing a race takes longer'
         facts = {"warning": text, "seconds": seconds, "expected": PREFIX_BUDGET_SECONDS_MIN}
         ports.progress.phase(Phase.WARNED, facts)
+    # Earlier attempts may have left checkpoints. One that resumes a decision never lists them, and
+    # has to remove them all the same.
     if earlier.key and level.shape.decides_by_tag and not _is_first(attempt.row):
         names = checkpoint_branches_of_chain(earlier.key)
         attempt.leftovers.unlisted = (workspace.repository, names)

@@ -196,7 +196,8 @@ FIRST_PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 5.0
 # One try is over after this, however much time is left: a server that took the request and fell
 # silent, or a network that drops packets, would take all of it, and the end would never be sent
-# again although the server came back.
+# again although the server came back. Half of the 60 s leaves room for a second try. A shorter
+# limit gives up answers that are only slow.
 TRY_SECONDS_MAX = 30.0
 # A younger attempt does not read its row before it ends: that saves short tasks a request. Hardly
 # any attempt is revoked so soon, and no heartbeat is due yet that would say so (`_unread_seconds`).
@@ -245,6 +246,7 @@ async def complete(
     pause, sent, recorded = FIRST_PAUSE_SECONDS, False, Recorded.UNKNOWN
     wait: Wait | None = None
     while True:
+        # One try is made past the deadline, too: an update to a row that is over changes nothing.
         left = min(max(deadline - ports.clock.monotonic(), 1.0), TRY_SECONDS_MAX)
         age = ports.clock.monotonic() - began
         is_short = age < _unread_seconds(attempt) and isinstance(update, TerminalUpdate)

@@ -138,6 +138,7 @@ async def perform(
     if isinstance(plan.effect, Relocate):
         return await _relocate(ports, attempt, plan, prepared)
     after = await send_merge(ports, plan, prepared, timeout_seconds=attempt.effect_seconds)
+    # lakeFS says only that the target has uncommitted objects. This raises with their names.
     if isinstance(after, NotPublished) and after.code == "PRG-F013":
         await refuse_dirty_target(ports, plan.repository, plan.branch)
     return after

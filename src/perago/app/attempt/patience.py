@@ -192,7 +192,10 @@ class Patience:
         return cast("Ports", replace(given, patience=self, lakefs=lakefs, queue=queue))
 
     async def _done(self, service: str, what: str, do: Callable[[], Awaitable[Answer]]) -> Answer:
-        """Do it once; what an adapter repeats by itself meanwhile is a wait as well."""
+        """Do it once; what an adapter repeats by itself meanwhile is a wait as well.
+
+        Only the client of lakeFS repeats requests. That of Conductor leaves it to `until_done`.
+        """
         if self._terms is None or service != LAKEFS:
             return await do()
         wait = _RepetitionsAsWait(self, self._terms, what)
@@ -235,8 +238,10 @@ class Patience:
         left, why = self._left(terms, wait)
         if left > 0 and not self._over:
             lasts = wait.report(terms.progress, terms.clock.monotonic(), str(error))
+            # This stops the polls of tasks that need lakeFS; a Conductor that is away answers none.
             if lasts and wait.service == LAKEFS:
                 terms.lakefs_is_away(error)
+            # The exponent is bounded, because a float overflows after a thousand failures.
             ceiling = min(PAUSE_SECONDS_MAX, FIRST_PAUSE_SECONDS * 2.0 ** min(wait.failures - 1, 9))
             stopped = await terms.rest(min(terms.fraction() * ceiling, left))
             why = "" if stopped is None else stopped.reason

@@ -117,6 +117,7 @@ async def run_attempt(
         ports, attempt, AttemptReport(update, Recorded.SUPERSEDED, error), lease, began
     )
     counts = report.recorded is Recorded.RECORDED and report.error is None
+    # The branch alone keeps the data of a decision. Until a completion counts, a retry may need it.
     if attempt.leftovers.decided and counts:
         attempt.leftovers.staging_may_go = True
     await clean_up(ports, attempt.leftovers)

@@ -324,7 +324,8 @@ async def first_difference_outside(
     """An object outside the prefix, or a reserved one, that differs; None if there is none.
 
     Asks only before and behind the prefix, and for reserved objects inside, so the answer costs
-    the same however much differs inside.
+    the same however much differs inside. The reserved folder may be inside the prefix, as in `/`,
+    or the prefix inside it.
     """
 
     async def first(*, below: str = "", after: str = "") -> str | None:

@@ -31,7 +31,8 @@ from perago.ports.objects import Objects, ObjectUpload
 from perago.ports.system import Concurrency, Identities
 
 CONTENT_TYPE = "application/x-yaml"
-# Publications move the branch meanwhile, some a second. Each try takes a fraction of one.
+# Publications move the branch meanwhile, some a second. Each try takes a fraction of one, so ten
+# in a row hardly lose. Without a limit a server that never merges would hold the command.
 TRIES_MAX = 10
 # Repositories at once: a thousand of them take minutes and not an hour, and the server has other
 # work to do.

@@ -20,7 +20,8 @@ from perago.ports.errors import AccessDeniedError, ServiceError
 from perago.ports.lakefs import CommitRequest, MergeRequest
 from perago.ports.system import Clock
 
-# lakeFS 1.86 keeps the rules that it has read for 3 to 6 seconds.
+# lakeFS 1.86 keeps the rules that it has read for 3 to 6 seconds. These looks take 15. After them
+# the verdict is `not tried`.
 LOOKS_MAX = 30
 PAUSE_SECONDS = 0.5
 

@@ -166,7 +166,8 @@ async def all_branches(
 
 
 # A check of the fence takes seconds, and its branches have no lock: only their age tells a check
-# that runs from one that died. `--older-than` must not take the branches of a running one.
+# that runs from one that died. `--older-than` must not take the branches of a running one. Ten
+# minutes are far above seconds; branches of a dead check stay that long at least, and do no harm.
 CHECK_TAKES_MAX = timedelta(minutes=10)
 
 

@@ -33,6 +33,8 @@ async def begin(ports: AttemptPorts, attempt: Attempt, params: BeginParams) -> B
     key = run_key(attempt.row, chain, repository, branch)
     decided = await ports.lakefs.tags.read(repository, base_tag(key))
     base = decided or candidate.commit
+    # A head is on its branch. A base that was decided was looked at before, and the target may have
+    # moved since; what that means is for `finish` to say.
     if decided is None and params.ref is not None:
         await _check_ref(ports, repository, branch, base)
     await require_fence(ports, repository, branch, base)

@@ -96,6 +96,8 @@ async def _look_at_run(
             repository, ref, run.base, commits_max=FIRST_PARENT_COMMITS_MAX
         ),
     )
+    # The tag is gone when garbage collection or `perago abandon` has removed the run. That is no
+    # mistake in the input, and the table of `domain/finish.py` says what follows.
     if base not in {run.base, None} or not walk.reached:
         text = f"run {run.key} began at {base}, and the input names base {run.base} and {ref}"
         raise _foreign_input(text)
