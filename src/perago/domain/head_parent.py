@@ -57,7 +57,10 @@ def decide(facts: PublicationFacts) -> Decision:
 
 
 def _replace_abandoned(facts: PublicationFacts) -> Decision:
-    """Replace the head, unless its metadata names another task as its owner."""
+    """Replace the head, unless its metadata names another task as its owner.
+
+    Release 0.6.1 and people name no owner. Only PERAGO_REQUIRE_OWNERSHIP refuses such a head.
+    """
     head = facts.walk.head
     owner = head.metadata.get(LOGICAL_TASK_KEY)
     if owner is None and facts.require_ownership:

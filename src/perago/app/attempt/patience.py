@@ -162,7 +162,8 @@ class Patience:
         """Do it again while the service is away; before each repetition ask `look`.
 
         What `look` finds is the answer; None means that nothing is there yet. Raises the last
-        failure when the patience is over, and every refusal at once.
+        failure when the patience is over, and every refusal at once. When the patience was over
+        before, no wait begins, so each failure is raised at once as well.
         """
         wait: Wait | None = None
         while True:

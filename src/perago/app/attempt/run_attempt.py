@@ -93,6 +93,8 @@ async def run_attempt(
     `polled_at` is the monotonic time of its poll, now if it is not given: an old attempt reads
     its row before it ends it. `failed` is called with an error before Conductor gets it,
     which schedules the retry at once, and when the attempt begins to wait for lakeFS.
+    Leftovers are removed when the end was sent: the row must not wait for it, and whether the end
+    counts says what may go.
     """
     began = ports.clock.monotonic() if polled_at is None else polled_at
     ports.progress.phase(Phase.STARTED, {"task_id": attempt.row.task_id})
