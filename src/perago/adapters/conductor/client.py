@@ -38,7 +38,8 @@ from perago.ports.telemetry import request_sent
 
 # Reads and updates side by side. Polls are not counted: each waits at the server for seconds, and
 # a heartbeat that queued behind them would arrive after its lease has ended. The bound is for a
-# worker whose attempts all end together: not each of them opens a connection.
+# worker whose attempts all end together: not each of them opens a connection. With far fewer, the
+# heartbeats of such a worker would queue where Conductor is slow.
 CALLS_MAX = 16
 TOKEN_HEADER = "X-Authorization"  # noqa: S105 - the header's name
 Value = TypeVar("Value")

@@ -23,7 +23,8 @@ from perago.domain.attempt import AttemptRecord, AttemptSnapshot, AttemptStatus,
 from perago.ports import conductor, errors
 from perago.ports.installations import ConductorInstallation, Server, ServerFacts
 
-# One page: who asks looks for rows of the last seconds, and the newest come first.
+# One page: who asks looks for rows of the last seconds, and the newest come first. All rows in
+# progress of a task type count, of every worker. One beyond 500 waits for its response time-out.
 ROWS_FOUND_MAX = 500
 # A poll may take as long as the server was asked to wait, and then as long as any other request
 # (`request_timeout_seconds` in `client`).

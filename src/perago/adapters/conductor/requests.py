@@ -42,7 +42,9 @@ _MEANINGS: Mapping[int, type[ServiceError]] = {
     HTTPStatus.NOT_FOUND: MissingError,
     HTTPStatus.TOO_MANY_REQUESTS: UnavailableError,
 }
-SHOWN_BODY_MAX = 300  # a stack trace of Java fills pages of a log
+# A stack trace of Java fills pages of a log. Conductor's own sentences are shorter, and a reason of
+# an attempt has 500 characters for this and what surrounds it.
+SHOWN_BODY_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,8 +126,9 @@ CREATED_OR_FOUND = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_
 
 WORKER_NAMES = "worker_ids"
 # A worker that dies as often as this before Conductor answers its successor leaves rows behind that
-# wait for their response time-out.
+# wait for their response time-out. The file of a worker that is restarted for months must not grow.
 NAMES_MAX = 20
+# Far above 20 names. A file that another program has filled is not read whole.
 NAMES_BYTES_MAX = 64 * 1024
 
 
@@ -343,7 +344,11 @@ class OwnerRecords:
         return sorted(path.stem for path in self._directory.glob("*.outcome"))
 
     def drop(self, name: str) -> None:
-        """Forget a record and let its lock go; an absent one is fine."""
+        """Forget a record and let its lock go; an absent one is fine.
+
+        The record goes after the other files, because a sweep finds by it what a crash in between
+        has left. The lock goes last: a sweep takes a record without one for that of a dead worker.
+        """
         self._outcome(name).with_suffix(".new-outcome").unlink(missing_ok=True)
         self._outcome(name).unlink(missing_ok=True)
         self._fresh(name).unlink(missing_ok=True)

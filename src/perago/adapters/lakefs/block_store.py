@@ -31,15 +31,19 @@ from perago.ports.errors import OutcomeUnknownError
 from perago.ports.objects import ObjectEntry, ObjectUpload
 
 # Each part costs a request for its address, and all bytes a second MD5. Smaller objects are sent as
-# a whole, and as a whole again when the connection breaks.
+# a whole, and as a whole again when the connection breaks. So a broken connection never costs more
+# than this.
 MULTIPART_BYTES_MIN = 64 * 1024 * 1024
-# What is sent again when a connection breaks. S3 takes no part below 5 MiB.
+# What is sent again when a connection breaks. S3 takes no part below 5 MiB. An object that has more
+# than PARTS_MAX of these (156 GiB) gets larger parts.
 PART_BYTES = 16 * 1024 * 1024
 PARTS_MAX = 10_000  # what S3 takes
 PARTS_AT_ONCE = 4  # of one object: MD5 goes through the parts in order, more would wait for it
-# A store joins thousands of parts before it answers.
+# A store joins thousands of parts before it answers. Shorter would give up a join that goes on;
+# longer holds an attempt at a store that never answers.
 COMPLETE_SECONDS = 600.0
-# An attempt that failed or was cancelled waits for this and for nothing else.
+# An attempt that failed or was cancelled waits for this and for nothing else. Parts of a store that
+# does not answer by then stay until the rules of the bucket remove them.
 ABORT_SECONDS = 2.0
 # What S3 and Google call it (and then Azure) when other bytes arrived than Content-MD5 states.
 _DAMAGED_ON_ITS_WAY = ("BadDigest", "Md5Mismatch")

@@ -47,7 +47,8 @@ Result = TypeVar("Result")
 # wait for the disk or the interpreter, and not for a processor.
 HANDS_MAX = 8
 # Short questions at once. They do not wait for the slots of transfers: with few of those, a merge
-# would wait for other attempts' gigabytes, and its lease would end.
+# would wait for other attempts' gigabytes, and its lease would end. As many as transfers have by
+# default (REQUESTS_CONCURRENT_MAX): each is a connection that the server keeps.
 QUESTIONS_MAX = 48
 # Smaller reads and writes are done in the loop: handing them to a thread costs as much as they do.
 INLINE_BYTES_MAX = 64 * 1024
@@ -387,6 +388,7 @@ def _as_failed_request(body: FileBody | None = None) -> Generator[None]:
         raise FailedRequestError(NotSent(shortened(str(error))), is_final=final_one) from error
     except http.NoAnswerError as error:
         if body is not None and body.error is not None:
+            # The file on this disk could not be read, which says nothing about lakeFS.
             raise body.error from None
         broken = not isinstance(error.__cause__, TimeoutError)
         raise FailedRequestError(Lost(shortened(str(error)), broken=broken)) from error

@@ -42,17 +42,20 @@ from perago.ports.objects import Fetched, FetchOrder, Moved, ObjectEntry, Object
 
 LOGGER = logging.getLogger("perago.transfer")
 
-# Up to this size an object is compared in memory and written once, without a temporary name.
+# Up to this size an object is compared in memory and written once, without a temporary name. With
+# 48 requests under way (REQUESTS_CONCURRENT_MAX) that is at most 48 MiB.
 WHOLE_BYTES_MAX = 1024 * 1024
 # One connection rarely fills a line, so large objects come in ranges side by side, unless there are
-# enough of them to fill it.
+# enough of them to fill it. Below four ranges (RANGE_BYTES) there is little to do side by side.
 SPLIT_BYTES_MIN = 32 * 1024 * 1024
 # MD5 goes through an object in order, so it waits for the oldest range, and ranges that arrive side
 # by side arrive together. With 48 of 16 MiB in flight it began when 256 MiB were all there. Smaller
 # ranges cost the server more requests, and fewer streams do not fill a line with a long way.
 RANGE_BYTES = 8 * 1024 * 1024
 LARGE_STREAMS_ENOUGH = 8  # of RANGE_BYTES: 64 MiB are under way (ADR 0006)
-# Each object would otherwise wait for a connection to a store that is out of reach.
+# Each object would otherwise wait for a connection to a store that is out of reach. After five
+# minutes the next object tries it again, so that a store that has come back is used without a
+# restart of the worker.
 STORE_AVOIDED_SECONDS = 300.0
 
 _PLAIN_TYPE = re.compile(r"(?!multipart/)[\w.+-]+/[\w.+-]+(; *charset=[\w-]+)?", re.ASCII)
@@ -99,7 +102,8 @@ class ObjectBytes:
     async def signing_store(self) -> BlockStore | str:
         """The block store if the server signs addresses of it, else why not.
 
-        All objects that need it share one question; a failure is asked again by the next ones.
+        All objects that need it share one question; a failure is asked again by the next ones. A
+        forked child asks for itself, because its parent's loop does not run in it.
         """
         asked, loop = self._store, asyncio.get_running_loop()
         is_of_parent = asked is not None and asked.get_loop() is not loop

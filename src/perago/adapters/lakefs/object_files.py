@@ -18,7 +18,8 @@ from perago.ports.errors import DamagedObjectError, LocalDiskError, disk_errors
 from perago.ports.objects import Fetched, FetchOrder, stamp_of
 
 PART_PREFIX = ".perago-part-"
-# hashlib lets other threads run while it digests a piece of more than 2 KiB.
+# hashlib lets other threads run while it digests a piece of more than 2 KiB. Larger ones would only
+# be memory, of each of the threads that digest (HANDS_MAX in `client`).
 DIGEST_BYTES = 1024 * 1024
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 # A process that a task left behind may have put a FIFO or a link in the place of its output.

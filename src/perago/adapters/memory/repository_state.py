@@ -299,7 +299,7 @@ class RepositoryState:
             if step is Step.FIRST_PARENTS:
                 for _ in range(number):
                     commit = self._parent(commit, 1, reference)
-            elif step is Step.PARENT and number > 0:
+            elif step is Step.PARENT and number > 0:  # `^0` is the commit itself, as in git
                 commit = self._parent(commit, number, reference)
         return commit
 

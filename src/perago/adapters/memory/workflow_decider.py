@@ -93,7 +93,10 @@ def check_workflow(state: ConductorState, run: WorkflowRun) -> None:
 
 
 def check_rows(state: ConductorState, run: WorkflowRun) -> None:
-    """Mark the rows whose time is over; the execution time-out comes first."""
+    """Mark the rows whose time is over; the execution time-out comes first.
+
+    A retried row has its next attempt already, so its time decides nothing.
+    """
     for row in run.open_rows():
         if row.is_queued_type and not row.retried:
             _check_execution(state, row)

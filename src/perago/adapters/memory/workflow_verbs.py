@@ -142,7 +142,10 @@ def _reset(state: ConductorState, row: TaskRow, task_input: Mapping[str, object]
 
 
 def _bring_back(state: ConductorState, run: WorkflowRun) -> None:
-    """Set an ended workflow running, and the ones it is a part of."""
+    """Set an ended workflow running, and the ones it is a part of.
+
+    A retry of the parent's row has begun another child, so this one is no part of it any more.
+    """
     run.status = WorkflowStatus.RUNNING
     run.reason = None
     run.start_time = state.now_ms

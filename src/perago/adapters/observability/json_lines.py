@@ -86,7 +86,7 @@ class RotatedLogFile(BaseRotatingHandler):
         # `mkdir(parents=True)` would create the directories between them with the usual mode, which
         # other users may read.
         for folder in (*reversed(path.parent.parents), path.parent):
-            if folder == root or folder.is_relative_to(root):
+            if folder.is_relative_to(root):
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         super().__init__(path, "a", encoding="utf-8")
         self._bytes = path.stat().st_size

@@ -30,7 +30,9 @@ from perago.ports.workspace import WorkspaceSource
 # Parts are dealt out by weight. A small object costs its request and hardly its bytes (below 64 KiB
 # it costs less than a hand-over between threads, ADR 6), so each counts for that much in addition.
 BYTES_WORTH_AN_OBJECT = 64 * 1024
-PLACED_AT_ONCE = 20_000  # rows of a file of the index: they are in memory until it is written
+# Rows of a file of the index: they are in memory until it is written. As many as a part has at most
+# (ROWS_PER_PART), so that a part is one file.
+PLACED_AT_ONCE = 20_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -318,6 +318,7 @@ def _retrieve(directory: Path, settings: Path | None) -> None:
     if settings is not None:
         command += ["-settings", str(settings)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    # Without hadoop-aws, whatever Ivy says, the first task that opens an s3a address would fail.
     if done.returncode != 0 or not any(directory.glob("hadoop-aws-*.jar")):
         said = "\n".join((done.stdout + done.stderr).strip().splitlines()[-15:])
         raise SparkEnvironmentError(

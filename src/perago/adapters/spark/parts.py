@@ -412,7 +412,11 @@ def output_uri(roots: SparkRoots, path: str) -> str:
 
 
 def _inside(path: str) -> str:
-    """A trailing slash is fine; everything that could lead out is not."""
+    """A trailing slash is fine; everything that could lead out is not.
+
+    Hadoop reads what stands before a colon in the first segment as a scheme, such as `file:`. No
+    object may have a backslash in its name (`name_problem`).
+    """
     stripped = path.rstrip("/")
     segments = stripped.split("/")
     if (

@@ -209,7 +209,11 @@ def write_plan(
     compared: Any,  # noqa: ANN401 - a frame
     state: PipelineState,
 ) -> WrittenPlan:
-    """Read the suspects and write down what has to move."""
+    """Read the suspects and write down what has to move.
+
+    New files take a job, however few they are: their bytes may stand in the index, which the
+    driver does not read.
+    """
     state.empty(state.changes)
     where = materialised.directory, materialised.source.prefix, state.changes
     rows = compared.rdd.mapPartitionsWithIndex(partial(_read, session.open_work, *where))

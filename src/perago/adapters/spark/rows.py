@@ -216,6 +216,7 @@ def unpacked(problem: str) -> Exception:
         kind = getattr(importlib.import_module(module), name, None)
     if not (isinstance(kind, type) and issubclass(kind, ServiceError | PeragoError)):
         return UnavailableError(text)
+    # Not by the class's own `__init__`, which may take other arguments than a text.
     error = kind.__new__(kind, text)
     Exception.__init__(error, text)
     vars(error).update(facts)

@@ -43,7 +43,8 @@ _KEPT_BYTES_AT_ONCE = 16 * 1024 * 1024
 # How far below the bound an eviction goes, so that not every kept content evicts another.
 _LEFT_BY_EVICTION = 0.9
 # A content that was among the last so many uses is not marked as used again. Otherwise each
-# warm start of 100,000 files would write 100,000 rows.
+# warm start of 100,000 files would write 100,000 rows. In exchange an eviction may take a content
+# before another one that was used up to so many uses earlier.
 FRESH_USES = 64
 # O_EXCL: a target that exists is another file's name folded onto this one, and stays as it is.
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC

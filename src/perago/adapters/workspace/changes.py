@@ -196,6 +196,7 @@ def _hashed(directory: Path, file: ScannedFile) -> FileFacts:
 def refuse_name(prefix: str, relative: str) -> None:
     """Raise for a file that may not be staged, or that no later task could materialise."""
     path = object_path(prefix, relative)
+    # A file with the name of the actions' folder is refused, too: no disk can hold both.
     if is_refused_object(path) or is_refused_object(f"{path}/"):
         raise ReservedPathError(path)
     problem = name_problem(relative)

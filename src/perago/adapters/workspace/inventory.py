@@ -118,7 +118,10 @@ class Inventories:
         self.objects_max: int | None = None
 
     async def take(self, source: WorkspaceSource) -> Inventory:
-        """The business objects of a commit; raises when there are more than `objects_max`."""
+        """The business objects of a commit; raises when there are more than `objects_max`.
+
+        A listing ends at the bound by itself. A manifest with its difference does not.
+        """
         inventory = await self._from_manifest(source)
         if inventory is None:
             inventory = await take_inventory(
