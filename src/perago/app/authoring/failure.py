@@ -29,7 +29,9 @@ _HIDDEN_KEY = "<key>"
 # A short value, such as `1` or `id`, is hidden only where it stands alone. Hidden inside words as
 # well, it would make the sentence unreadable.
 _WHOLE_WORD_BELOW_CHARACTERS = 4
-_LEAVES_MAX = 10_000  # each is one search through the message
+# Each is one search through the message. A message about more of them is hidden whole, because a
+# value in it could be one that was not looked for.
+_LEAVES_MAX = 10_000
 # Texts written by validators of the author, or that quote the input; all others are pydantic's
 # own sentences about types and limits.
 _MAY_QUOTE_INPUT = frozenset({"value_error", "assertion_error", "union_tag_invalid"})
@@ -85,7 +87,9 @@ def _message(each: ErrorDetails) -> str:
     if each["type"] in _FIXED_SENTENCES or isinstance(cause, PeragoError):
         return message
     tag = each.get("ctx", {}).get("tag")
-    quoted = [str(tag)] if tag is not None else set(_leaves(each["input"]))
+    quoted = {str(tag)} if tag is not None else _leaves(each["input"])
+    if quoted is None:
+        return f"<hidden, because the input has more than {_LEAVES_MAX} values>"
     for value in sorted(quoted, key=len, reverse=True):
         pattern = re.escape(value)
         if len(value) < _WHOLE_WORD_BELOW_CHARACTERS:
@@ -94,11 +98,17 @@ def _message(each: ErrorDetails) -> str:
     return message
 
 
-def _leaves(value: object) -> Iterator[str]:
-    """Texts of the scalars inside a value, at most `_LEAVES_MAX` of them."""
+def _leaves(value: object) -> set[str] | None:
+    """Texts of the scalars inside a value; None where it has more than `_LEAVES_MAX` parts.
+
+    None, True and False are no secrets, and pydantic's own sentences use these words.
+    """
+    found: set[str] = set()
     pending, count = [value], 0
-    while pending and count < _LEAVES_MAX:
+    while pending:
         count += 1
+        if count > _LEAVES_MAX:
+            return None
         current = pending.pop()
         if isinstance(current, BaseModel):
             pending += vars(current).values()
@@ -108,7 +118,8 @@ def _leaves(value: object) -> Iterator[str]:
         elif isinstance(current, Sequence | set | frozenset) and not isinstance(current, str):
             pending += cast("Sequence[object]", current)
         elif current is not None and not isinstance(current, bool) and str(current):
-            yield str(current)
+            found.add(str(current))
+    return found
 
 
 def _path(each: ErrorDetails, data: object, names: frozenset[str]) -> Iterator[str | int]:

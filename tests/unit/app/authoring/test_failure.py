@@ -3,7 +3,7 @@
 import logging
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError, field_validator
 
 from perago.app.authoring.failure import (
     RuntimeTaskResult,
@@ -74,6 +74,23 @@ def test_a_validation_error_of_a_body_shows_no_value_either() -> None:
     assert failure_reason(caught.value) == (
         "ValidationError: count: Input should be a valid integer, unable to parse string as an"
         " integer [PRG-B004]"
+    )
+
+
+class _Names(BaseModel):
+    names: list[str]
+
+    @field_validator("names")
+    @classmethod
+    def _refuse_the_first(cls, names: list[str]) -> list[str]:
+        raise ValueError(f"{names[0]} is not allowed")
+
+
+def test_a_sentence_about_more_values_than_are_looked_for_is_hidden_whole() -> None:
+    with pytest.raises(ValidationError) as caught:
+        _Names(names=["hunter2", *map(str, range(10_001))])
+    assert failure_reason(caught.value) == (
+        "ValidationError: names: <hidden, because the input has more than 10000 values> [PRG-B004]"
     )
 
 
