@@ -47,7 +47,7 @@ def definition_of(task: TaskDefinition | TaskFunction) -> TaskDefinition:
 def taskdef_of(task: TaskDefinition) -> Mapping[str, object]:
     """The TaskDef of a task, built once: its schemas are most of what a short test costs."""
     known = _BUILT.get(id(task))
-    if known is None or known[0] is not task:
+    if known is None:
         if len(_BUILT) == BUILT_MAX:
             _BUILT.clear()
         known = _BUILT[id(task)] = (task, build_taskdef(task))

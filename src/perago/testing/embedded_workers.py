@@ -263,6 +263,7 @@ class EmbeddedWorkers(Surrounding):
             await self._settle()
             # The end of an attempt may have brought a row that waits for a poll.
             ended = len(self._workers) < running
+            # The release stands first, because `or` would leave it out.
             if await self._release_due() or polled or ended:
                 continue
             over = await self._everything_ended(workflow_ids)

@@ -358,6 +358,7 @@ class FaultInjector(CallGate):
             self._reader.note(EventKind.INJECTED, text)
 
     def _live(self) -> None:
+        """End here if the process is dead: it may have died in any wait, such as for a fault."""
         if self.dead:
             raise ProcessDied
 

@@ -1,6 +1,7 @@
-"""Task bodies in the loop itself: nothing waits, nothing runs beside them, their output is kept.
+"""Servers in memory below an environment, and task bodies in the loop itself.
 
-For servers in memory. Must not be used where two bodies run at once: output is the process's.
+`MemoryServers` moves its virtual clock when nothing else can happen. `InlineBody` runs a body while
+nothing runs beside it. It must not be used where two bodies run at once: output is the process's.
 """
 
 import asyncio

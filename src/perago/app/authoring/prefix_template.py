@@ -91,7 +91,10 @@ def _fields_of(template: str) -> str:
 
 
 def _members(annotation: object) -> Iterator[object]:
-    """The types that a field takes: those of a union one by one."""
+    """The types that a field takes: those of a union one by one.
+
+    `list[int]` has arguments, too, but its origin is a class.
+    """
     inner = [each for each in get_args(annotation) if each is not type(None)]
     is_union = get_origin(annotation) is not None and not isinstance(get_origin(annotation), type)
     if inner and is_union:

@@ -1,6 +1,6 @@
-"""Which of the runtime's own metrics a task reports.
+"""What a task declares beside its function: retries, time-outs, budget, limits, runtime metrics.
 
-Declares only; `metric_recorder` is what a task function writes its own metrics with.
+Declares only. `metrics` has what a task function writes its own metrics with.
 """
 
 from collections.abc import Callable

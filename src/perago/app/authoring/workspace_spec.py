@@ -289,7 +289,8 @@ def workspace_local_path(
 ) -> Path | None:
     """Return where an object goes below the workspace, or None when it is no file of a task.
 
-    Objects outside the prefix are never looked at closer: their names are other people's.
+    Objects outside the prefix are never looked at closer: their names are other people's. A name
+    with a slash at its end can be no file, whatever its size, so it counts as a directory marker.
     """
     name = os.fspath(object_path)
     relative = relative_path(workspace_spec.prefix, name)

@@ -349,6 +349,7 @@ async def test_Q25_retry_resolves_inputs_anew(conductor_under_test: ConductorUnd
 async def test_Q26_ended_workflow_tells_when(conductor_under_test: ConductorUnderTest) -> None:
     workflow_id, task_type = await start_one_task(conductor_under_test, retryCount=0)
     first = (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot
+    # Conductor's times are milliseconds, and two of them must differ.
     await conductor_under_test.let_pass(0.05)
     await conductor_under_test.workflows.terminate(workflow_id, "by hand")
     ended = await snapshot_of(conductor_under_test, workflow_id)

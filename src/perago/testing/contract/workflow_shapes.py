@@ -79,6 +79,7 @@ async def test_W12_failed_branch_ends_the_workflow(
     assert workflow.status is WorkflowStatus.FAILED
     statuses = {row.snapshot.reference_name: row.snapshot.status for row in workflow.attempts}
     assert statuses["right"] is AttemptStatus.CANCELED
+    # Too late: the retry below runs this one again as well.
     await finish(conductor_under_test, two)
     await conductor_under_test.workflows.retry(workflow_id)
     for task_type in (left, right):
@@ -139,7 +140,8 @@ async def test_W13_loop(conductor_under_test: ConductorUnderTest) -> None:
         "last": 20,
     }
 
-    # Between two iterations a cancelled loop stands alone.
+    # Between two iterations a cancelled loop stands alone. The pause keeps the second one from
+    # beginning when the first has ended.
     alone = await conductor_under_test.workflows.start(name, {})
     inner = await poll_one(conductor_under_test, task_type, alone)
     await conductor_under_test.workflows.pause(alone)
@@ -204,6 +206,7 @@ async def test_W15_sub_workflow(conductor_under_test: ConductorUnderTest) -> Non
 
     terminated = await conductor_under_test.workflows.start(name, {"n": 2})
     inner_row = await poll_one(conductor_under_test, task_type, terminated)
+    # The server writes the end of a child into its paused parent, too, and decides nothing of it.
     await conductor_under_test.workflows.pause(terminated)
     await finish(conductor_under_test, inner_row, AttemptStatus.CANCELED, reason="enough")
     paused = await workflow_of(conductor_under_test, terminated)

@@ -151,7 +151,7 @@ def opening(policy: str, no_spark: str | None) -> Iterator[str]:
 
 
 def narrate(number: int, played: Played) -> Iterator[str]:
-    """One scene."""
+    """One scene; of attempts, those to which something happened: a fault, a retry, a refusal."""
     yield ""
     transaction = played.scene.is_transaction(played.policy)
     yield f"{number}. {played.scene.title}{IN_TRANSACTION if transaction else ''}"

@@ -24,6 +24,8 @@ from perago.domain.errors import SparkEnvironmentError
 from perago.ports.workspace import SparkWorkspace
 
 OWNER = "data@example.com"
+# More retries than a scene has faults of one task. The time is virtual, so that a pause and a lost
+# lease cost the reader nothing.
 CONTROLS = TaskControls(
     retry=RetryPolicy(count=3, delay_seconds=5), timeout=TimeoutPolicy(response_seconds=60)
 )

@@ -172,7 +172,7 @@ def diff_lines(before: Files, after: Files) -> Iterator[str]:
             lineterm="",
             n=CONTEXT_LINES,
         )
-        if not old and not new:
+        if not old and not new:  # of two texts without a line `unified_diff` yields nothing
             yield f"{'added' if old is None else 'removed'} empty file {path}"
 
 
