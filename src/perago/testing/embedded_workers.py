@@ -252,6 +252,8 @@ class EmbeddedWorkers(Surrounding):
         """Drop what still runs, as the end of its process would."""
         for worker in self._workers:
             worker.injector.dead = True
+            # A test's own loop may have ended before its environment. Its tasks run no more, and to
+            # cancel one would raise.
             if worker.running is not None and not worker.running.get_loop().is_closed():
                 worker.running.cancel()
 

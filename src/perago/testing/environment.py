@@ -42,7 +42,9 @@ from perago.testing.story import Story, WorkflowRun, story_lines, tell_story
 from perago.testing.trial.captured_body import Files, diff_lines, read_tree
 from perago.testing.trial.trial_run import TaskRun, run_task_once, trial_prefix
 
-PERSON_SECONDS = 30.0  # as long as a person waits for an answer of the API
+# Far above what a server takes to answer, so that a busy machine fails no test. One that hangs ends
+# the call with an error.
+PERSON_SECONDS = 30.0
 
 
 @final

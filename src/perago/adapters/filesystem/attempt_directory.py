@@ -333,7 +333,8 @@ class LocalAttemptDirectories(AttemptDirectories):
     def _leftover(self, path: Path, now: datetime, *, has_record: bool) -> Leftover | None:
         """What a directory is, unless an attempt works in it or it is none of ours.
 
-        Without a record there was no lock, and a number that lives may be another process's.
+        Without a record there was no lock, and a number that lives may be another process's. A
+        record without a directory is of a worker that died before it made or after it removed one.
         """
         if not os.path.lexists(path):
             if has_record and not self._records.is_alive(path.name):

@@ -316,6 +316,7 @@ class MemoryConductor:
 
     def _land_overtaken(self, workflow_id: str) -> None:
         for opened in list(self.open_writes):
+            # Without a row it is an ignored update: it names no workflow and changes none.
             if opened.row is None or opened.row.workflow_id == workflow_id:
                 opened.land()
 

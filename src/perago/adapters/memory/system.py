@@ -36,7 +36,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECONDS_PER_SECOND = 1_000_000
 MICROSECONDS_PER_MILLISECOND = 1_000
 # Turns in a row in which no new sleep began: then every task that was woken has gone as far as it
-# can. Fewer move the time before a chain of awaits has come to its next sleep.
+# can. Fewer move the time before a chain of awaits has come to its next sleep. More are turns that
+# every test pays for.
 QUIET_TURNS = 8
 TURNS_MAX = 10_000  # an end for tasks that call `sleep(0)` in a loop
 

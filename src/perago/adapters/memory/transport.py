@@ -26,7 +26,9 @@ from perago.ports.objects import (
 )
 from perago.ports.system import Concurrency
 
-AT_ONCE = 16  # only a real lakeFS behind the port takes time, and one worker of it asks
+# Only a real lakeFS behind the port takes time, and one worker of it asks. One by one, the files of
+# a test would each wait for a round trip.
+AT_ONCE = 16
 
 
 @final

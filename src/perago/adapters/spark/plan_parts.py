@@ -162,7 +162,9 @@ def _copy(line: Line) -> tuple[FileFacts, str]:
     return _facts(line), cast("str", line["source"])
 
 
-CHANGES_AT_ONCE = 20_000  # rows of one file of changes: they are in memory until it is written
+# Rows of one file of changes: they are in memory until it is written. As many as a part of files
+# (ROWS_PER_PART in `pipeline_session`), so that one bound holds for the memory of an executor.
+CHANGES_AT_ONCE = 20_000
 # Up to here the driver sorts the changes itself. A job for them takes longer than the rest of the
 # plan; above, sorting would hold the driver's memory and its one core.
 FEW_CHANGES = 2_000

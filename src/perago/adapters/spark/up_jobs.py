@@ -31,7 +31,9 @@ from perago.ports.lakefs import ChangeKind
 from perago.ports.objects import DELETE_PATHS_MAX
 from perago.ports.workspace import StagingArea, TransferCounts
 
-CHECKED_AT_ONCE = 20_000  # rows in memory at a time; the threads share them
+# Rows in memory at a time, as in a part of files (ROWS_PER_PART in `pipeline_session`). The threads
+# share them: with few, most threads would wait for the last answer of each batch.
+CHECKED_AT_ONCE = 20_000
 # The time of a check is the way to the server and not work of this process. One more thread walks
 # the branch meanwhile.
 CHECKING_THREADS = 8

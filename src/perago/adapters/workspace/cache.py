@@ -38,6 +38,7 @@ COPIED_BYTES_MAX = 64 * 1024 * 1024
 FILLED_AT_ONCE = 500
 # What one transaction keeps: it is in memory at once, in a process that has other attempts to look
 # after, and every process of this host waits for its end. Whichever bound is reached first ends it.
+# Far lower ones would make a warm-up of 100,000 files wait for as many ends of transactions.
 _KEPT_AT_ONCE = 2000
 _KEPT_BYTES_AT_ONCE = 16 * 1024 * 1024
 # How far below the bound an eviction goes, so that not every kept content evicts another.
