@@ -153,8 +153,14 @@ def reader(
     for _, options, text in BLOCK.findall(SHOP.read_text(encoding="utf-8")):
         if "file=shop.py" in options:
             (tmp_path / "shop.py").write_text(text, encoding="utf-8")
-    for name in ("long_tasks", "short_tasks", "my_tasks"):
+    for name in ("long_tasks", "short_tasks"):
         (tmp_path / f"{name}.py").write_text(OTHER_TASK.format(name=name), encoding="utf-8")
+    (own_task,) = [
+        text
+        for language, _, text in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+        if language == "python"
+    ]
+    (tmp_path / "my_tasks.py").write_text(own_task, encoding="utf-8")  # as the page says
     for page in sorted(KIT_PAGES):
         for text in re.findall(
             r"^```python\n(# \w+\.py\n.*?)^```$",

@@ -82,7 +82,8 @@ class AttemptRecord:
     """A task row with what it carries: input, output, reason, and the lease it was given.
 
     `ended_at` is the server's millisecond, to be read only while the status is terminal; 0 where
-    the server does not say. Only a worker that polls its `domain` gets the row.
+    the server does not say. Only a worker that polls its `domain` gets the row. `delay_seconds` is
+    how long after its `scheduled_time` a row that no worker has had yet may be polled.
     """
 
     snapshot: AttemptSnapshot
@@ -93,6 +94,7 @@ class AttemptRecord:
     queue_wait_ms: int = 0
     ended_at: int = 0
     domain: str | None = None
+    delay_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ tasks. Nothing here asks a server: `perago.app.inspection.attempts` brings the f
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import cast
 
@@ -33,6 +33,9 @@ _CODE = re.compile(r"PRG-[A-Z]\d{3}")
 # Reasons that an attempt can give only after its task function was called: what it raised, what it
 # returned, and what it left in its directory.
 _OF_THE_FUNCTION = re.compile(r"PRG-(?:[BR]\d{3}|G00[23]|W00[15])")
+# A raised exception as Python prints it. 0.6.1 promised that text, so the code is not in it.
+_RAISED = re.compile(r"[A-Z]\w*(?:: .*)?", re.DOTALL)
+RAISED_CODE = "PRG-B004"
 
 
 class NowhereToLookError(PeragoError, ValueError):
@@ -116,6 +119,11 @@ class AttemptEvidence:
     """Task id of the attempt that published the commit which the row reports."""
 
     @property
+    def number(self) -> int:
+        """Which attempt it is, for people: the first one is 1."""
+        return self.retry_count + 1
+
+    @property
     def status(self) -> AttemptStatus | None:
         """What Conductor says; None where it says nothing."""
         return None if self.row is None else self.row.snapshot.status
@@ -137,6 +145,14 @@ class AttemptEvidence:
         return is_queued and self.row is not None and self.row.snapshot.poll_count == 0
 
     @property
+    def due(self) -> datetime | None:
+        """From when on a worker may have it; None where Conductor does not keep it back."""
+        if self.row is None or not self.row.delay_seconds:
+            return None
+        scheduled = moment_of(self.row.snapshot.scheduled_time)
+        return scheduled + timedelta(seconds=self.row.delay_seconds)
+
+    @property
     def was_polled(self) -> bool:
         """Whether Conductor has handed its row to a worker."""
         return self.row is not None and self.row.snapshot.poll_count > 0
@@ -155,9 +171,18 @@ class AttemptEvidence:
 
     @property
     def code(self) -> str | None:
-        """The error code in the reason."""
+        """The error code in the reason, or the one of a raised exception."""
         found = _CODE.search(self.reason)
-        return found.group() if found else None
+        if found is not None:
+            return found.group()
+        is_raised = self.status is AttemptStatus.FAILED and _RAISED.fullmatch(self.reason)
+        return RAISED_CODE if is_raised else None
+
+    @property
+    def reason_with_code(self) -> str:
+        """The reason, and its code beside it where the text does not have it."""
+        code = self.code
+        return f"{self.reason} [{code}]" if code and code not in self.reason else self.reason
 
     @property
     def began(self) -> datetime | None:
@@ -171,7 +196,7 @@ class AttemptEvidence:
     def function_failed(self) -> bool:
         """Whether its reason is one that only the end of its task function gives.
 
-        A plain exception of the author has no code, and every refusal of ours has one.
+        A reason that an author chose has no code, and every refusal of ours has one.
         """
         failed = {AttemptStatus.FAILED, AttemptStatus.FAILED_WITH_TERMINAL_ERROR}
         if self.status not in failed or not self.reason:

@@ -120,11 +120,17 @@ def confirm_metadata(
     return metadata
 
 
+def attempt_number(metadata: Mapping[str, str]) -> int:
+    """Which attempt made a commit, for people: the first one is 1."""
+    text = metadata.get(RETRY_COUNT, "")
+    return int(text) + 1 if text.isdecimal() else 1
+
+
 def commit_message(attempt: AttemptSnapshot, phase: str) -> str:
     """One line for people: which task of which workflow, and which attempt."""
     return (
         f"perago {phase}: {attempt.task_type} ({attempt.reference_name}) "
-        f"of workflow {attempt.workflow_id}, attempt {attempt.retry_count}"
+        f"of workflow {attempt.workflow_id}, attempt {attempt.retry_count + 1}"
     )
 
 

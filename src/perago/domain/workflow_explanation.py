@@ -8,6 +8,7 @@ import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from itertools import takewhile
 
@@ -44,6 +45,7 @@ class Situation(StrEnum):
     NOTHING_BEGAN = "nothing began"
     COMPLETED = "completed"
     QUEUED = "queued"
+    RETRIES = "waits for its retry"
     RUNS = "runs"
     PAUSED = "paused"
     PUBLISHED = "published"
@@ -65,7 +67,7 @@ class Explanation:
     command: str
 
 
-def situation_of(workflow: WorkflowFacts, task: TaskHistory | None) -> Situation:
+def situation_of(workflow: WorkflowFacts, task: TaskHistory | None, now: datetime) -> Situation:
     """Choose by the workflow, then by the newest attempt of its unfinished task.
 
     workflow                 newest attempt                            situation
@@ -73,6 +75,7 @@ def situation_of(workflow: WorkflowFacts, task: TaskHistory | None) -> Situation
     completed                                                          completed
     paused                                                             paused
     any other                there is none                             nothing began
+    running                  a retry before its time                   waits for its retry
     running                  in its queue                              queued
     running                  with a worker, or failed and retried      runs
     ended otherwise          its task has published, uncounted         published
@@ -94,6 +97,8 @@ def situation_of(workflow: WorkflowFacts, task: TaskHistory | None) -> Situation
         return by_workflow.get(workflow.status, Situation.NOTHING_BEGAN)
     last = newest(task.attempts)
     if workflow.status is WorkflowStatus.RUNNING:
+        if _ended_before(task) is not None and last.due is not None and now < last.due:
+            return Situation.RETRIES
         is_queued = last.status is AttemptStatus.SCHEDULED
         return Situation.QUEUED if is_queued else Situation.RUNS
     for_good = last.status is AttemptStatus.FAILED_WITH_TERMINAL_ERROR or task.recorded is not None
@@ -121,16 +126,29 @@ def task_in_question(history: AttemptHistory, workflow_id: str) -> TaskHistory |
     return max(tasks, key=rank)
 
 
-def explain_workflow(history: AttemptHistory, workflow: WorkflowFacts) -> Explanation:
+def _ended_before(task: TaskHistory) -> AttemptEvidence | None:
+    """The attempt whose retry is in its queue, with the reason that the retry does not have."""
+    last = newest(task.attempts)
+    ended = [each for each in task.attempts if each.status and each.status.is_terminal]
+    return newest(ended) if last.status is AttemptStatus.SCHEDULED and ended else None
+
+
+def explain_workflow(
+    history: AttemptHistory, workflow: WorkflowFacts, now: datetime
+) -> Explanation:
     """Say what happened, what is left of it in lakeFS, and what to do next."""
     task = task_in_question(history, workflow.workflow_id)
-    situation = situation_of(workflow, task)
+    situation = situation_of(workflow, task, now)
     last = newest(task.attempts) if task is not None else None
+    if task is not None and situation is Situation.RETRIES:
+        last = _ended_before(task)
     names = _names(history, workflow, task, last)
     to_do, command = _next(situation, names, last)
+    if task is not None and "MODULE" in to_do:
+        to_do = f"{to_do} MODULE is the Python module that declares {_type(task)}."
     return Explanation(
         situation,
-        _happened(situation, workflow, history, task),
+        _happened(situation, workflow, history, task, now),
         _left(history, workflow, task),
         to_do,
         command,
@@ -142,6 +160,7 @@ def _happened(
     workflow: WorkflowFacts,
     history: AttemptHistory,
     task: TaskHistory | None,
+    now: datetime,
 ) -> str:
     name = f"Workflow {workflow.workflow_id}"
     tasks = [each for each in history.tasks if each.workflow_id == workflow.workflow_id]
@@ -154,11 +173,29 @@ def _happened(
         why = f": {workflow.reason}" if workflow.reason else ""
         return f"{name} is {workflow.status}, and no task of it has an attempt{why}."
     last = newest(task.attempts)
-    return f"{name} is {workflow.status}: {_of_attempt(task, last)}."
+    before = _ended_before(task)
+    if before is None:
+        return f"{name} is {workflow.status}: {_of_attempt(task, last)}."
+    waits = _of_attempt(task, last)
+    if situation is Situation.RETRIES and last.due is not None:
+        waits = f"the next try, attempt {last.number}, is {at_and_in(last.due, now)}"
+    return f"{name} is {workflow.status}: {_of_attempt(task, before)}; {waits}."
+
+
+def at_and_in(moment: datetime, now: datetime) -> str:
+    """A moment of the near future as a person waits for it."""
+    seconds = max(0, round((moment - now).total_seconds()))
+    return f"at {moment:%H:%M:%S} UTC (in {seconds} s)"
+
+
+def _type(task: TaskHistory) -> str:
+    """The name under which the task is declared, which its reference name need not be."""
+    row = newest(task.attempts).row
+    return row.snapshot.task_type if row is not None else task.name
 
 
 def _of_attempt(task: TaskHistory, last: AttemptEvidence) -> str:
-    who = f"attempt {last.retry_count} of task {task.name}"
+    who = f"attempt {last.number} of task {task.name}"
     worker = last.row.snapshot.worker_id if last.row else None
     match how_far(last):
         case Reached.QUEUED:
@@ -187,15 +224,19 @@ def _domain(last: AttemptEvidence | None) -> str | None:
 
 def _repeated(task: TaskHistory) -> str:
     """How many of the newest attempts ended with one code, where a retry was no help."""
-    codes = [each.code for each in reversed(task.attempts)]
+    ended = [each for each in task.attempts if not each.is_queued_anew]
+    codes = [each.code for each in reversed(ended)]
     same = len(list(takewhile(lambda code: code is not None and code == codes[0], codes)))
     return f"; its last {same} attempts ended with {codes[0]}" if same > 1 else ""
 
 
 def _reason(last: AttemptEvidence) -> str:
-    """The reason, shortened; its code comes from `AttemptEvidence.code`."""
-    text = _COMMIT_ID.sub(r"\1", last.reason.rstrip("."))
-    return text if len(text) <= REASON_CHARACTERS_MAX else f"{text[:REASON_CHARACTERS_MAX]}..."
+    """The reason, shortened; its code, which stands at its end, is kept."""
+    text = _COMMIT_ID.sub(r"\1", last.reason_with_code.rstrip("."))
+    if len(text) <= REASON_CHARACTERS_MAX:
+        return text
+    kept, code = text[:REASON_CHARACTERS_MAX], last.code
+    return f"{kept}..." if code is None or code in kept else f"{kept}... [{code}]"
 
 
 def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | None) -> str:
@@ -253,7 +294,10 @@ _TO_DO = {
     Situation.PUBLISHED: "Retry the workflow; the next attempt finds the publication",
     Situation.DECIDED: "Retry the workflow; the next attempt publishes the decision and does not "
     "run the task function again",
-    Situation.FUNCTION_FAILED: "Correct what the reason says, then retry the workflow",
+    Situation.FUNCTION_FAILED: "Correct what the reason says and restart the worker, which has the "
+    "code of its start; then retry the workflow",
+    Situation.RETRIES: "Conductor tries again by itself; if that cannot help, correct what the "
+    "reason says, and restart the worker after a change of its code",
     Situation.LOST: "Look why its worker did not answer in time, then retry the workflow",
     Situation.STOPPED: "Find out who stopped it, then retry the workflow",
 }
@@ -272,6 +316,7 @@ def _next(
         Situation.COMPLETED: filled("lakectl log lakefs://REPO/BRANCH", names),
         Situation.QUEUED: "perago start MODULE",
         Situation.RUNS: look,
+        Situation.RETRIES: look,
         Situation.PAUSED: f'curl -X PUT "{_CONDUCTOR}/{identity}/resume"',
     }
     to_do, domain = _TO_DO.get(situation, ""), _domain(last)
@@ -283,7 +328,7 @@ def _next(
         )
     retry = f'curl -X POST "{_CONDUCTOR}/{identity}/retry"'
     row = find_code(last.code) if last is not None and last.code else None
-    if situation is Situation.REFUSED and row is not None:
+    if situation in {Situation.REFUSED, Situation.RETRIES} and row is not None:
         remedy = filled(row.remedy, names)
         first, *_ = (*commands_in(remedy), f"perago explain {row.code}")
         # The head alone starts nothing, and a remedy of a code does not know the workflow.

@@ -131,7 +131,8 @@ class TaskQueue(Protocol):
     Q22 paused_workflow_completes: an attempt of a paused workflow completes and takes effect
        on resume.
     Q23 task_log_is_kept: a logged line can be read back.
-    Q24 retry_delay_is_kept: a retry is not handed out before its delay.
+    Q24 retry_delay_is_kept: a retry is not handed out before its delay, and its row says how long
+       that is until a worker has it.
     Q25 retry_resolves_inputs_anew: a retry's input is resolved again from the workflow; what a
        rerun gave under other names stays.
     Q26 ended_workflow_tells_when: a terminal workflow says when it ended; brought back and ended

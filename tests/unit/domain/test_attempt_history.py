@@ -73,6 +73,27 @@ LOST = row(AttemptStatus.TIMED_OUT, "responseTimeout: 60 exceeded")
 
 
 @pytest.mark.parametrize(
+    ("status", "reason", "code"),
+    [
+        (AttemptStatus.FAILED, "ValueError: broken", "PRG-B004"),
+        (AttemptStatus.FAILED, "KeyError", "PRG-B004"),
+        (AttemptStatus.FAILED, "OSError: two\nlines", "PRG-B004"),
+        (AttemptStatus.FAILED, "x [PublishFenceError PRG-F002]", "PRG-F002"),
+        (AttemptStatus.FAILED, "the author's own words", None),
+        (AttemptStatus.FAILED, "", None),
+        (AttemptStatus.FAILED_WITH_TERMINAL_ERROR, "Enough: of this", None),
+        (AttemptStatus.TIMED_OUT, "Lost: no heartbeat", None),
+    ],
+)
+def test_a_raised_exception_has_a_code_that_its_reason_does_not_say(
+    status: AttemptStatus, reason: str, code: str | None
+) -> None:
+    found = attempt(row(status, reason))
+    assert found.code == code
+    assert found.reason_with_code == (f"{reason} [PRG-B004]" if code == "PRG-B004" else reason)
+
+
+@pytest.mark.parametrize(
     ("seen", "came_to"),
     [
         (attempt(row(AttemptStatus.COMPLETED, output="c"), output_by="t2"), Reached.ADOPTED),

@@ -114,5 +114,5 @@ def test_the_result_never_stands_on_the_merge() -> None:
 
 @pytest.mark.parametrize("phase", [TRY, CONFIRM])
 def test_the_message_says_task_workflow_and_attempt(phase: str) -> None:
-    expected = f"perago {phase}: mix_stems (mix) of workflow wf, attempt 1"
+    expected = f"perago {phase}: mix_stems (mix) of workflow wf, attempt 2"
     assert commit_message(ATTEMPT, phase) == expected

@@ -30,7 +30,7 @@ from perago.domain.publication import (
 
 ATTEMPT = AttemptSnapshot("wf", "t1", "mix", "mix_stems", AttemptStatus.IN_PROGRESS)
 MINE = "perago-staging-mine"
-MESSAGE = "perago confirm: mix_stems (mix) of workflow wf, attempt 0"
+MESSAGE = "perago confirm: mix_stems (mix) of workflow wf, attempt 1"
 
 
 def identity(level: Level) -> PublicationIdentity:

@@ -1,6 +1,7 @@
 """What happened to a workflow and what to do: the table, and the sentences made of it."""
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.unit.domain.test_attempt_history import (
@@ -33,7 +34,18 @@ from perago.domain.workflow_explanation import (
 
 FAILED = WorkflowStatus.FAILED
 MOVED = "x [PublishFenceError PRG-F002]"
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 TERMINAL = AttemptStatus.FAILED_WITH_TERMINAL_ERROR
+
+
+def retry(delay_seconds: int, waited_seconds: int = 10) -> AttemptEvidence:
+    """The second attempt in its queue; the server copied the reason of the first one to it."""
+    found = row(AttemptStatus.SCHEDULED, "copied", polls=0)
+    scheduled = int((NOW - timedelta(seconds=waited_seconds)).timestamp() * 1000)
+    snapshot = replace(found.snapshot, retry_count=1, seq=2, scheduled_time=scheduled)
+    return AttemptEvidence(
+        "t2", KEY, 1, row=replace(found, snapshot=snapshot, delay_seconds=delay_seconds)
+    )
 
 
 def facts(status: WorkflowStatus | None = FAILED) -> WorkflowFacts:
@@ -55,7 +67,7 @@ def explained(
     """The three sentences."""
     workflow = replace(facts(status), reason=reason)
     tasks = () if of is None else (of,)
-    return explain_workflow(AttemptHistory((workflow,), tasks, (), ()), workflow)
+    return explain_workflow(AttemptHistory((workflow,), tasks, (), ()), workflow, NOW)
 
 
 @pytest.mark.parametrize(
@@ -68,6 +80,10 @@ def explained(
         (WorkflowStatus.RUNNING, task(attempt(row(AttemptStatus.SCHEDULED))), Situation.QUEUED),
         (WorkflowStatus.RUNNING, task(attempt(row(AttemptStatus.IN_PROGRESS))), Situation.RUNS),
         (WorkflowStatus.RUNNING, task(attempt(LOST)), Situation.RUNS),
+        (WorkflowStatus.RUNNING, task(attempt(LOST), retry(60)), Situation.RETRIES),
+        (WorkflowStatus.RUNNING, task(attempt(LOST), retry(5)), Situation.QUEUED),
+        (WorkflowStatus.RUNNING, task(attempt(LOST), retry(0)), Situation.QUEUED),
+        (WorkflowStatus.RUNNING, task(retry(60)), Situation.QUEUED),
         (FAILED, task(attempt(LOST, publications=[MINE]), decided=True), Situation.PUBLISHED),
         (FAILED, task(attempt(LOST), decided=True), Situation.DECIDED),
         (FAILED, task(attempt(row(TERMINAL, MOVED)), decided=True), Situation.REFUSED),
@@ -88,7 +104,7 @@ def explained(
 def test_a_situation_is_found_by_the_workflow_and_its_newest_attempt(
     status: WorkflowStatus | None, of: TaskHistory | None, situation: Situation
 ) -> None:
-    assert situation_of(facts(status), of) is situation
+    assert situation_of(facts(status), of, NOW) is situation
     found = explained(of, status)
     assert found.situation is situation
     for sentence in (found.happened, found.left, found.to_do):
@@ -99,7 +115,7 @@ def test_a_situation_is_found_by_the_workflow_and_its_newest_attempt(
 
 def test_a_refusal_has_the_remedy_of_its_code_with_the_names_of_the_workflow() -> None:
     found = explained(task(attempt(row(AttemptStatus.FAILED, MOVED))))
-    assert "attempt 0 of task clean ended as FAILED, came to `polled`: x [" in found.happened
+    assert "attempt 1 of task clean ended as FAILED, came to `polled`: x [" in found.happened
     assert found.left == (
         "Task clean has published nothing; 0 of 1 tasks have a publication on a target branch."
     )
@@ -114,6 +130,48 @@ def test_a_publication_that_conductor_does_not_count_is_named() -> None:
     found = explained(task(attempt(LOST, publications=[MINE])))
     assert "has published mine and Conductor does not count it" in found.left
     assert found.command == 'curl -X POST "$PERAGO_CONDUCTOR/workflow/w/retry"'
+
+
+def test_a_retry_that_waits_says_why_the_attempt_before_it_failed_and_when_it_is_due() -> None:
+    """A new user was told to start a worker, while his worker had just failed the task."""
+    refused = row(AttemptStatus.FAILED, "ValidationError: params.name: Field required [PRG-I003]")
+    found = explained(task(attempt(refused), retry(60)), WorkflowStatus.RUNNING)
+    assert found.happened == (
+        "Workflow w is RUNNING: attempt 1 of task clean ended as FAILED, came to `polled`: "
+        "ValidationError: params.name: Field required [PRG-I003]; "
+        "the next try, attempt 2, is at 12:00:50 UTC (in 50 s)."
+    )
+    assert found.command.startswith("perago run MODULE --repo lakefs://repo/in ")
+    assert found.to_do.endswith(" MODULE is the Python module that declares clean.")
+    raised = row(AttemptStatus.FAILED, "ValueError: broken")
+    found = explained(task(attempt(raised), retry(60)), WorkflowStatus.RUNNING)
+    assert "came to `ran`: ValueError: broken [PRG-B004]; the next try" in found.happened
+    assert "restart the worker" in found.to_do
+    chosen = row(AttemptStatus.FAILED, "the author's own words")
+    found = explained(task(attempt(chosen), retry(60)), WorkflowStatus.RUNNING)
+    assert found.to_do.startswith("Conductor tries again by itself")
+    assert found.command == "perago attempts w"
+
+
+def test_a_retry_that_nobody_polls_though_it_is_due_asks_for_a_worker() -> None:
+    raised = row(AttemptStatus.FAILED, "ValueError: broken")
+    found = explained(task(attempt(raised), retry(5)), WorkflowStatus.RUNNING)
+    assert "ValueError: broken [PRG-B004]; attempt 2 of task clean waits in its" in found.happened
+    assert "no worker has polled it" in found.happened
+    assert found.command == "perago start MODULE"
+
+
+def test_a_raised_exception_asks_for_a_worker_with_the_corrected_code() -> None:
+    found = explained(task(attempt(row(AttemptStatus.FAILED, "ValueError: broken"))))
+    assert "ValueError: broken [PRG-B004]." in found.happened
+    assert "restart the worker" in found.to_do
+    assert found.command == 'curl -X POST "$PERAGO_CONDUCTOR/workflow/w/retry"'
+
+
+def test_a_long_reason_keeps_the_code_at_its_end() -> None:
+    long = f"cannot publish: {'words of many writers ' * 20}[PublishFenceError PRG-F002]"
+    found = explained(task(attempt(row(TERMINAL, long))))
+    assert found.happened.endswith("... [PRG-F002].")
 
 
 def test_a_long_reason_is_shortened() -> None:
@@ -152,12 +210,12 @@ def test_a_publication_on_the_branch_of_a_run_is_not_on_the_target() -> None:
     of = task(attempt(row(AttemptStatus.COMPLETED, output="mine"), publications=[MINE]))
     refused = TaskHistory("w/finish/0", [attempt(row(TERMINAL, "x [RunRefusedError PRG-N004]"))])
     history = AttemptHistory((facts(),), (of, refused), (run,), ())
-    left = explain_workflow(history, facts()).left
+    left = explain_workflow(history, facts(), NOW).left
     assert "0 of 2 tasks have a publication on a target branch" in left
     assert left.endswith("; 1 have theirs on a run, which `perago runs repo` lists.")
     target = BranchHistory(REPOSITORY, MAIN, (MINE,))
     history = replace(history, branches=(run, target))
-    assert "1 of 2 tasks" in explain_workflow(history, facts()).left
+    assert "1 of 2 tasks" in explain_workflow(history, facts(), NOW).left
 
 
 def test_a_workflow_without_a_row_says_why_conductor_ended_it() -> None:

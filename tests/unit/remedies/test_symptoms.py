@@ -71,7 +71,7 @@ def test_a_row_in_a_domain_that_no_worker_polls(asked: Asked) -> None:
     assert "in the domain blue and no worker has polled it" in explained
     assert "Start a worker with --domain blue, because one without it polls another" in explained
     assert explained.endswith("\n  perago start MODULE --domain blue\n")
-    assert "  waits: edit attempt 0 in the domain blue\n" in attempts
+    assert "  waits: edit attempt 1 in the domain blue\n" in attempts
 
 
 def test_a_retry_that_ends_the_same_way_every_time(asked: Asked) -> None:
@@ -80,7 +80,7 @@ def test_a_retry_that_ends_the_same_way_every_time(asked: Asked) -> None:
     assert "its last 3 attempts ended with PRG-F002" in explained
     assert "start a new workflow from it. `perago submit --help` shows how.\n" in explained
     assert attempts.count("  why: ") == 1
-    assert "  why: edit attempts 0 to 2: main cannot publish from input ref" in attempts
+    assert "  why: edit attempts 1 to 3: main cannot publish from input ref" in attempts
 
 
 def test_a_run_whose_target_moved_has_nothing_on_its_target(asked: Asked) -> None:

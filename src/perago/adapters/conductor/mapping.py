@@ -27,8 +27,12 @@ Status = TypeVar("Status", bound=StrEnum)
 def attempt_record(answer: object) -> AttemptRecord:
     """A task row with what it carries."""
     row = json_object(answer, "a task")
+    snapshot = attempt_snapshot(row)
+    # The server sets it to 0 at a poll, and leaves it where the row ended without one. After a
+    # hand back it counts from another time.
+    is_new = snapshot.status is AttemptStatus.SCHEDULED and not snapshot.poll_count
     return AttemptRecord(
-        snapshot=attempt_snapshot(row),
+        snapshot=snapshot,
         input_data=_data(row, "inputData"),
         output_data=_data(row, "outputData"),
         reason=_optional_text(row, "reasonForIncompletion"),
@@ -36,6 +40,7 @@ def attempt_record(answer: object) -> AttemptRecord:
         queue_wait_ms=_number(row, "queueWaitTime"),
         ended_at=_number(row, "endTime"),
         domain=_optional_text(row, "domain") or None,
+        delay_seconds=_number(row, "callbackAfterSeconds") if is_new else 0,
     )
 
 

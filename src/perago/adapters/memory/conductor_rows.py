@@ -221,6 +221,7 @@ class TaskRow:
 
     def record(self) -> AttemptRecord:
         """The row with what it carries, apart from the server's own copy."""
+        is_new = self.status is AttemptStatus.SCHEDULED and not self.poll_count
         return AttemptRecord(
             snapshot=self.snapshot(),
             input_data=json_copy(dict(self.input_data)),
@@ -233,6 +234,7 @@ class TaskRow:
             queue_wait_ms=max(0, self.start_time - self.scheduled_time) if self.start_time else 0,
             ended_at=self.ended_at,
             domain=self.domain if self.is_queued_type else None,  # as the server: for workers only
+            delay_seconds=self.callback_after_ms // MILLISECONDS_PER_SECOND if is_new else 0,
         )
 
 

@@ -180,11 +180,12 @@ def schedule_first(
         iteration=iteration,
         scheduled_time=now,
         start_time=0 if status is AttemptStatus.SCHEDULED else now,
+        callback_after_ms=start_delay_ms(spec),
         domain=_domain(run, task_type),
     )
     state.store(row)
     if row.is_queued_type:
-        state.enqueue(row, start_delay_ms(spec))
+        state.enqueue(row, row.callback_after_ms)
     return row
 
 

@@ -29,8 +29,8 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.commit_metadata import (
     CODE_VERSION,
     LOGICAL_TASK_KEY,
-    RETRY_COUNT,
     STAGING_COMMIT,
+    attempt_number,
 )
 from perago.domain.logical_execution import (
     DECISION_TAG_PREFIX,
@@ -150,7 +150,7 @@ def _row(task: known.TaskHistory, attempt: known.AttemptEvidence) -> tuple[str, 
     row = attempt.row
     return (
         task.name,
-        str(attempt.retry_count),
+        str(attempt.number),
         _moment(attempt.began),
         (row.snapshot.worker_id if row else None) or "-",
         attempt.status or "-",
@@ -182,17 +182,20 @@ def _some(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _waits(task: known.TaskHistory) -> Iterator[str]:
-    """In which domain, because a worker without it polls another queue."""
+    """Until when, and in which domain: a worker without it polls another queue."""
     for attempt in task.attempts:
-        if attempt.status is AttemptStatus.SCHEDULED and attempt.row and attempt.row.domain:
-            name = f"{task.name} attempt {attempt.retry_count}"
-            yield f"  waits: {name} in the domain {attempt.row.domain}"
+        if attempt.status is not AttemptStatus.SCHEDULED or attempt.row is None:
+            continue
+        domain = f" in the domain {attempt.row.domain}" if attempt.row.domain else ""
+        until = f" until {_moment(attempt.due)} UTC" if attempt.due else ""
+        if domain or until:
+            yield f"  waits: {task.name} attempt {attempt.number}{domain}{until}"
 
 
 def _reasons(task: known.TaskHistory) -> Iterator[str]:
     """Each reason once for all attempts in a row that have it."""
-    for reason, same in groupby(task.attempts, key=lambda each: each.reason):
-        numbers = [each.retry_count for each in same]
+    for reason, same in groupby(task.attempts, key=lambda each: each.reason_with_code):
+        numbers = [each.number for each in same]
         which = f"attempt {numbers[0]}"
         if len(numbers) > 1:
             which = f"attempts {numbers[0]} to {numbers[-1]}"
@@ -203,7 +206,7 @@ def _reasons(task: known.TaskHistory) -> Iterator[str]:
 def _leftovers(task: known.TaskHistory) -> Iterator[str]:
     for attempt in task.attempts:
         for left in attempt.leftovers:
-            yield f"  left: {_leftover(left)}, of {task.name} attempt {attempt.retry_count}"
+            yield f"  left: {_leftover(left)}, of {task.name} attempt {attempt.number}"
     for decision in task.decisions:
         yield f"  left: {_leftover(decision)}, of {task.name}"
 
@@ -282,7 +285,8 @@ def _commit_text(record: CommitRecord, role: known.CommitRole) -> str:
     said = record.metadata
     reference = said[LOGICAL_TASK_KEY].partition("/")[2].rpartition("/")[0]
     staged = f" from {_short(said[STAGING_COMMIT])}" if STAGING_COMMIT in said else ""
-    return f"{begins} publication of {reference} attempt {said.get(RETRY_COUNT, '0')}{staged}"
+    number = attempt_number(said)
+    return f"{begins} publication of {reference} attempt {number}{staged}"
 
 
 def _staged_on(found: known.AttemptHistory, ref: str) -> Iterator[str]:
@@ -291,7 +295,7 @@ def _staged_on(found: known.AttemptHistory, ref: str) -> Iterator[str]:
         for attempt in task.attempts:
             if attempt.input_ref != ref or not (attempt.staged or any(attempt.leftovers)):
                 continue
-            who = f"{task.name} attempt {attempt.retry_count}: {known.how_far(attempt)}"
+            who = f"{task.name} attempt {attempt.number}: {known.how_far(attempt)}"
             yield "|\\"
             yield f"| s  {_short(attempt.staged)} {who}"
             for left in attempt.leftovers:

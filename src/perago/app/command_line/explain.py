@@ -2,7 +2,8 @@
 
 import re
 from dataclasses import asdict
-from typing import Annotated
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,12 +16,16 @@ from perago.app.command_line.reporting import (
     say_json,
     say_lines,
 )
-from perago.app.command_line.services import LeftRepository
-from perago.app.inspection.attempts import Question
+from perago.app.command_line.services import LeftRepository, ask
+from perago.app.inspection.attempts import Question, gather
 from perago.app.settings.settings import load_settings
+from perago.domain.attempt_history import AttemptHistory
 from perago.domain.error_codes import UnknownCodeError, error_codes, find_code
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.workflow_explanation import explain_workflow
+
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 # Codes in the ways that people write them; ids of workflows are longer.
 _CODE = re.compile(r"(PRG)?-?[A-Z]*-?\d{0,4}", re.IGNORECASE)
@@ -64,13 +69,17 @@ def _explain_code(code: str, *, as_json: bool) -> None:
 
 @reports_errors_by_class
 def _explain_workflow(workflow: str, repository: str | None, *, as_json: bool) -> None:
-    from perago.app.command_line.attempts import read_history  # noqa: PLC0415 - used here alone
+    from perago.app.command_line.attempts import inspection_tools  # noqa: PLC0415 - used here alone
 
     settings = load_settings()
     where = None if repository is None else RepositoryId(repository)
     question = Question(workflow, where, decisions_kept=settings.gc_tag_ttl)
-    history = read_history(settings, question)
-    explanation = explain_workflow(history, history.workflows[0])
+
+    async def read(services: "Container") -> tuple[AttemptHistory, datetime]:
+        return await gather(inspection_tools(services), question), services.clock().now()
+
+    history, now = ask(read, settings)
+    explanation = explain_workflow(history, history.workflows[0], now)
     if as_json:
         say_json(
             "explain-workflow/1",

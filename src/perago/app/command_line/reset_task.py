@@ -54,7 +54,9 @@ def reset_task(
         say(f"left: {name}")
     for gone in (*done.decisions, *done.branches):
         say(f"removed: {gone}")
-    if not (done.marks or done.decisions):
+    if done.marks or done.decisions:
+        say(f"reset: {reference} of workflow {workflow}; its next attempt runs the task function")
+    else:
         text = f"no attempt of {reference} in workflow {workflow} has decided anything"
         note(f"nothing to reset: {text}")
     for each in done.published:

@@ -1,13 +1,14 @@
 """`perago submit` and `perago head`: start a workflow on the head of a branch, and wait for it.
 
 The input is what tasks expect: `workspace` with the head's commit id, and `params` with the params
-of each task under its reference name. Names are compared with the definition on Conductor.
+of each task under its reference name. Names are compared with the definitions on Conductor.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
@@ -22,12 +23,16 @@ from perago.app.command_line.reporting import (
     reports_errors_by_class,
     say,
     say_json,
+    warn,
 )
 from perago.app.command_line.services import ask
 from perago.domain.attempt import AttemptStatus, WorkflowStatus
+from perago.domain.attempt_history import AttemptEvidence
 from perago.domain.logical_execution import BranchName, CommitId, RepositoryId
-from perago.ports.conductor import WorkflowRecord, Workflows
+from perago.domain.workflow_explanation import at_and_in
+from perago.ports.conductor import TaskDefinitions, WorkflowRecord, Workflows
 from perago.ports.errors import MissingError, UnavailableError
+from perago.ports.installations import ConductorInstallation
 from perago.ports.system import Clock
 
 if TYPE_CHECKING:
@@ -138,21 +143,24 @@ async def _submit(
     commit = await _head(services, *address)
     repository, branch = address
     workspace = {"repository": repository, "branch": branch, "refType": "commit", "ref": commit}
-    workflows = services.conductor().workflows
-    submitted = await start_workflow(workflows, workflow, workspace, params)
+    conductor = services.conductor()
+    submitted = await start_workflow(conductor, workflow, workspace, params)
     note(f"started {workflow} {submitted.workflow_id} on {branch} at {commit}")
     if not waits:
         return submitted, None
-    return submitted, await follow(workflows, submitted.workflow_id, services.clock(), note)
+    return submitted, await follow(
+        conductor.workflows, submitted.workflow_id, services.clock(), note
+    )
 
 
 async def start_workflow(
-    workflows: Workflows,
+    conductor: ConductorInstallation,
     name: str,
     workspace: Mapping[str, object],
     params: Mapping[str, object],
 ) -> Submitted:
     """Start the newest version of a workflow; raises when it would not read the params."""
+    workflows = conductor.workflows
     definition = await workflows.read_definition(name)
     if definition is None:
         raise WorkflowUnknownError(f"Conductor knows no workflow {name}")
@@ -161,6 +169,7 @@ async def start_workflow(
         "workspace": workspace,
         "params": complete_params(definition, params),
     }
+    await check_fields(conductor.definitions, definition, params)
     workflow_id = await workflows.start(name, given, version=version)
     return Submitted(name, version, workflow_id, given)
 
@@ -182,21 +191,62 @@ def complete_params(
             known = f"it reads {', '.join(read)}" if read else "it reads no params"
             hint = f"did you mean {near[0]}?" if near else known
             raise CommandUsageError(f"{definition['name']} does not read params.{name}; {hint}")
-    whole = {found[1] for found in map(_PARAMS.fullmatch, _params_of_tasks(definition)) if found}
+    whole = {found[1] for _, text in _readers(definition) if (found := _PARAMS.fullmatch(text))}
     return {**{name: dict[str, object]() for name in sorted(whole)}, **params}
 
 
-def _params_of_tasks(value: object) -> list[str]:
-    """What stands as `params` of a task, wherever the task stands."""
+def _readers(value: object) -> Iterator[tuple[str, str]]:
+    """Name and `params` of every task whose params are one expression, wherever it stands."""
     if isinstance(value, list):
-        items = cast("list[object]", value)
-        return [each for item in items for each in _params_of_tasks(item)]
+        for item in cast("list[object]", value):
+            yield from _readers(item)
     if not isinstance(value, Mapping):
-        return []
+        return
     inner = cast("Mapping[str, object]", value)
-    found = [each for item in inner.values() for each in _params_of_tasks(item)]
-    params = inner.get("params")
-    return [*found, params] if isinstance(params, str) else found
+    given = inner.get("inputParameters")
+    params = cast("Mapping[str, object]", given).get("params") if isinstance(given, Mapping) else ""
+    if isinstance(params, str):
+        yield str(inner.get("name", "")), params
+    for item in inner.values():
+        yield from _readers(item)
+
+
+async def check_fields(
+    definitions: TaskDefinitions, definition: Mapping[str, object], params: Mapping[str, object]
+) -> None:
+    """Compare the fields of params with the schema in the TaskDef of the task that reads them.
+
+    A task ignores fields that it does not know, so it would run with the default instead. A field
+    that is like one of the task is a slip, and refused. Another one may be meant for a model that
+    takes more than its schema says, and is told of.
+    """
+    for task, text in _readers(definition):
+        found = _PARAMS.fullmatch(text)
+        given = params.get(found[1]) if found and text.endswith(f".{found[1]}}}") else None
+        if not isinstance(given, Mapping) or not given:
+            continue
+        known = _fields_of(await definitions.read(task))
+        for name in sorted(cast("Mapping[str, object]", given)):
+            if known is not None and name not in known:
+                _tell_of_unknown(task, name, known)
+
+
+def _tell_of_unknown(task: str, name: str, known: Sequence[str]) -> None:
+    text = f"{task} has no param {name}, says its TaskDef on Conductor"
+    if near := get_close_matches(name, known, n=1):
+        again = "if the code has it, run `perago register` first"
+        raise CommandUsageError(f"{text}; did you mean {near[0]}? ({again})")
+    warn(f"{text}, and ignores it")
+
+
+def _fields_of(taskdef: Mapping[str, object] | None) -> list[str] | None:
+    """The fields of the params in the schema that `perago register` wrote; None without one."""
+    schema: object = taskdef
+    for key in ("inputSchema", "data", "properties", "params", "properties"):
+        if not isinstance(schema, Mapping):
+            return None
+        schema = cast("Mapping[str, object]", schema).get(key)
+    return sorted(cast("Mapping[str, object]", schema)) if isinstance(schema, Mapping) else None
 
 
 async def follow(
@@ -220,7 +270,7 @@ async def follow(
             is_away = False
             if record is None:
                 raise WorkflowUnknownError(f"workflow {workflow_id} is gone from Conductor")
-            for line in [*_news(record, known), *unpolled.news(record)]:
+            for line in [*_news(record, known, clock.now()), *unpolled.news(record)]:
                 seen(line)
             if record.status.is_terminal:
                 return record
@@ -228,7 +278,7 @@ async def follow(
 
 
 class Unpolled:
-    """First attempts that no worker has polled; each is told of once."""
+    """Attempts that no worker has polled; each is told of once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -236,12 +286,14 @@ class Unpolled:
         self._noted: set[str] = set()
 
     def news(self, record: WorkflowRecord) -> list[str]:
-        """Lines for rows that have waited too long. A retry waits for its delay, so it is none."""
+        """Lines for rows that have waited too long; not while Conductor keeps them back."""
         lines: list[str] = []
-        for row in (each.snapshot for each in record.attempts):
-            if row.status is not AttemptStatus.SCHEDULED or row.poll_count or row.retry_count:
+        for each in record.attempts:
+            row = each.snapshot
+            if row.status is not AttemptStatus.SCHEDULED or row.poll_count:
                 continue
-            since = self._since.setdefault(row.task_id, self._clock.monotonic())
+            due = self._clock.monotonic() + each.delay_seconds
+            since = self._since.setdefault(row.task_id, due)
             if row.task_id in self._noted or self._clock.monotonic() - since < UNPOLLED_SECONDS:
                 continue
             self._noted.add(row.task_id)
@@ -253,7 +305,7 @@ class Unpolled:
         return lines
 
 
-def _news(record: WorkflowRecord, known: dict[tuple[str, int], str]) -> list[str]:
+def _news(record: WorkflowRecord, known: dict[tuple[str, int], str], now: datetime) -> list[str]:
     lines: list[str] = []
     for each in record.attempts:
         row = each.snapshot
@@ -261,9 +313,16 @@ def _news(record: WorkflowRecord, known: dict[tuple[str, int], str]) -> list[str
         if known.get(name) == status:
             continue
         known[name] = status
-        again = f" (attempt {row.retry_count + 1})" if row.retry_count else ""
-        reason = f": {each.reason}" if each.reason and row.status.is_terminal else ""
-        lines.append(f"{row.reference_name}{again} {status}{reason}")
+        attempt = AttemptEvidence(row.task_id, row.logical_task_key, row.retry_count, each)
+        again = f" (attempt {attempt.number})" if row.retry_count else ""
+        line = f"{row.reference_name}{again} {status}"
+        if attempt.reason and row.status.is_terminal:
+            line += f": {attempt.reason_with_code}"
+        if attempt.code and row.status.is_terminal:
+            line += f"; `perago explain {attempt.code}` says what to do"
+        if attempt.due is not None:
+            line += f"; it can begin {at_and_in(attempt.due, now)}"
+        lines.append(line)
     return lines
 
 

@@ -84,7 +84,7 @@ def new(  # noqa: PLR0913 - one parameter an option
         say_json("workflow/1", {"definitions": definitions, **facts})
         return
     _tell(files, definitions, registered=register)
-    note(f"start it with `perago submit {title} --repo REPO --branch BRANCH`")
+    note(_next(title, targets, definitions, registered=register))
 
 
 def _tell(files: Sequence[Path], definitions: Sequence[Definition], *, registered: bool) -> None:
@@ -102,6 +102,25 @@ def _one_after_the_other(
     name: str, tasks: Sequence[TaskDefinition], *, transaction: bool, on_moved: OnMoved | None
 ) -> list[Definition]:
     return [sequence_definition(name, tasks, transaction=transaction, on_moved=on_moved)]
+
+
+def _next(
+    title: str,
+    targets: Sequence[str],
+    definitions: Sequence[Definition],
+    *,
+    registered: bool,
+) -> str:
+    """What to type now: nothing can be started before Conductor knows it."""
+    start = f"start it with `perago submit {title} --repo REPO --branch BRANCH`"
+    if registered:
+        return start
+    tasks = f"perago register {' '.join(targets)}"
+    each = "it" if len(definitions) == 1 else "them"
+    return (
+        f"Conductor does not know {each} yet: type this command again with --register, and"
+        f" `{tasks}` for the tasks; then {start}"
+    )
 
 
 def _write(directory: Path, definitions: Sequence[Mapping[str, object]]) -> list[Path]:

@@ -26,9 +26,9 @@ from perago.app.runs.begin import BEGIN_TASK
 from perago.domain import attempt_history as known
 from perago.domain.commit_metadata import (
     LOGICAL_TASK_KEY,
-    RETRY_COUNT,
     RUN,
     STAGING_COMMIT,
+    attempt_number,
 )
 from perago.domain.logical_execution import CommitRecord
 from perago.domain.names import RUN_BRANCH_PREFIX
@@ -113,7 +113,7 @@ def _attempt(
         id=attempt.task_id,
         workflow=task.workflow_id,
         task=task.name,
-        number=attempt.retry_count,
+        number=attempt.number,
         status=status or NOT_KNOWN,
         worker=row.snapshot.worker_id if row else None,
         came_to=known.how_far(attempt),
@@ -239,7 +239,7 @@ def _commit(
     said = record.metadata
     label = ""
     if role is known.CommitRole.PUBLICATION:
-        label = f"{_reference(said.get(LOGICAL_TASK_KEY, ''))} #{said.get(RETRY_COUNT, '0')}"
+        label = f"{_reference(said.get(LOGICAL_TASK_KEY, ''))} #{attempt_number(said)}"
     return CommitView(
         id=record.commit,
         parents=tuple(record.parents),
@@ -277,7 +277,7 @@ def _staged(
                 id=attempt.staged,
                 parents=tuple(str(each) for each in parents),
                 kind="staged",
-                label=f"{task.name} #{attempt.retry_count}",
+                label=f"{task.name} #{attempt.number}",
                 tags=tags.get(attempt.staged, ()),
                 at=_made_at(record),
                 attempt=attempt.task_id,

@@ -10,6 +10,7 @@ from perago.testing.contract.conductor_under_test import (
     poll_now,
     simple,
     start_one_task,
+    workflow_of,
 )
 
 
@@ -43,7 +44,9 @@ async def test_Q35_waiting_rows_are_counted(conductor_under_test: ConductorUnder
     assert await queue.waiting(task_type) == {}
     for _ in range(2):
         await conductor_under_test.workflows.start(name, {})
-    await conductor_under_test.workflows.start(later, {})
+    kept_back = await conductor_under_test.workflows.start(later, {})
+    (row,) = (await workflow_of(conductor_under_test, kept_back)).attempts
+    assert row.delay_seconds == 3600
     await conductor_under_test.workflows.start(name, {}, task_to_domain={task_type: domain})
     assert await queue.waiting(task_type) == {None: 3, domain: 1}
     (taken,) = await queue.poll(PollRequest(task_type, "worker"))

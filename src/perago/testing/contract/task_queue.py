@@ -220,10 +220,13 @@ async def test_Q24_retry_delay_is_kept(conductor_under_test: ConductorUnderTest)
     workflow_id, task_type = await start_one_task(conductor_under_test, retryDelaySeconds=2)
     await fail(conductor_under_test, await poll_one(conductor_under_test, task_type, workflow_id))
     assert await poll_now(conductor_under_test, task_type) == ()
+    first, retry = (await workflow_of(conductor_under_test, workflow_id)).attempts
+    assert (first.delay_seconds, retry.delay_seconds) == (0, 2)
     await conductor_under_test.let_pass(0.5)
     assert await poll_now(conductor_under_test, task_type) == ()
     await conductor_under_test.let_pass(2)
-    assert (await poll_one(conductor_under_test, task_type, workflow_id)).snapshot.retry_count == 1
+    taken = await poll_one(conductor_under_test, task_type, workflow_id)
+    assert (taken.snapshot.retry_count, taken.delay_seconds) == (1, 0)
 
 
 async def test_Q8_failed_is_retried(conductor_under_test: ConductorUnderTest) -> None:

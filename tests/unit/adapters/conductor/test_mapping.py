@@ -99,6 +99,17 @@ def test_a_row_names_the_domain_of_its_queue(said: str | None, domain: str | Non
     assert attempt_record({**BARE, "domain": said}).domain == domain
 
 
+@pytest.mark.parametrize(
+    ("status", "polls", "delay_seconds"),
+    [("SCHEDULED", 0, 60), ("SCHEDULED", 1, 0), ("CANCELED", 0, 0), ("IN_PROGRESS", 1, 0)],
+)
+def test_only_a_row_that_no_worker_has_had_waits_from_the_start(
+    status: str, polls: int, delay_seconds: int
+) -> None:
+    row = {**BARE, "status": status, "pollCount": polls, "callbackAfterSeconds": 60}
+    assert attempt_record(row).delay_seconds == delay_seconds
+
+
 def test_a_superseded_row_says_so() -> None:
     assert attempt_snapshot({**ROW, "retried": True}).retried
 

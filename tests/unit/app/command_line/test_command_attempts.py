@@ -71,8 +71,8 @@ def test_the_table_shows_attempts_leftovers_and_foreign_commits(
     assert text[0] == f"workflow {WORKFLOW} not known to Conductor"
     assert text[1].split() == " ".join(HEADINGS).split()
     first, second = text[2].split(), text[3].split()
-    assert (first[:2], first[-3], first[-1]) == (["clean", "0"], "decided", "-")
-    assert (second[:2], second[-3:]) == (["clean", "1"], ["published", "-", published[:8]])
+    assert (first[:2], first[-3], first[-1]) == (["clean", "1"], "decided", "-")
+    assert (second[:2], second[-3:]) == (["clean", "2"], ["published", "-", published[:8]])
     assert text[4].startswith(f"  left: branch repo/perago-staging-{WORKFLOW}-clean-seq-0")
     assert text[5].startswith(f"  left: decision repo/perago-settled-{KEY} on {first[-2]}")
     assert text[6].endswith(": by hand")
@@ -84,7 +84,7 @@ def test_the_graph_has_the_commits_of_the_branch(run: Run, published: CommitId) 
     text = ran.out.splitlines()
     assert text[0] == "repo main"
     assert text[1].startswith(f"*  {published[:8]}")
-    assert " publication of clean attempt 1 from " in text[1]
+    assert " publication of clean attempt 2 from " in text[1]
     assert text[2].startswith("x ")
     assert text[2].endswith(" foreign: by hand")
 

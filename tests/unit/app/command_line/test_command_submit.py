@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -165,6 +166,31 @@ def test_the_head_of_a_branch_is_one_line(run: Run, servers: Servers) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("param", "code", "said"),
+    [
+        ("left.minimun_km=1", 2, "team.left has no param minimun_km"),
+        ("left.minimun_km=1", 2, "did you mean minimum_km?"),
+        ("left.other=1", 0, "warning: team.left has no param other, says its TaskDef"),
+        ("left.minimum_km=1", 0, "started sides"),
+    ],
+)
+def test_a_field_that_the_taskdef_does_not_have_is_not_swallowed(
+    run: Run, module: Module, servers: Servers, param: str, code: int, said: str
+) -> None:
+    """The task would have run with the default, and said nothing."""
+    _, conductor = servers
+    run("workflow", "new", module("left", name="team.left"), "--name", "sides", "--register")
+    params = {"properties": {"minimum_km": {"type": "integer"}}, "type": "object"}
+    schema = {"name": "team.left.input", "data": {"properties": {"params": params}}}
+    words = ("submit", "sides", "--repo", "songs", "--branch", "main", "--params")
+    assert run(*words, param.replace("left", "team_left")).code == 0  # no TaskDef: nothing known
+    asyncio.run(conductor.definitions.put({"name": "team.left", "inputSchema": schema}))
+    ran = run(*words, param.replace("left", "team_left"))
+    assert ran.code == code
+    assert said in ran.err
+
+
 @pytest.mark.parametrize("words", [["head", "songs", "mian"], ["head", "other", "main"]])
 def test_a_head_that_is_not_there_is_the_answer_of_the_service(
     run: Run, servers: Servers, words: list[str]
@@ -272,19 +298,28 @@ def test_a_task_without_params_gets_an_empty_object_and_a_list_is_left_alone() -
     assert complete_params(everything, {"x": 1}) == {"x": 1}
 
 
-async def started(conductor: ConductorInstallation) -> str:
+async def started(conductor: ConductorInstallation, delay_seconds: int = 0) -> str:
     task = {"name": "t", "taskReferenceName": "t", "type": "SIMPLE"}
     definition: dict[str, object] = {"name": "w", "version": 1, "schemaVersion": 2, "tasks": [task]}
-    await conductor.definitions.put({"name": "t", "retryCount": 1, "retryDelaySeconds": 0})
+    await conductor.definitions.put(
+        {"name": "t", "retryCount": 1, "retryDelaySeconds": delay_seconds}
+    )
     await conductor.workflows.put_definition(definition)
-    return (await start_workflow(conductor.workflows, "w", {}, {})).workflow_id
+    return (await start_workflow(conductor, "w", {}, {})).workflow_id
 
 
 class WorkedOn(Clock):
     """Time that passes at once; with each look somebody works on the next row."""
 
-    def __init__(self, conductor: ConductorInstallation, ends: list[AttemptStatus]) -> None:
-        self._time = VirtualClock()
+    def __init__(
+        self,
+        conductor: ConductorInstallation,
+        ends: list[AttemptStatus],
+        time: VirtualClock | None = None,
+        reason: str = "broken",
+    ) -> None:
+        self._time = time or VirtualClock()
+        self._reason = reason
         self._conductor = conductor
         self._ends = ends
 
@@ -301,7 +336,7 @@ class WorkedOn(Clock):
         self._time.advance(seconds)
         for row in await self._conductor.queue.poll(PollRequest("t", "worker")):
             status = self._ends.pop(0)
-            reason = None if status is AttemptStatus.COMPLETED else "broken"
+            reason = None if status is AttemptStatus.COMPLETED else self._reason
             update = TerminalUpdate(row.snapshot, "worker", status, {}, reason)
             await self._conductor.queue.complete(update, timeout_seconds=1)
 
@@ -317,6 +352,26 @@ async def test_waiting_tells_of_every_step_once() -> None:
         "t SCHEDULED",
         "t FAILED: broken",
         "t (attempt 2) SCHEDULED",
+        "t (attempt 2) COMPLETED",
+    ]
+
+
+async def test_waiting_says_what_to_do_of_a_failure_and_when_its_retry_begins() -> None:
+    """A minute of silence, and of the reason no code."""
+    time = VirtualClock()
+    conductor = conductor_installation(MemoryConductor(time), WorkerHandle())
+    workflow_id = await started(conductor, delay_seconds=60)
+    ends = [AttemptStatus.FAILED, AttemptStatus.COMPLETED]
+    clock = WorkedOn(conductor, ends, time, "OSError: full")
+    lines: list[str] = []
+    await follow(conductor.workflows, workflow_id, clock, lines.append)
+    retry = lines.pop(2)
+    assert re.fullmatch(
+        r"t \(attempt 2\) SCHEDULED; it can begin at \d\d:\d\d:\d\d UTC \(in (59|60) s\)", retry
+    )
+    assert lines == [
+        "t SCHEDULED",
+        "t FAILED: OSError: full [PRG-B004]; `perago explain PRG-B004` says what to do",
         "t (attempt 2) COMPLETED",
     ]
 
@@ -376,4 +431,4 @@ async def test_a_start_whose_answer_is_lost_is_unknown() -> None:
     injector = FaultInjector([LoseAnswer(Moment("workflows.start", Side.AFTER))])
     unheard = faulty_installation(conductor, injector)
     with pytest.raises(OutcomeUnknownError):
-        await start_workflow(unheard.workflows, "w", {}, {})
+        await start_workflow(unheard, "w", {}, {})
