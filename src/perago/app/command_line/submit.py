@@ -241,12 +241,11 @@ def _tell_of_unknown(task: str, name: str, known: Sequence[str]) -> None:
 
 def _fields_of(taskdef: Mapping[str, object] | None) -> list[str] | None:
     """The fields of the params in the schema that `perago register` wrote; None without one."""
-    schema: object = taskdef
+    found = taskdef
     for key in ("inputSchema", "data", "properties", "params", "properties"):
-        if not isinstance(schema, Mapping):
-            return None
-        schema = cast("Mapping[str, object]", schema).get(key)
-    return sorted(cast("Mapping[str, object]", schema)) if isinstance(schema, Mapping) else None
+        inner = None if found is None else found.get(key)
+        found = cast("Mapping[str, object]", inner) if isinstance(inner, Mapping) else None
+    return None if found is None else sorted(found)
 
 
 async def follow(
