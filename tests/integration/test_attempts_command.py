@@ -1,5 +1,6 @@
 """`perago attempts` on real servers: what is found, in how many requests, and how fast."""
 
+import re
 from pathlib import Path
 from time import perf_counter
 
@@ -14,6 +15,7 @@ from perago.domain.attempt import AttemptStatus
 from perago.domain.attempt_history import AttemptHistory, CommitRole, how_far
 from perago.domain.logical_execution import staging_branch_name
 from perago.domain.policy import PolicySetting
+from perago.domain.workflow_explanation import Situation, explain_workflow
 from perago.ports.conductor import PollRequest, TerminalUpdate
 from perago.ports.installations import ConductorInstallation
 from perago.testing.fault_injector import FaultInjector, faulty_installation
@@ -89,3 +91,31 @@ async def test_three_hundred_attempts_are_found_in_two_seconds_and_thirty_reques
     assert found.missing == ()
     assert injector.calls.total() <= REQUESTS_MAX, injector.calls
     assert seconds < SECONDS_MAX, seconds
+
+
+async def test_a_retry_in_its_delay_is_explained_by_the_failure_before_it(
+    lakefs: RealLakeFS, conductor: ConductorInstallation, tmp_path: Path
+) -> None:
+    def broken(_: Path, __: int) -> None:
+        raise ValueError("no trip that long")
+
+    scene = AttemptScene(lakefs, conductor, tmp_path, PolicySetting.SETTLED, body=broken)
+    await scene.create()
+    await scene.start()
+    # A running workflow has the definition of its start.
+    await conductor.workflows.terminate(scene.workflow, "another one is worked on")
+    name = scene.task.name
+    definition: dict[str, object] = {"name": name, "ownerEmail": OWNER, "retryCount": 3}
+    definition |= {"retryDelaySeconds": 300, "responseTimeoutSeconds": 600, "timeoutSeconds": 0}
+    await conductor.definitions.put(definition)
+    scene.workflow = await conductor.workflows.start(name, {"workspace": scene.workspace()})
+    await scene.failed()
+
+    found = await _asked(scene, FaultInjector([]))
+    explained = explain_workflow(found, found.workflows[0], SystemClock().now())
+
+    assert explained.situation is Situation.RETRIES
+    expected = r"ValueError: no trip that long \[PRG-B004\]; the next try, attempt 2, is at .* UTC"
+    assert re.search(rf"{expected} \(in (29\d|300) s\)\.$", explained.happened)
+    assert explained.command.startswith("perago run MODULE --repo lakefs://")
+    await conductor.workflows.terminate(scene.workflow, "the test is over")

@@ -14,6 +14,7 @@ from tests.unit.remedies.servers import serve
 from tests.unit.remedies.shell import Shell
 
 from perago.domain.policy import PolicySetting
+from perago.testing.faults import crash
 
 
 async def waits_in_a_domain(root: Path) -> FaultWorld:
@@ -87,3 +88,32 @@ def test_a_run_whose_target_moved_has_nothing_on_its_target(asked: Asked) -> Non
     explained, _ = asked(has_a_target_that_moved)
     assert "0 of 4 tasks have a publication on a target branch" in explained
     assert "; 2 have theirs on a run, which `perago runs repo` lists." in explained
+
+
+def raises(_: Path, __: int) -> None:
+    """What a task function does that has a defect."""
+    raise ValueError("broken")
+
+
+@pytest.mark.parametrize("body", [None, raises])
+def test_a_reset_says_what_it_has_reset(
+    shell: Shell,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    body: Callable[[Path, int], None] | None,
+) -> None:
+    async def ended() -> FaultWorld:
+        world = await FaultWorld(tmp_path / "world", PolicySetting.SETTLED, body=body).started()
+        await world.attempt(world.worker([crash(after="decide")]))
+        await world.operator.workflows.terminate(world.workflow, "its code was corrected")
+        return world
+
+    world = asyncio.run(ended())
+    serve(shell, world, monkeypatch)
+    ran = shell(f"perago reset-task {world.workflow} edit")
+    assert ran.code == 0
+    lines = ran.out.splitlines()
+    assert lines[0] == (
+        f"reset: edit of workflow {world.workflow}; its next attempt runs the task function"
+    )
+    assert lines[1].startswith("left: perago-attempt-")

@@ -50,15 +50,15 @@ def reset_task(
         names = {"decisions": done.decisions, "branches": done.branches, "marks": done.marks}
         say_json("reset-task/1", {**names, "published": published})
         return
-    for name in done.marks:
-        say(f"left: {name}")
-    for gone in (*done.decisions, *done.branches):
-        say(f"removed: {gone}")
     if done.marks or done.decisions:
         say(f"reset: {reference} of workflow {workflow}; its next attempt runs the task function")
     else:
         text = f"no attempt of {reference} in workflow {workflow} has decided anything"
         note(f"nothing to reset: {text}")
+    for name in done.marks:
+        say(f"left: {name}")
+    for gone in (*done.decisions, *done.branches):
+        say(f"removed: {gone}")
     for each in done.published:
         workspace = each.workspace
         text = (

@@ -74,6 +74,9 @@ def test_a_definition_is_printed_as_it_is_registered(run: Run, module: Module) -
     assert definition["name"] == "clean"
     assert [task["taskReferenceName"] for task in definition["tasks"]] == ["team_clean", "report"]
     assert "perago submit clean --repo" in ran.err
+    # Nothing can be started that Conductor does not know.
+    assert "type this command again with --register" in ran.err
+    assert "`perago register clean report`" in ran.err
 
 
 def test_a_fork_is_a_list_of_definitions_or_one_file_each(
@@ -142,6 +145,7 @@ def test_what_was_written_is_registered_and_can_be_submitted(
     assert ran.out.splitlines() == [
         f"registered: {name}" for name in ("sides", "sides_left", "sides_right")
     ]
+    assert "--register" not in ran.err
 
     ran = run("submit", "sides", "--repo", "songs", "--branch", "main", "--params", "left.n=1")
     assert ran.code == 0

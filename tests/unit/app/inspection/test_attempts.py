@@ -23,6 +23,7 @@ from perago.domain.attempt_history import (
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
+from perago.domain.workflow_explanation import Situation, explain_workflow
 from perago.testing.fault_injector import FaultInjector, faulty_installation
 from perago.testing.faults import Fault, always, crash, unavailable
 
@@ -119,6 +120,52 @@ async def test_an_attempt_that_changed_nothing_kept_its_input(tmp_path: Path) ->
     assert steps(await asked(world)) == ["kept"]
 
 
+async def test_a_task_that_kept_what_the_task_before_it_published_adopted_nothing(
+    tmp_path: Path,
+) -> None:
+    """Nor later, when another workflow has published."""
+
+    def same(workspace: Path, _: int) -> None:
+        (workspace / "out.txt").write_text("the same")
+
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=same)
+    await _start_tasks(world, 2)
+    two = Question(world.workflow)
+    await attempt(world)
+    await attempt(world)
+    assert steps(await asked(world, two)) == ["published", "kept"]
+    world.body = write
+    await world.start(world.workspace(ref=world.repository.head().commit))
+    await attempt(world)
+    assert steps(await asked(world)) == ["published"]
+    assert steps(await asked(world, two)) == ["published", "kept"]
+
+
+async def test_a_retry_that_conductor_keeps_back_is_explained_by_the_failure_before_it(
+    tmp_path: Path,
+) -> None:
+    def broken(_: Path, __: int) -> None:
+        raise ValueError("no trip that long")
+
+    world = await FaultWorld(tmp_path, PolicySetting.SETTLED, body=broken).started()
+    # A running workflow has the definition of its start.
+    await world.operator.workflows.terminate(world.workflow, "another one is worked on")
+    await world.operator.definitions.put(
+        {"name": TASK, "retryCount": 3, "retryDelaySeconds": 60, "responseTimeoutSeconds": 60}
+    )
+    given = {"workspace": world.workspace()}
+    world.workflow = await world.operator.workflows.start("flow", given)
+    await world.report()
+    found = await asked(world)
+    explained = explain_workflow(found, found.workflows[0], world.clock.now())
+    assert explained.situation is Situation.RETRIES
+    assert "ValueError: no trip that long [PRG-B004]; the next try, attempt 2" in explained.happened
+    assert explained.happened.endswith(" s).")
+    world.clock.advance(61)
+    explained = explain_workflow(found, found.workflows[0], world.clock.now())
+    assert explained.situation is Situation.QUEUED
+
+
 async def test_a_foreign_commit_stands_between_and_the_refusal_has_its_code(
     tmp_path: Path,
 ) -> None:
@@ -207,14 +254,13 @@ async def test_a_branch_shows_the_workflows_of_the_last_hours(tmp_path: Path) ->
     assert {each.workflow_id for each in both.workflows} == {first, world.workflow}
 
 
-async def _three_hundred_attempts(tmp_path: Path) -> FaultWorld:
-    """A hundred tasks after each other: one died decided, one died published, one adopted."""
-    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=write)
+async def _start_tasks(world: FaultWorld, count: int) -> None:
+    """A workflow that runs the task again and again, each on the output of the one before."""
     await world.start()
     await world.operator.workflows.terminate(world.workflow, "another one is worked on")
     rows: list[dict[str, object]] = []
     workspace = "${workflow.input.workspace}"
-    for number in range(ATTEMPTS // 3):
+    for number in range(count):
         given: dict[str, object] = {"workspace": workspace, "params": {}}
         row = {"name": TASK, "taskReferenceName": f"edit{number}", "type": "SIMPLE"}
         rows.append({**row, "inputParameters": given})
@@ -223,7 +269,13 @@ async def _three_hundred_attempts(tmp_path: Path) -> FaultWorld:
     await world.operator.workflows.put_definition(definition)
     start = world.operator.workflows.start("long", {"workspace": world.workspace()})
     world.workflow = await start
-    for _ in rows:
+
+
+async def _three_hundred_attempts(tmp_path: Path) -> FaultWorld:
+    """A hundred tasks after each other: one died decided, one died published, one adopted."""
+    world = FaultWorld(tmp_path, PolicySetting.SETTLED, body=write)
+    await _start_tasks(world, ATTEMPTS // 3)
+    for _ in range(ATTEMPTS // 3):
         await attempt(world, crash(after="decide"))
         await attempt(world, crash(after="merge"))
         await attempt(world)
