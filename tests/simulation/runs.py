@@ -217,16 +217,19 @@ class Runs:
     def began(self, record: AttemptRecord, *, counts: bool) -> bool:
         """Whether an attempt of begin has made a run branch; all of one begin make the same.
 
-        One that is stale may have seen marks which gc has removed since.
+        One that is stale may have seen marks which gc has removed since, and then the next attempt
+        begins another run. So its run is not the one to agree with.
         """
         names = {each for each in self.scene.repository.branch_names() if is_run_branch(each)}
         new = names - self.known
         self.known |= names
+        if not counts and Kind.GC in self.scene.mix.often:
+            return bool(new)
         for name in new:
             execution = self.facts.execution_of(record)
             earlier = self._branches.setdefault(execution, name)
-            if counts and earlier != name:
-                self._broken(28, f"execution {execution} began {earlier[-8:]}, and now {name[-8:]}")
+            if earlier != name:
+                self._broken(28, f"execution {execution} began {earlier}, and now {name}")
         return bool(new)
 
     def check_history(self, history: set[CommitId]) -> None:

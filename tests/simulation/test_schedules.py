@@ -170,6 +170,26 @@ ENDS_OF_PROMISES = {
             "move gc2:19.1": "a worker polls",
         },
     ),
+    "w3 goes on with the run that it began before gc2 removed the marks, beside w4": (
+        "run-gc-age-zero",
+        "a stale attempt created a run branch in its last step",
+        {
+            "move w1:1.0": "gc begins",
+            "move w1:3.0": "the lease expires of w1",
+            "move w1:7.0": "a worker polls",
+            "move w2:9.0": "gc begins",
+            "move gc2:1.0": "others: an empty commit",
+            "move gc2:2.0": "operator: terminate",
+            "move gc2:7.0": "goes on: w1",
+            "move gc2:7.1": "operator: retry",
+            "move gc2:9.0": "goes on: w2",
+            "move gc2:9.1": "a worker polls",
+            "move w3:7.0": "goes on: gc2",
+            "move gc2:10.0": "goes on: w3",
+            "move w3:11.0": "stands still",
+            "move w4:4.0": "goes on: w3",
+        },
+    ),
     "w2 begins a run again between its last question and its request": (
         "run",
         "a stale attempt created a run branch in its last step",
@@ -257,6 +277,18 @@ def test_a_merge_that_was_asked_for_after_its_run_was_removed_is_found() -> None
     assert ran.differences == differences
     assert ran.broken is not None
     assert ran.broken.number == 4
+
+
+def test_a_stale_attempt_that_begins_a_run_of_its_own_without_gc_is_found() -> None:
+    """The neighbour of the removed marks: nothing has removed any, so all agree on one run."""
+    own = next(each for each in PLANTS if each.name.startswith("every attempt of begin begins"))
+    moment = "w2 begins a run again between its last question and its request"
+    mix, situation, differences = ENDS_OF_PROMISES[moment]
+    with planted(own):
+        ran = Engine(MIXES[mix], ReplayedChoices(differences)).run()
+    assert situation in ran.seen
+    assert ran.broken is not None
+    assert ran.broken.number == 28
 
 
 def test_what_another_process_found_is_told_by_this_one() -> None:
