@@ -174,7 +174,7 @@ async def test_a_held_run_and_its_foreign_commit_are_in_the_document(
     by_name = {each["name"]: each for each in scene["repositories"][0]["branches"]}
     assert "foreign" in {each["kind"] for each in by_name["main"]["commits"]}
     labels = [each["label"] for each in by_name[held["branch"]]["commits"]]
-    assert labels[:2] == ["second #0", "first #0"]
+    assert labels[:2] == ["second #1", "first #1"]
 
 
 @pytest.mark.parametrize("which", ["Conductor", "lakeFS"])
