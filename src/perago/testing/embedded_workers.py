@@ -392,7 +392,10 @@ async def _let_go(standing: Sequence[EmbeddedWorker], senders: Sequence[Embedded
 
 
 def _ended(worker: EmbeddedWorker) -> bool:
-    """Whether a process is gone; an error that no step catches is the test's to see."""
+    """Whether a process is gone; an error that no step catches is the test's to see.
+
+    A worker whose work has not begun is not gone: it has no outcome that a test could wait for.
+    """
     if worker.running is None or not worker.running.done():
         return False
     worker.running.result()

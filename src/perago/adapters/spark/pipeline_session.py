@@ -28,7 +28,8 @@ _groups = itertools.count(1)
 # Ranges of a listing differ in weight. With one part a core, the heaviest part is the time of the
 # job; each further part costs the start of a task and one more list of ranges.
 PARTS_PER_CORE = 2
-# A part with fewer rows and bytes than these is not worth the start of its task.
+# A part with fewer rows and bytes than these is not worth the start of its task. Neither number is
+# measured. Smaller ones make jobs of many short tasks, larger ones leave cores idle.
 ROWS_PER_PART_MIN = 500
 BYTES_PER_PART_MIN = 64 * 1024**2
 # One transfer has at most so many orders (FETCHED_AT_ONCE), and Spark runs a lost part again from

@@ -26,8 +26,9 @@ from perago.ports.objects import Fetched, FileStamp, ObjectEntry, stamp_of
 from perago.ports.system import Concurrency
 
 SYMLINK_REFUSAL = "workspace publication does not support symlinks: {path}"
-# Each thread holds one processor while it hashes. A worker has other attempts to look after, and
-# one disk is not read faster by more readers.
+# Each thread holds one processor while it hashes: on most hosts the number of processors is the
+# limit, not this one. It is for large hosts, where a worker has other attempts to look after, and
+# where one disk is not read faster by more readers.
 HASHING_THREADS_MAX = 8
 
 

@@ -44,7 +44,11 @@ class TaskModels:
 
 
 def read_signature(fn: Callable[..., Any], declared: DeclaredParts) -> TaskModels:
-    """Return the models of `fn`, or say which rule its signature breaks."""
+    """Return the models of `fn`, or say which rule its signature breaks.
+
+    A function is synchronous because an executor runs one at a time and has no event loop for it:
+    calling an `async def` would return a coroutine and run nothing.
+    """
     if inspect.iscoroutinefunction(fn) or inspect.isasyncgenfunction(fn):
         raise TaskDefinitionError("task function must be a synchronous function", code="PRG-T006")
     names = _plain_parameter_names(fn)

@@ -225,6 +225,8 @@ class Attribution:
     async def _take_checkpoint(self, left: LeftBranch) -> None:
         """By the id of its execution where another name tells whose that is; else by its commit."""
         key = key_of_checkpoint(left.branch)
+        # A repository has the checkpoints of all its workflows. Those of a workflow that was not
+        # asked for are not left over: their own workflow shows them.
         if key is None or workflow_of_key(key) not in self._segments():
             return
         execution = left.branch.rpartition("-")[2]
