@@ -2,12 +2,17 @@
 
 `perago` lines go through the program's own parser and are not run; the names of settings, extras
 and targets of the Makefile are looked up. So a page can show a command that needs servers.
+
+Each line is typed by one test, too: `page_lines` hands some of a page to the test that calls it,
+test_kit_docs runs the blocks of its pages, and test_commands_of_pages types all the others.
 """
 
+import ast
 import re
 import shlex
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,9 @@ from perago.app.settings.layers import variables
 from perago.app.settings.settings import Settings
 
 ROOT = Path(__file__).parents[1]
+ALL_PAGES = sorted(
+    path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+)
 # Also in an item of a list, where a block is indented, and those that need servers.
 SH_BLOCK = re.compile(r"^ *```sh(?: on=servers)?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 ASSIGNMENT = re.compile(r"([A-Z][A-Z0-9_]*)=.*")
@@ -34,6 +42,53 @@ def shell_lines(page: Path) -> list[str]:
     return [line.strip() for line in joined if line.strip() and not line.strip().startswith("#")]
 
 
+def bare(line: str) -> str:
+    """The line without the comment at its end."""
+    return re.sub(r" {2,}# .*$", "", line)
+
+
+def page_lines(page: str, *beginnings: str) -> list[str]:
+    """The lines of a page that begin so, for the test that types them.
+
+    A call is found by reading the source, so page and beginnings stand in it as they are.
+    """
+    lines = shell_lines(ROOT / page)
+    missing = [each for each in beginnings if not any(line.startswith(each) for line in lines)]
+    assert missing == [], f"{page} has no line that begins so"
+    return [bare(line) for line in lines if line.startswith(beginnings)]
+
+
+@cache
+def takers() -> Mapping[tuple[str, str], str]:
+    """Which function takes a line, by its page and how it begins: every call of `page_lines`."""
+    return {
+        (page, beginning): f"{path.relative_to(ROOT)}::{function}"
+        for path in sorted(ROOT.glob("tests/**/test_*.py"))
+        if "page_lines(" in (text := path.read_text(encoding="utf-8"))
+        for function, page, beginnings in _calls(ast.parse(text))
+        for beginning in beginnings
+    }
+
+
+def taker_of(page: str, line: str) -> str | None:
+    """The function that takes a line from its page and types it; None where none does."""
+    found = (
+        who for (its, begins), who in takers().items() if its == page and line.startswith(begins)
+    )
+    return next(found, None)
+
+
+def _calls(tree: ast.Module) -> Iterator[tuple[str, str, list[str]]]:
+    """Function, page and beginnings of each call; a word that is no literal is an error."""
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        for call in ast.walk(function):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "page_lines":
+                page, *beginnings = (str(ast.literal_eval(each)) for each in call.args)
+                yield function.name, page, beginnings
+
+
 def check_line(line: str) -> None:
     """Raise where a command, an option, a setting, an extra or a target is not there."""
     words = shlex.split(line, comments=True)
@@ -46,8 +101,9 @@ def check_line(line: str) -> None:
                 check_setting(each.partition("=")[0])
         case ["perago", *arguments]:
             parse_command([each for each in arguments if each != "&"])
-        case ["make", *targets]:
-            assert set(targets) <= set(TARGET.findall(MAKEFILE)), targets
+        case ["make", *words]:
+            targets = {each for each in words if "=" not in each}
+            assert targets <= set(TARGET.findall(MAKEFILE)), targets
         case ["pip", "install", *wanted]:
             for each in wanted:
                 check_extras(each)

@@ -22,8 +22,8 @@ from tools.docs_site import STYLE, kinds_of, navigation, search_index
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "build" / "docs"
 START = "README.md"
-# Commands of pages that need the servers of their reader are held to the parser by test_pages, and
-# typed by tests/integration/test_commands_of_pages.py.
+# Commands of pages that need the servers of their reader are held to the parser by test_pages. Each
+# is typed by test_commands_of_pages, or by the test that takes it with page_lines.
 PARSED_PAGES = frozenset(
     {
         "docs/how-to/choose-a-policy.md",
@@ -32,6 +32,8 @@ PARSED_PAGES = frozenset(
         "docs/how-to/troubleshoot.md",
         "docs/development.md",
         "docs/operations.md",
+        "docs/simulation.md",
+        "docs/transfer-scenarios.md",
         "CONTRIBUTING.md",
     }
 )
@@ -56,13 +58,21 @@ RUN_PAGES = frozenset(
         "docs/how-to/first-workflow.md",
     }
 )
-RUN_LANGUAGES = frozenset({"python", "console", "sh"})
+RUN_ON = {
+    "python": RUN_PAGES | PARSED_PAGES,
+    "sh": RUN_PAGES | PARSED_PAGES,
+    "console": frozenset({"docs/tutorial.md", "docs/how-to/first-workflow.md"}),
+    "output": frozenset({START, "docs/tutorial.md"}),
+    "json": frozenset({"docs/how-to/first-workflow.md", "docs/reference/built-in-tasks.md"}),
+    "yaml": frozenset({"docs/how-to/kubernetes.md"}),
+    "diff": frozenset({"docs/how-to/add-a-policy.md"}),
+}
 # A block of text is not run, so what looks like code or a command in one needs a reason.
-LIKE_CODE = re.compile(r"^(\$ |perago |pip install |python |\.venv/|from \w|import \w|@task)")
+LIKE_CODE = re.compile(
+    r"^(\$ |make |perago |pip install |pytest |python |\.venv/|from \w|import \w|@task)"
+)
 TEXT_WITH_REASON = {
     "docs/how-to/write-an-adapter.md": "part of a class of the reader's own adapter",
-    "docs/how-to/add-a-policy.md": "renders this repository; tests compare what was rendered",
-    "docs/simulation.md": "what `make test` types of itself, for those who want to type a part",
     "docs/how-to/send-events.md": "one line of a function of the reader's own",
 }
 
@@ -175,10 +185,11 @@ def _code_warnings(name: str, token: Token) -> Iterator[str]:
     line = _line(token)
     if not language:
         yield f"line {line}: a block of code says no language"
-    elif language in RUN_LANGUAGES and name not in RUN_PAGES | PARSED_PAGES:
+    elif language == "text":
+        if LIKE_CODE.match(token.content) and name not in TEXT_WITH_REASON:
+            yield f"line {line}: code in a block of text, which no test runs"
+    elif name not in RUN_ON.get(language, frozenset()):
         yield f"line {line}: no test runs this block of {language}"
-    elif language == "text" and LIKE_CODE.match(token.content) and name not in TEXT_WITH_REASON:
-        yield f"line {line}: code in a block of text, which no test runs"
 
 
 def _line(token: Token) -> int:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.documented_commands import page_lines
 from tests.integration.document_blocks import Block, blocks_of
 
 ROOT = Path(__file__).parents[2]
@@ -91,3 +92,21 @@ def test_the_page_counts_the_files_and_lines_that_it_took(copy: Path) -> None:
     assert counted in "".join(block.text for block in blocks_of(PAGE) if block.language == "text")
     files = [line.split("|")[0].strip() for line in counted.splitlines()[:-1]]
     assert [file.startswith("src/") for file in files] == [True, True, False]
+
+
+def test_the_commands_of_the_page_write_the_policy_into_the_pages(
+    copy: Path, tmp_path: Path
+) -> None:
+    """In a copy with the rest of what they read; the clone's own pages stay as they are."""
+    lines = page_lines("docs/how-to/add-a-policy.md", ".venv/bin/python -m")
+    leave = shutil.ignore_patterns("__pycache__", "pictures")
+    whole = tmp_path / "whole"
+    shutil.copytree(copy / "src", whole / "src", ignore=leave)
+    for folder in ("tests", "tools", "docs", "examples", "src/perago_servers"):
+        shutil.copytree(ROOT / folder, whole / folder, ignore=leave)
+    (whole / ".venv").symlink_to(sys.prefix)
+    for line in lines:
+        done = _run(whole, "sh", "-c", line)
+        assert done.returncode == 0, done.stderr
+    for page in ("guarantees.md", "reference/configuration.md", "reference/task.md"):
+        assert "append-only" in (whole / "docs" / page).read_text(encoding="utf-8")

@@ -12,7 +12,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from tests.documented_commands import check_line, shell_lines
+from tests.documented_commands import check_line, page_lines, shell_lines
 from tests.integration.document_blocks import Session, blocks_of
 
 from perago_servers import ConductorServer, LakefsServer
@@ -27,11 +27,12 @@ QUICKSTART = ROOT / "examples/quickstart"
 @pytest.fixture
 def session(tmp_path: Path) -> Generator[Session]:
     """A reader in an empty directory, with the servers that were fetched before."""
+    (reads_settings,) = page_lines("README.md", ". ./.env")
     proxies = {name: value for name, value in os.environ.items() if name.startswith("JAVA_")}
     session = Session(
         tmp_path,
         environment={"XDG_CACHE_HOME": str(cache_root().parents[1]), **proxies},
-        first="test -f .env && . ./.env; ",
+        first=f"test -f .env && {reads_settings}; ",
     )
     try:
         yield session
@@ -44,6 +45,8 @@ def session(tmp_path: Path) -> Generator[Session]:
 def test_the_page_leads_to_a_commit_on_a_real_branch(session: Session) -> None:
     blocks = list(blocks_of(PAGE))
     assert [block for block in blocks if "lakectl log" in block.text]
+    (up,) = page_lines("README.md", "perago servers up")
+    assert f"$ {up}\n" in "".join(block.text for block in blocks if "until" in block.options)
     for block in blocks:
         session.run(block)
 

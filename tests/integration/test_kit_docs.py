@@ -1,5 +1,6 @@
 """The pages of the kit as a new user follows them: every block in order, in an empty directory."""
 
+import json
 import os
 import re
 import subprocess
@@ -7,6 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
+
+from perago import WorkspaceSpec, task
+from perago.testing import PeragoEnvironment
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -53,3 +58,25 @@ def test_a_page_works_from_top_to_bottom(
     assert len(said) == len(expected)
     for printed, wanted in zip(said, expected, strict=True):
         assert wanted in printed
+
+
+class Nothing(BaseModel):
+    """The task needs no params and has no result."""
+
+
+@task(name="orders.clean", owner_email="you@example.com", workspace=WorkspaceSpec(prefix="orders"))
+def clean(workspace: Path, params: Nothing) -> Nothing:
+    (workspace / "clean.csv").write_text("2")
+    return params
+
+
+async def test_the_workflow_of_the_page_of_built_in_tasks_publishes() -> None:
+    page = (DOCS / "reference/built-in-tasks.md").read_text(encoding="utf-8")
+    (definition,) = re.findall(r"^```json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    with PeragoEnvironment() as env:
+        repository = await env.repository("shop", {"orders/raw.csv": "x"})
+        await env.register(clean)
+        run = await env.start(json.loads(definition), {"repository": repository.name})
+        await env.until_idle()
+        await env.assert_completed(run)
+        assert await repository.text("orders/clean.csv") == "2"

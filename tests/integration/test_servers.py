@@ -10,6 +10,8 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+from tests.documented_commands import page_lines
+from tests.integration.page_reader import STARTS_SECONDS, Reader
 
 from perago_servers import (
     ConductorServer,
@@ -98,6 +100,34 @@ def test_a_server_dies_with_the_run_that_started_it() -> None:
     pid, _, log = lines[-1].removeprefix("# lakefs: pid ").strip().partition(", log ")
     assert is_gone(int(pid))
     shutil.rmtree(Path(log).parent)
+
+
+# Of all tests that are marked so, two are enough to see that they ask the servers which are up.
+CHOSEN = "-p no:cacheprovider tests/integration/test_servers.py -k 'local_block or its_version'"
+
+
+@pytest.mark.lakefs
+@pytest.mark.conductor
+@pytest.mark.timeout(2 * STARTS_SECONDS)
+def test_the_commands_of_the_page_run_tests_on_servers_that_are_up(tmp_path: Path) -> None:
+    every, beside, exported, tested = page_lines(
+        "docs/development.md", "python -m perago_servers up", "set -a", "pytest -m"
+    )
+    reader = Reader(tmp_path, {"PYTEST_ADDOPTS": CHOSEN})
+    # It is ended once the first of its servers is up; tests of their own start the others.
+    with reader.running(every, until="PERAGO_TEST_LAKEFS_NAMESPACE_ROOT="):
+        pass
+    typed = [
+        f"cd {ROOT}",
+        beside,
+        "trap 'kill $!; wait' EXIT",
+        'until grep -q "# ready" build/servers.env; do kill -0 $!; sleep 0.1; done',
+        exported,
+        tested,
+    ]
+    # A test writes to no `build` of the clone.
+    said = reader.type("\n".join(typed).replace("build/", f"{tmp_path}/"))
+    assert "2 passed" in said
 
 
 def is_gone(pid: int) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.contract.lakefs_under_test import MAIN
+from tests.documented_commands import page_lines
 from tests.integration.spark_flow_scene import (
     declare_steps,
     descendants,
@@ -17,7 +18,7 @@ from tests.integration.spark_flow_scene import (
 )
 from tests.integration.worker_scene import TaskModule, WorkerScene, worker_scene
 
-from perago.adapters.spark.jars import found_jars, pyspark_jars
+from perago.adapters.spark.jars import pyspark_jars
 from perago.domain.attempt import WorkflowStatus
 from perago_servers import ConductorServer, LakefsServer
 
@@ -31,11 +32,6 @@ pytestmark = [
 ROOT = Path(__file__).parents[2]
 ROWS = 1000
 MASTER = "local[2,3]"
-FOUND = {
-    "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
-    "PYSPARK_PYTHON": sys.executable,  # spark-submit would take the first python3 of the path
-}
-WORKER = "from perago.__main__ import main\n\nmain()\n"
 
 
 async def test_a_worker_under_spark_submit_publishes_by_its_session(
@@ -73,9 +69,14 @@ async def test_a_worker_under_spark_submit_publishes_by_its_session(
 
 
 async def submit(scene: WorkerScene, module: TaskModule) -> asyncio.subprocess.Process:
-    """Start a worker of one module as docs/spark.md says."""
-    program, events = scene.folder / "worker.py", scene.folder / "events"
-    program.write_text(WORKER)
+    """Start a worker of one module by the lines of docs/spark.md.
+
+    There is no YARN here, so the master is this machine; the module is the test's own.
+    """
+    program, exported, submitted = page_lines(
+        "docs/spark.md", "echo 'from perago", "export PYSPARK_PYTHON=", "spark-submit"
+    )
+    events = scene.folder / "events"
     events.mkdir()
     options = [
         "spark.driver.bindAddress=127.0.0.1",
@@ -84,15 +85,22 @@ async def submit(scene: WorkerScene, module: TaskModule) -> asyncio.subprocess.P
         "spark.eventLog.compress=false",
         f"spark.eventLog.dir={events.as_uri()}",
     ]
+    here = " ".join(
+        (f"--master {MASTER} --name submitted", *(f"--conf {each}" for each in options))
+    )
+    assert "--master yarn" in submitted
+    assert "start daily" in submitted
+    submitted = submitted.replace("--master yarn", here).replace("daily", module.name)
+    programs = (Path(sys.executable).parent, pyspark_jars().parent / "bin", os.environ["PATH"])
+    found = {
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
+        "PATH": os.pathsep.join(map(str, programs)),
+    }
     with (scene.folder / "screen").open("w") as output:
         return await asyncio.create_subprocess_exec(
-            str(pyspark_jars().parent / "bin" / "spark-submit"),
-            *("--master", MASTER, "--name", "submitted"),
-            *("--jars", ",".join(map(str, found_jars()))),
-            *(part for option in options for part in ("--conf", option)),
-            *(str(program), "start", module.name, "--execution-mode", "thread"),
+            *("bash", "-ec", "\n".join((program, exported, f"exec {submitted}"))),
             cwd=scene.folder,
-            env=scene.environment(scene.folder / "root") | FOUND,
+            env=scene.environment(scene.folder / "root") | found,
             stdout=output,
             stderr=output,
         )

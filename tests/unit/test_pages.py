@@ -4,13 +4,15 @@ Pages whose commands need the reader's own servers are not run; their lines go t
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.documented_commands import check_line, shell_lines
+from tests.documented_commands import ALL_PAGES, check_line, shell_lines, takers
 from tools.build_docs import PARSED_PAGES
 
 from perago import TimeoutPolicy
+from perago.app.command_line.program import COMMANDS
 from perago.app.settings.layers import variables
 from perago.app.settings.settings import Settings
 from perago.domain.error_codes import error_codes
@@ -29,6 +31,8 @@ CODE = re.compile(r"\bPRG-[A-Z]\d{3}\b")
 SETTING = re.compile(r"`(PERAGO_[A-Z_]+)(?:=[^`]*)?`")
 # Names that the test kit and the executors read, and that no worker is set up by.
 BESIDE_SETTINGS = {"PERAGO_TEST_LAKEFS_ENDPOINT", "PERAGO_EXECUTOR"}
+FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+OF_OLDER_VERSIONS = {"CHANGELOG.md", "docs/upgrade.md"}  # they name what is not there any more
 QUESTIONS = ROOT / "docs/explanation/questions.md"
 
 
@@ -47,6 +51,31 @@ def named(page: Path) -> str:
 def test_a_command_of_a_page_is_there(page: str, line: str) -> None:
     assert (ROOT / page).is_file()
     check_line(line)
+
+
+@pytest.mark.parametrize("page", sorted(set(ALL_PAGES) - OF_OLDER_VERSIONS))
+def test_a_command_in_a_sentence_is_there(page: str) -> None:
+    text = FENCE.sub("", (ROOT / page).read_text(encoding="utf-8"))
+    found = re.findall(r"(?<!`)`(perago [a-z][^`]+)`", text)
+    assert [each for each in found if not is_there(each.replace("\\|", "|").split())] == []
+
+
+def is_there(words: Sequence[str]) -> bool:
+    """Whether command and options are known; a sentence may leave out what a command needs."""
+    if words[1:] in [[row.name] for row in COMMANDS]:
+        return True
+    try:
+        check_line(" ".join(words))
+    except AssertionError as error:
+        return type(error.__cause__).__name__ in {"MissingParameter", "BadParameter", "Exit"}
+    return True
+
+
+@pytest.mark.parametrize(("place", "taker"), takers().items(), ids=str)
+def test_a_line_that_a_test_takes_from_a_page_is_there(place: tuple[str, str], taker: str) -> None:
+    """What none takes is run by test_kit_docs or typed by test_commands_of_pages."""
+    page, beginning = place
+    assert [line for line in shell_lines(ROOT / page) if line.startswith(beginning)], taker
 
 
 @pytest.mark.parametrize("page", sorted(PARSED_PAGES))
