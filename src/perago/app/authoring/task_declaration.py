@@ -5,7 +5,7 @@ The checks run in the order of the public 0.6.1, with its texts. Calls nothing.
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_type_hints, overload
@@ -253,9 +253,14 @@ def task(  # noqa: PLR0913  # the public signature of 0.6.1
     return declare
 
 
-def task_of(fn: Callable[..., Any]) -> TaskDefinition:
+def task_of(fn: object) -> TaskDefinition:
     """Return the definition that the decorator attached to a function."""
     definition = getattr(fn, _ATTRIBUTE, None)
+    if isinstance(fn, Mapping):
+        text = (
+            "this is a workflow definition, not a task: give its tasks to register(), it to start()"
+        )
+        raise TaskDefinitionError(text, code="PRG-T014")
     if not isinstance(definition, TaskDefinition):
         raise TaskDefinitionError(f"{fn!r} is not a Perago task", code="PRG-T014")
     return definition

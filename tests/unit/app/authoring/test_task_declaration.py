@@ -8,12 +8,14 @@ from typing import Annotated, Any, cast
 
 import pytest
 from pydantic import BaseModel
+from tests.kit_cases import counting_task
 
 from perago.app.authoring.metrics import MetricRecorder
 from perago.app.authoring.task_declaration import load_module_task, task, task_of
 from perago.app.authoring.task_definition import MetricSpec, PublishBudget, TaskControls
 from perago.app.authoring.workspace_spec import WorkspaceSpec
 from perago.domain.errors import TaskDefinitionError
+from perago.testing import PeragoEnvironment, sequence
 
 
 class Params(BaseModel):
@@ -312,3 +314,12 @@ def test_a_missing_module_is_the_import_error_it_is() -> None:
 def test_an_undecorated_function_is_no_task() -> None:
     with pytest.raises(TaskDefinitionError, match="is not a Perago task"):
         task_of(print)
+
+
+async def test_a_workflow_given_in_place_of_a_task_is_told_where_it_belongs(
+    perago_env: PeragoEnvironment,
+) -> None:
+    flow = sequence("flow", counting_task()[0])
+    with pytest.raises(TaskDefinitionError, match=r"register\(\), it to start\(\)") as raised:
+        await perago_env.run(cast("Any", flow), await perago_env.repository())
+    assert raised.value.code == "PRG-T014"
