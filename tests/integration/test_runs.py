@@ -27,7 +27,7 @@ from perago.testing import PeragoEnvironment
 from perago.testing.remote_servers import LEASE_SECONDS, RealServers, RemoteServers
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor, pytest.mark.timeout(600)]
-AT_ONCE = 6  # more would let leases of four seconds end on a busy machine
+AT_ONCE = 8  # more would let leases of four seconds end on a busy machine
 # A deploy waits for no lease to end: one that ends is the fault of a busy machine. The cases of a
 # test have one lease, because their TaskDefs have the same names.
 LEASE_OF_DRAINED_SECONDS = 120

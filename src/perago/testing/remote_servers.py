@@ -103,6 +103,7 @@ class RemoteServers(Servers):
         self.means = means
         self._suffix = secrets.token_hex(4)
         self._root = Path(tempfile.mkdtemp(prefix="perago-env-"))
+        self._commits: dict[tuple[RepositoryId, CommitId], CommitRecord] = {}
         self._seen: object = None
         self._seen_at = 0.0
         self.clock: Clock = SystemClock()
@@ -199,8 +200,15 @@ class RemoteServers(Servers):
         """Follow first parents."""
         found = [await self.lakefs.commits.read(repository, ref)]
         while found[-1].parents and len(found) < HISTORY_MAX:
-            found.append(await self.lakefs.commits.read(repository, found[-1].parents[0]))
+            found.append(await self._commit(repository, found[-1].parents[0]))
         return found
+
+    async def _commit(self, repository: RepositoryId, commit: CommitId) -> CommitRecord:
+        """Read it once: it never changes, and a story comes to it from every branch and tag."""
+        key = (repository, commit)
+        if key not in self._commits:
+            self._commits[key] = await self.lakefs.commits.read(repository, commit)
+        return self._commits[key]
 
     async def branches(self, repository: RepositoryId) -> Mapping[BranchName, CommitId]:
         """Names and heads."""
