@@ -101,6 +101,8 @@ class RowsReport:
     rows: int
     done: Counter[str]
     hand_backs: int
+    polls: Counter[int]
+    """How many rows were polled how often: how likely six strikes in a row are."""
     runs: Counter[int]
     again: tuple[str, ...]
     """Functions that ran again although they had ended well before the worker did."""
@@ -117,6 +119,7 @@ class RowsReport:
         lines = [
             f"seed {self.seed}: {self.workflows} workflows, {self.tasks} tasks, {self.rows} rows",
             f"{self.hand_backs} redeliveries; {done}; task functions: {runs}",
+            ", ".join(f"{rows} rows polled {times}x" for times, rows in sorted(self.polls.items())),
             *(f"handed back too often: {each}" for each in self.given_up),
             *(f"no worker on its root: {each}" for each in self.rootless),
             *(f"row too many: {each}" for each in self.extra),
@@ -340,6 +343,7 @@ async def _report(run: RowChaos) -> RowsReport:
         len(rows),
         done=Counter(each.what for each in run.events),
         hand_backs=sum(max(row.snapshot.poll_count - 1, 0) for row in rows),
+        polls=Counter(row.snapshot.poll_count for row in rows),
         runs=runs,
         again=tuple(again),
         given_up=tuple(given_up),
