@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import stat
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -240,6 +241,19 @@ RECORDS_DIRECTORY = ".perago-attempts"
 _AS_IT_IS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
+# Who looks whether an owner lives holds the lock for microseconds. An owner holds it to its end.
+_LOOKS_MAX, _LOOK_SECONDS = 20, 0.005
+
+
+def _lock_alone(descriptor: int) -> None:
+    """Take a lock whoever looks at it; BlockingIOError when it has an owner."""
+    for _ in range(_LOOKS_MAX):
+        with suppress(BlockingIOError):
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        time.sleep(_LOOK_SECONDS)  # noqa: TID251 - in a thread, for another that looks
+    return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
 @final
 class OwnerRecords:
     """The records below one root, and the locks that this process holds on them."""
@@ -253,7 +267,7 @@ class OwnerRecords:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self._lock(name), os.O_CREAT | _AS_IT_IS, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock_alone(descriptor)
         except BaseException:
             os.close(descriptor)
             raise
@@ -295,7 +309,8 @@ class OwnerRecords:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared: two attempts that look at once must not take each other for the owner.
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         finally:
