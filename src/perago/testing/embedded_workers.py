@@ -205,9 +205,6 @@ def embedded_worker(
 # that hangs until the time-out of the suite.
 ROUNDS_MAX = 100_000
 TURNS_MAX = 1_000_000
-# A worker asks for one task type after the other. With Conductor's own 100 ms each type without a
-# row would take that time; a row that comes meanwhile is found in the next round.
-POLL_WAIT_MS = 1
 
 
 @final
@@ -301,10 +298,7 @@ class EmbeddedWorkers(Surrounding):
         for task_type in list(self.tasks):
             number = self._hired + 1
             request = PollRequest(
-                task_type,
-                f"worker-{number}",
-                domain=self._servers.domain,
-                wait_ms=POLL_WAIT_MS,
+                task_type, f"worker-{number}", count=1, domain=self._servers.domain
             )
             for record in await self._servers.conductor.queue.poll(request):
                 self._hired = number
