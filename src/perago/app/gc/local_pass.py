@@ -103,6 +103,7 @@ LOGGER = logging.getLogger("perago.worker")
 HANDED_BACK = "handed back rows of a dead worker"
 FAILED = "failed a row of a dead worker"
 LEFT = "rows of a dead worker are left to their response time-out"
+AGAIN = "rows of a dead worker are looked for again when Conductor answers"
 # One request, for which the start of the worker waits. Without it the row times out as before.
 HAND_BACK_SECONDS_MAX = 10.0
 # Of a Conductor that is down each of many questions may take a time-out. One lost request is no
@@ -280,10 +281,13 @@ class LostRows:
                 if await self._give_back(record, why):
                     done += [record.snapshot.task_id]
         except ServiceError as error:
-            # A refusal is final: this Conductor cannot be asked, as it has no index.
+            # A refusal is final: this Conductor cannot be asked, as it has no index. One that is
+            # away is asked again for the rows of dead workers, so that is no warning.
             answered = not is_away(error)
-            level = logging.INFO if answered else logging.WARNING
-            write(LOGGER, level, LEFT, {"task_name": task_type, "error": str(error)})
+            again = why == DEAD and not answered
+            level = logging.INFO if answered or again else logging.WARNING
+            text = AGAIN if again else LEFT
+            write(LOGGER, level, text, {"task_name": task_type, "error": str(error)})
         if done:
             text = HANDED_BACK if why == DEAD else UNHEARD
             write(LOGGER, logging.INFO, text, {"task_name": task_type, "task_ids": done})

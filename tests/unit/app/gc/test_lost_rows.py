@@ -1,6 +1,7 @@
 """Rows of dead workers that no marker names, and rows whose poll nobody heard, are handed back."""
 
 import asyncio
+import logging
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from tests.attempt_worlds import AttemptWorker
 from tests.unit.app.attempt.fault_world import TASK, FaultWorld
 
 from perago.adapters.filesystem.tree_removal import LOCK_NAME, NAMES_MAX, RootLock
-from perago.app.gc.local_pass import LAST_POLL_SECONDS, LostRows
+from perago.app.gc.local_pass import AGAIN, LAST_POLL_SECONDS, LEFT, LostRows
 from perago.domain.attempt import AttemptRecord, AttemptStatus
 from perago.domain.hand_back import HAND_BACKS_MAX
 from perago.domain.policy import PolicySetting
@@ -167,11 +168,15 @@ async def test_a_conductor_that_is_away_is_asked_again(
     world: FaultWorld,
     fault: Fault,
     is_asked_again: bool,  # noqa: FBT001 - a case
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    caplog.set_level(logging.INFO, "perago.worker")
     await polled(world)
     looking = world.worker([fault])
     rows = rows_of(world, Names(), worker=looking)
     assert await rows.of_dead_workers() is not is_asked_again
+    assert [each.message for each in caplog.records] == [AGAIN if is_asked_again else LEFT]
+    assert {each.levelname for each in caplog.records} == {"INFO"}
     if is_asked_again:
         assert await rows.of_dead_workers()
         assert (await row(world)).snapshot.status is SCHEDULED
