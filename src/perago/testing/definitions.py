@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from typing import Literal, cast
 
 from perago.app.authoring.task_declaration import task_of
 from perago.app.authoring.task_definition import TaskDefinition
@@ -19,6 +19,7 @@ from perago.app.runs.begin import BEGIN_TASK
 from perago.app.runs.built_in import BUILT_IN
 from perago.app.runs.finish import FINISH_TASK
 from perago.domain.attempt import AttemptRecord
+from perago.domain.finish import OnMoved
 
 
 def as_object(value: object) -> Mapping[str, object]:
@@ -55,19 +56,27 @@ def taskdef_of(task: TaskDefinition) -> Mapping[str, object]:
 
 
 def sequence(
-    name: str, *tasks: TaskDefinition | TaskFunction, transaction: bool = False
+    name: str,
+    *tasks: TaskDefinition | TaskFunction,
+    transaction: bool = False,
+    on_moved: Literal["refuse", "rebase"] | None = None,
 ) -> dict[str, object]:
     """A workflow that runs tasks one after the other, each on the output of the one before.
 
     Its input is `workspace` and, for a task `x.y` that needs parameters, `params` under its
-    reference name `x_y`. A transaction begins a run at that workspace and finishes it.
+    reference name `x_y`. A transaction begins a run at that workspace and finishes it, or does what
+    `on_moved` says when another writer has published on the target meanwhile.
     """
     found = [definition_of(task) for task in tasks]
-    return sequence_definition(name, found, transaction=transaction)
+    moved = _moved(on_moved, transaction=transaction)
+    return sequence_definition(name, found, transaction=transaction, on_moved=moved)
 
 
 def fork(
-    name: str, *tasks: TaskDefinition | TaskFunction, transaction: bool = False
+    name: str,
+    *tasks: TaskDefinition | TaskFunction,
+    transaction: bool = False,
+    on_moved: Literal["refuse", "rebase"] | None = None,
 ) -> list[dict[str, object]]:
     """A workflow that runs tasks side by side and joins them, and the workflow of each branch.
 
@@ -75,7 +84,14 @@ def fork(
     only where each of them is a workflow of its own.
     """
     found = [definition_of(task) for task in tasks]
-    return fork_definitions(name, found, transaction=transaction)
+    moved = _moved(on_moved, transaction=transaction)
+    return fork_definitions(name, found, transaction=transaction, on_moved=moved)
+
+
+def _moved(on_moved: str | None, *, transaction: bool) -> OnMoved | None:
+    if on_moved is not None and not transaction:
+        raise ValueError("on_moved needs transaction=True: only a transaction looks for that")
+    return None if on_moved is None else OnMoved(on_moved)
 
 
 def fork_branch(name: str, task: TaskDefinition | TaskFunction) -> dict[str, object]:

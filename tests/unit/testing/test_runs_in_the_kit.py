@@ -1,5 +1,9 @@
 """The kit serves begin and finish, and says what a run must never leave on its target."""
 
+import json
+from collections.abc import Callable
+from typing import Literal
+
 import pytest
 from tests.run_cases import (
     CALLS,
@@ -16,8 +20,9 @@ from tests.run_cases import (
     run_case,
 )
 
-from perago.testing import Fault, MemoryServers, PeragoEnvironment, sequence
+from perago.testing import Fault, MemoryServers, PeragoEnvironment, fork, sequence
 
+Definitions = dict[str, object] | list[dict[str, object]]
 FLOW = sequence("songs", load, mix, transaction=True)
 INPUT: dict[str, object] = {"params": {"songs_load": {}, "songs_mix": {}}}
 
@@ -128,3 +133,29 @@ async def test_a_workflow_has_runs_in_two_repositories_and_a_run_inside_a_run() 
             assert set(await repository.files()) >= {f"songs/{name}" for name in files}
             (published, *_) = await repository.history()
             assert len(published.parents) == 2
+
+
+@pytest.mark.parametrize(
+    ("on_moved", "status"), [("rebase", "COMPLETED"), ("refuse", "FAILED"), (None, "FAILED")]
+)
+async def test_a_written_workflow_does_what_it_was_told_where_the_target_has_moved(
+    on_moved: Literal["refuse", "rebase"] | None, status: str
+) -> None:
+    flow = sequence("songs", load, mix, transaction=True, on_moved=on_moved)
+    side_by_side, *_ = fork("sides", load, transaction=True, on_moved=on_moved)
+    assert (f'"on_moved": "{on_moved}"' in json.dumps(side_by_side)) is (on_moved is not None)
+    with PeragoEnvironment() as env:
+        await env.register(load, mix)
+        repository = await env.repository("repo", {"songs/a.txt": "a", "elsewhere/x.txt": "x"})
+        env.plan(MOVED_EARLY)
+        run = await env.start(flow, {**INPUT, "workspace": await repository.workspace()})
+        await env.until_idle()
+        assert await run.status() == status
+
+
+@pytest.mark.parametrize("write", [sequence, fork])
+def test_only_a_transaction_looks_whether_the_target_has_moved(
+    write: Callable[..., Definitions],
+) -> None:
+    with pytest.raises(ValueError, match="needs transaction=True"):
+        write("songs", load, mix, on_moved="rebase")
