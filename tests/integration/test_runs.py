@@ -16,13 +16,15 @@ from tests.run_cases import (
     run_case,
 )
 
-from perago.adapters.system.host import SystemIdentities
+from perago.adapters.system.host import SystemClock, SystemIdentities
 from perago.app.authoring.taskdef import build_taskdef
 from perago.app.fence.install import FenceTools, install_fence
+from perago.app.inspection.attempts import InspectionTools, Question, gather
 from perago.app.runs.built_in import BUILT_IN
 from perago.domain.attempt import WorkflowStatus
 from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.logical_execution import CommitId
+from perago.domain.workflow_explanation import explain_workflow
 from perago.testing import PeragoEnvironment
 from perago.testing.remote_servers import LEASE_SECONDS, RealServers, RemoteServers
 
@@ -64,6 +66,18 @@ async def test_a_worker_serves_begin_two_tasks_and_finish(scene: WorkerScene) ->
     assert left.names == ()
     tags = await lakefs.tags.list_page(scene.repository, f"perago-base-{head.metadata[RUN]}")
     assert [tag.commit for tag in tags.tags] == [base]
+    explained = await _explained(scene, ended.workflow_id)
+    published = f"commit {head.commit[:12]} on branch {MAIN} of {scene.repository}"
+    assert explained.startswith(f"The run was published as {published}, with 2 publications")
+    assert explained.endswith(" and Conductor counts it.")
+
+
+async def _explained(scene: WorkerScene, workflow: str) -> str:
+    lakefs, clock = scene.lakefs, SystemClock()
+    ports = (lakefs.branches, lakefs.commits, lakefs.tags, lakefs.repositories)
+    tools = InspectionTools(*ports, clock, scene.conductor.workflows)
+    found = await gather(tools, Question(workflow))
+    return explain_workflow(found, found.workflows[0], clock.now()).left
 
 
 async def _define_transaction(scene: WorkerScene, task: str, target: dict[str, object]) -> str:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import cast
 
-from perago.domain.attempt import AttemptRecord, AttemptStatus, WorkflowStatus
+from perago.domain.attempt import NO_DATA, AttemptRecord, AttemptStatus, WorkflowStatus
 from perago.domain.commit_metadata import (
     EXECUTION_ID,
     FENCE_OWNER,
@@ -211,8 +211,19 @@ class AttemptEvidence:
     @property
     def output_ref(self) -> str | None:
         """The commit that it reported; only a completed row has one."""
+        return _ref(self._output)
+
+    @property
+    def reported_refs(self) -> frozenset[str]:
+        """The commits that it reported; a task of a run has its workspace in its result."""
+        result = self._output.get("result")
+        inside = cast("Mapping[str, object]", result) if isinstance(result, Mapping) else NO_DATA
+        return frozenset(ref for ref in (self.output_ref, _ref(inside)) if ref is not None)
+
+    @property
+    def _output(self) -> Mapping[str, object]:
         is_done = self.status in {AttemptStatus.COMPLETED, AttemptStatus.COMPLETED_WITH_ERRORS}
-        return _ref(self.row.output_data) if self.row is not None and is_done else None
+        return self.row.output_data if self.row is not None and is_done else NO_DATA
 
     @property
     def leftovers(self) -> Iterator["LeftTag | LeftBranch"]:
@@ -339,7 +350,7 @@ class TaskHistory:
     @property
     def recorded(self) -> CommitRecord | None:
         """The publication that Conductor counts, if its row and the target agree."""
-        reported = {attempt.output_ref for attempt in self.attempts}
+        reported = {ref for attempt in self.attempts for ref in attempt.reported_refs}
         return next((each for each in self.publications if each.commit in reported), None)
 
 

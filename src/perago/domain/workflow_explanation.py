@@ -27,8 +27,9 @@ from perago.domain.attempt_history import (
     newest,
     workspace_in,
 )
+from perago.domain.commit_metadata import RUN, RUN_TASKS
 from perago.domain.error_codes import commands_in, filled, find_code
-from perago.domain.logical_execution import CommitId
+from perago.domain.logical_execution import CommitId, CommitRecord
 from perago.domain.names import RUN_BRANCH_PREFIX
 
 # The reason is a part of the first of three sentences, and has to leave the other two in sight. The
@@ -240,6 +241,28 @@ def _reason(last: AttemptEvidence) -> str:
 
 
 def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | None) -> str:
+    count = _count(history, workflow)
+    if task is None:
+        return f"{count}."
+    state = decision_state(task)
+    if task.publications:
+        record = task.publications[0]
+        counted = "Conductor counts it" if task.recorded else "Conductor does not count it"
+        run = _published_run(history, record)
+        if run is not None:
+            return f"The run was published as {run}, and {counted}."
+        return f"Task {task.name} has published {record.commit[:12]} and {counted}; {count}."
+    if state is DecisionState.THERE:
+        commit = task.decisions[0].commit[:12]
+        return f"Task {task.name} has decided on {commit} and published nothing; {count}."
+    return f"Task {task.name} has published nothing; {count}."
+
+
+def _count(history: AttemptHistory, workflow: WorkflowFacts) -> str:
+    """How many tasks have published, of those that an attempt is known of.
+
+    Conductor makes a row only when a task is due, so the number is not that of the definition.
+    """
     tasks = [each for each in history.tasks if each.workflow_id == workflow.workflow_id]
     on_runs = _only_on_runs(history)
     published = [{each.commit for each in task.publications} for task in tasks]
@@ -252,22 +275,25 @@ def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | 
         if role is CommitRole.FOREIGN
     )
     also = f"; {foreign} commits of others stand there too" if foreign else ""
-    count = f"{done} of {len(tasks)} tasks have a publication on a target branch{also}"
-    if held:
-        repository = next(each.repository for each in history.branches if _is_of_run(each))
-        look = f"perago runs {shlex.quote(repository)}"
-        count += f"; {held} have theirs on a run, which `{look}` lists"
-    if task is None:
-        return f"{count}."
-    state = decision_state(task)
-    if task.publications:
-        commit = task.publications[0].commit[:12]
-        counted = "Conductor counts it" if task.recorded else "Conductor does not count it"
-        return f"Task {task.name} has published {commit} and {counted}; {count}."
-    if state is DecisionState.THERE:
-        commit = task.decisions[0].commit[:12]
-        return f"Task {task.name} has decided on {commit} and published nothing; {count}."
-    return f"Task {task.name} has published nothing; {count}."
+    begun = f"of {len(tasks)} tasks that have begun"
+    count = f"{done} {begun} have a publication on a target branch{also}"
+    if not held:
+        return count
+    repository = next(each.repository for each in history.branches if _is_of_run(each))
+    look = f"perago runs {shlex.quote(repository)}"
+    return f"{count}; {held} have theirs on a run, which `{look}` lists"
+
+
+def _published_run(history: AttemptHistory, record: CommitRecord) -> str | None:
+    """Where the commit stands that brought a run to its target; None of any other commit."""
+    if RUN not in record.metadata:
+        return None
+    target = next((each for each in history.branches if record in each.commits), None)
+    if target is None:
+        return None
+    tasks = record.metadata.get(RUN_TASKS, "an unknown number")
+    where = f"branch {target.branch} of {target.repository}"
+    return f"commit {record.commit[:12]} on {where}, with {tasks} publications of its tasks"
 
 
 def _only_on_runs(history: AttemptHistory) -> frozenset[CommitId]:

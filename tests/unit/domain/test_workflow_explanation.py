@@ -117,7 +117,8 @@ def test_a_refusal_has_the_remedy_of_its_code_with_the_names_of_the_workflow() -
     found = explained(task(attempt(row(AttemptStatus.FAILED, MOVED))))
     assert "attempt 1 of task clean ended as FAILED, came to `polled`: x [" in found.happened
     assert found.left == (
-        "Task clean has published nothing; 0 of 1 tasks have a publication on a target branch."
+        "Task clean has published nothing; "
+        "0 of 1 tasks that have begun have a publication on a target branch."
     )
     assert "perago head repo main" in found.command
     assert found.command in found.to_do
@@ -211,7 +212,7 @@ def test_a_publication_on_the_branch_of_a_run_is_not_on_the_target() -> None:
     refused = TaskHistory("w/finish/0", [attempt(row(TERMINAL, "x [RunRefusedError PRG-N004]"))])
     history = AttemptHistory((facts(),), (of, refused), (run,), ())
     left = explain_workflow(history, facts(), NOW).left
-    assert "0 of 2 tasks have a publication on a target branch" in left
+    assert "0 of 2 tasks that have begun have a publication on a target branch" in left
     assert left.endswith("; 1 have theirs on a run, which `perago runs repo` lists.")
     target = BranchHistory(REPOSITORY, MAIN, (MINE,))
     history = replace(history, branches=(run, target))

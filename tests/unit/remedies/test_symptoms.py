@@ -86,7 +86,7 @@ def test_a_retry_that_ends_the_same_way_every_time(asked: Asked) -> None:
 
 def test_a_run_whose_target_moved_has_nothing_on_its_target(asked: Asked) -> None:
     explained, _ = asked(has_a_target_that_moved)
-    assert "0 of 4 tasks have a publication on a target branch" in explained
+    assert "0 of 4 tasks that have begun have a publication on a target branch" in explained
     assert "; 2 have theirs on a run, which `perago runs repo` lists." in explained
 
 

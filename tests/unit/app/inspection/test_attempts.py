@@ -20,6 +20,7 @@ from perago.domain.attempt_history import (
     decision_state,
     how_far,
 )
+from perago.domain.finish import History
 from perago.domain.logical_execution import RepositoryId
 from perago.domain.policy import PolicySetting
 from perago.domain.retention import RetentionTimes
@@ -314,3 +315,20 @@ async def test_the_tasks_of_a_finished_run_are_found_although_its_branch_is_gone
     }
     assert found.missing == ()
     assert {each.branch for each in found.branches} == {"main", (await world.begun()).run_branch}
+
+
+@pytest.mark.parametrize("history", History)
+async def test_a_finished_run_is_explained_by_its_commit_on_the_target(
+    tmp_path: Path, history: History
+) -> None:
+    """A new user read that Conductor did not count it, and that a run was left."""
+    world = await RunWorld(tmp_path, history=history).started()
+    await world.until(None)
+    found = await asked(world)
+    head = world.repository.head().commit
+    explained = explain_workflow(found, found.workflows[0], world.clock.now())
+    assert explained.situation is Situation.COMPLETED
+    assert explained.left == (
+        f"The run was published as commit {head[:12]} on branch main of repo, with 2 publications "
+        "of its tasks, and Conductor counts it."
+    )
