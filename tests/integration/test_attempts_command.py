@@ -117,5 +117,5 @@ async def test_a_retry_in_its_delay_is_explained_by_the_failure_before_it(
     assert explained.situation is Situation.RETRIES
     expected = r"ValueError: no trip that long \[PRG-B004\]; the next try, attempt 2, is at .* UTC"
     assert re.search(rf"{expected} \(in (29\d|300) s\)\.$", explained.happened)
-    assert explained.command.startswith("perago run MODULE --repo lakefs://")
+    assert explained.command.startswith("perago run MODULE --task ")
     await conductor.workflows.terminate(scene.workflow, "the test is over")

@@ -385,13 +385,14 @@ class BranchHistory:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowFacts:
-    """What Conductor says of a workflow; no status where it says nothing."""
+    """What Conductor says of a workflow; no status and no name of its definition where nothing."""
 
     workflow_id: str
     status: WorkflowStatus | None = None
     reason: str | None = None
     children: tuple[str, ...] = ()
     """Ids of sub-workflows, whose attempts are theirs."""
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

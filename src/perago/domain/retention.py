@@ -265,5 +265,13 @@ def _by_age(age: timedelta | None, limit: timedelta, why: str) -> Retention:
     if age is None and limit:
         return Keep(f"{why}, and its age is unknown")
     if age is None or age >= limit:
-        return Remove(f"{why}, and it is older than {limit}")
-    return Keep(f"{why}, but it is younger than {limit}")
+        return Remove(f"{why}, and it is older than {_words(limit)}")
+    return Keep(f"{why}, but it is younger than {_words(limit)}; it goes in {_words(limit - age)}")
+
+
+def _words(time: timedelta) -> str:
+    """Whole days where it is two of them or more, else hours, else minutes; at least one."""
+    for name, unit in (("days", timedelta(days=1)), ("h", timedelta(hours=1))):
+        if time >= 2 * unit:
+            return f"{time // unit} {name}"
+    return f"{max(time // timedelta(minutes=1), 1)} min"

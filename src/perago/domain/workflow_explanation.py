@@ -355,11 +355,15 @@ def _next(
     retry = f'curl -X POST "{_CONDUCTOR}/{identity}/retry"'
     row = find_code(last.code) if last is not None and last.code else None
     if situation in {Situation.REFUSED, Situation.RETRIES} and row is not None:
-        remedy = filled(row.remedy, names)
+        # A module may have several tasks, and only the workflow tells which one is meant.
+        which = f"perago run MODULE --task {names['TASK']}"
+        remedy = filled(row.remedy, names).replace("perago run MODULE --repo", f"{which} --repo")
         first, *_ = (*commands_in(remedy), f"perago explain {row.code}")
         # The head alone starts nothing, and a remedy of a code does not know the workflow.
-        how = " `perago submit --help` shows how." if first.startswith("perago head ") else ""
-        return f"{remedy}{how}", first
+        submit = names.get("SUBMIT")
+        if not first.startswith("perago head ") or submit is None:
+            return remedy, first
+        return f"{remedy} `{submit}` does both; add the same --params.", submit
     return f"{to_do}.", commands.get(situation, retry)
 
 
@@ -380,11 +384,19 @@ def _names(
         "REPO": workspace.get("repository"),
         "BRANCH": workspace.get("branch"),
         "REF": workspace.get("ref"),
+        "TASK": _type(task) if task else None,
         "CODE": last.code if last else None,
         "STAGED": _staged(task),
         "PUBLISHED": task.publications[0].commit if task and task.publications else None,
     }
-    return {name: shlex.quote(value) for name, value in names.items() if isinstance(value, str)}
+    known = {name: shlex.quote(value) for name, value in names.items() if isinstance(value, str)}
+    # The row of a task in a run names the run branch, and a workflow is started on its target.
+    targets = [each for each in history.branches if not _is_of_run(each)]
+    if workflow.name and targets:
+        repository, branch = shlex.quote(targets[0].repository), shlex.quote(targets[0].branch)
+        name = shlex.quote(workflow.name)
+        known["SUBMIT"] = f"perago submit {name} --repo {repository} --branch {branch}"
+    return known
 
 
 def _staged(task: TaskHistory | None) -> str | None:

@@ -221,6 +221,7 @@ class WorkflowRecord:
     input_data: Mapping[str, object]
     output_data: Mapping[str, object]
     attempts: tuple[AttemptRecord, ...]
+    name: str = ""
 
 
 class Workflows(Protocol):
@@ -229,7 +230,7 @@ class Workflows(Protocol):
     Laws (tests/contract/test_workflows.py has one test for each, by name):
 
     W1 sequence: tasks of a sequence are scheduled one after the other; the workflow completes
-       with the last.
+       with the last. A read names the definition.
     W2 start_of_unknown_definition: raises MissingError.
     W3 input_expressions: task inputs are resolved from the workflow's input and earlier outputs.
     W4 missing_output_is_null: an expression over an output that does not exist is null.

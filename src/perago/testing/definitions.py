@@ -99,19 +99,27 @@ def fork_branch(name: str, task: TaskDefinition | TaskFunction) -> dict[str, obj
     return child_definition(name, definition_of(task))
 
 
-def built_in_tasks_of(definition: object) -> list[TaskDefinition]:
-    """The built-in tasks that a workflow definition runs, sub-workflows inside it included."""
+def task_names_in(value: object) -> set[str]:
+    """The task types and reference names in a definition, sub-workflows inside it included.
+
+    Those in the input of a dynamic fork are found as well.
+    """
     found: set[str] = set()
-    _find_task_types(definition, found)
-    return [task for task in BUILT_IN if task.name in found]
+    _find_names(value, found)
+    return found
 
 
-def _find_task_types(value: object, found: set[str]) -> None:
+def built_in_tasks_of(names: set[str]) -> list[TaskDefinition]:
+    """The built-in tasks among the task types of a workflow."""
+    return [task for task in BUILT_IN if task.name in names]
+
+
+def _find_names(value: object, found: set[str]) -> None:
     mapping = as_object(value)
     if "taskReferenceName" in mapping:
-        found.add(str(mapping.get("name")))
+        found.update((str(mapping.get("name")), str(mapping["taskReferenceName"])))
     for each in (*mapping.values(), *as_list(value)):
-        _find_task_types(each, found)
+        _find_names(each, found)
 
 
 def target_of(row: AttemptRecord) -> Mapping[str, object]:

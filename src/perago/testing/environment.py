@@ -18,6 +18,7 @@ from perago.app.authoring.task_definition import TaskDefinition
 from perago.app.authoring.workflow_definition import reference_of
 from perago.app.telemetry.listeners import AttemptListener
 from perago.domain.attempt import AttemptStatus
+from perago.domain.errors import PeragoError
 from perago.domain.fence import FENCE_FILE
 from perago.domain.logical_execution import BranchName, RepositoryId
 from perago.domain.paths import FENCE_PATH
@@ -31,6 +32,7 @@ from perago.testing.definitions import (
     definition_of,
     renamed,
     sequence,
+    task_names_in,
     taskdef_of,
 )
 from perago.testing.embedded_workers import EmbeddedWorkers
@@ -45,6 +47,12 @@ from perago.testing.trial.trial_run import TaskRun, run_task_once, trial_prefix
 # Far above what a server takes to answer, so that a busy machine fails no test. One that hangs ends
 # the call with an error.
 PERSON_SECONDS = 30.0
+
+
+class FaultOfUnknownTaskError(PeragoError, ValueError):
+    """A planned fault names a task that neither a name nor a reference name means."""
+
+    code = "PRG-X007"
 
 
 @final
@@ -74,6 +82,7 @@ class PeragoEnvironment:
         )
         self.repositories: dict[RepositoryId, Repository] = {}
         self.runs: list[WorkflowRun] = []
+        self._task_names: set[str] = set()
         self._embedded = EmbeddedWorkers(self.servers, self.settings, self.repositories)
 
     def __enter__(self) -> Self:
@@ -143,6 +152,7 @@ class PeragoEnvironment:
             definition = self.servers.task_definition(taskdef_of(task))
             await self.servers.conductor.definitions.put(definition)
             self._embedded.tasks[task.name] = task
+            self._task_names.add(task.name)
 
     async def define(self, *definitions: Mapping[str, object]) -> str:
         """Put workflow definitions on Conductor; the name that the first of them has there.
@@ -151,7 +161,9 @@ class PeragoEnvironment:
         """
         names: list[str] = []
         for definition in definitions:
-            await self.register(*built_in_tasks_of(definition))
+            used = task_names_in(definition)
+            self._task_names |= used
+            await self.register(*built_in_tasks_of(used))
             own = renamed(definition, self.servers.unique)
             own.setdefault("ownerEmail", "perago@example.com")  # tests need not name an owner
             await self.servers.conductor.workflows.put_definition(own)
@@ -174,6 +186,7 @@ class PeragoEnvironment:
         else:
             definitions = [what] if isinstance(what, Mapping) else list(what)
         name = await self.define(*definitions)
+        self._task_names |= task_names_in(workflow_input)
         domain = self.servers.domain
         run_id = await self.servers.conductor.workflows.start(
             name,
@@ -228,8 +241,21 @@ class PeragoEnvironment:
         await queue.complete(update, timeout_seconds=PERSON_SECONDS)
 
     async def until_idle(self) -> None:
-        """Let workers work and time pass until nothing more can happen."""
+        """Let workers work and time pass until nothing more can happen.
+
+        Raises FaultOfUnknownTaskError when a fault waits for a task that this environment does not
+        know: it would never happen, and the test would pass without it.
+        """
         await self._embedded.work([run.id for run in self.runs])
+        known = self._task_names.union(each.reference for each in self.attempts)
+        for fault in self.pending_faults:
+            name = fault.moment.task
+            # The reference name of a step in a loop ends with its iteration.
+            if name is not None and not {name, name.partition("__")[0]} & known:
+                raise FaultOfUnknownTaskError(
+                    f"a fault is planned for task {name!r}, and there is none of that name; "
+                    f"expected a task name or reference name: {', '.join(sorted(known))}"
+                )
 
     async def story(self) -> Story:
         """What happened, and the commits as they are now."""

@@ -122,9 +122,20 @@ def test_a_refusal_has_the_remedy_of_its_code_with_the_names_of_the_workflow() -
     )
     assert "perago head repo main" in found.command
     assert found.command in found.to_do
-    assert found.to_do.endswith(" `perago submit --help` shows how.")
     unknown = explained(task(attempt(row(AttemptStatus.FAILED, "x [Unknown PRG-U001]"))))
     assert "perago submit" not in unknown.to_do
+
+
+def test_a_workflow_that_has_to_begin_anew_is_started_by_the_command_that_is_shown() -> None:
+    """A new user was sent to `perago submit --help`."""
+    refused = task(attempt(row(TERMINAL, "x [RunRefusedError PRG-N004]")))
+    run = BranchHistory(REPOSITORY, BranchName("perago-run-w-1"), (MINE,))
+    target = BranchHistory(REPOSITORY, MAIN, ())
+    workflow = replace(facts(), name="flow")
+    history = AttemptHistory((workflow,), (refused,), (run, target), ())
+    found = explain_workflow(history, workflow, NOW)
+    assert found.command == "perago submit flow --repo repo --branch main"
+    assert f"`{found.command}` does both" in found.to_do
 
 
 def test_a_publication_that_conductor_does_not_count_is_named() -> None:
@@ -142,7 +153,7 @@ def test_a_retry_that_waits_says_why_the_attempt_before_it_failed_and_when_it_is
         "ValidationError: params.name: Field required [PRG-I003]; "
         "the next try, attempt 2, is at 12:00:50 UTC (in 50 s)."
     )
-    assert found.command.startswith("perago run MODULE --repo lakefs://repo/in ")
+    assert found.command.startswith("perago run MODULE --task clean --repo lakefs://repo/in ")
     assert found.to_do.endswith(" MODULE is the Python module that declares clean.")
     raised = row(AttemptStatus.FAILED, "ValueError: broken")
     found = explained(task(attempt(raised), retry(60)), WorkflowStatus.RUNNING)

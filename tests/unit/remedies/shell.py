@@ -73,16 +73,18 @@ class Shell:
         found = re.search(REMEDY_LINE.format(code=code), printed.err, re.MULTILINE)
         assert found is not None, printed.err
         self.typed.append(printed.err)
-        return self._follow(code, found["remedy"], names)
+        remedy, command = error_codes()[code].remedy, names.get("COMMAND", "COMMAND")
+        assert found["remedy"] == remedy.replace("COMMAND", command)
+        return self._follow(found["remedy"], names)
 
     def follow_reason(self, code: str, **names: str) -> Ran:
         """The same for the code of a reason in Conductor: `perago explain` prints the remedy."""
         found = re.search(r"^Remedy: (.*)$", self(f"perago explain {code}").out, re.MULTILINE)
         assert found is not None
-        return self._follow(code, found[1], names)
+        assert found[1] == error_codes()[code].remedy
+        return self._follow(found[1], names)
 
-    def _follow(self, code: str, remedy: str, names: dict[str, str]) -> Ran:
-        assert remedy == error_codes()[code].remedy
+    def _follow(self, remedy: str, names: dict[str, str]) -> Ran:
         commands = commands_of(remedy)
         for placeholder in {each for command in commands for each in placeholders_of(command)}:
             assert any(names[placeholder] in text for text in self.typed), placeholder

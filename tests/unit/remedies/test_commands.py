@@ -1,5 +1,7 @@
 """The remedy of each code of the command line: what to give it, and what a report needs."""
 
+import json
+
 from tests.unit.remedies.shell import Shell, printed_for
 from tests.unit.remedies.test_settings import FREE
 
@@ -22,6 +24,7 @@ def test_the_help_has_the_argument_that_was_wrong(shell: Shell) -> None:
     shell.write(FREE)
     printed = shell(f"perago run {shell.module} --write")
     assert "--write" in printed.err
+    assert "`perago run --help`" in printed.err
     assert "--write" in shell.follow("PRG-X003", printed, COMMAND="run").out
 
 
@@ -32,6 +35,16 @@ def test_the_machine_says_what_is_at_a_path_that_was_refused(shell: Shell) -> No
     printed = shell(f"perago extract {shell.module} -o {path}/words.json")
     assert shell.follow("PRG-X004", printed, PATH=path).out.startswith("-rw")
     assert shell(f"perago extract {shell.module} -o words.json").code == 0
+
+
+def test_a_fault_of_dev_is_given_to_a_task_that_is_there(shell: Shell) -> None:
+    shell.write(FREE)
+    shell(f"perago workflow new {shell.module} --output {shell.project}")
+    run = f"perago dev {shell.project}/{shell.module}.json {shell.module} --once"
+    printed = shell(f"{run} --fault crash:after=body,task=nothing")
+    [row] = json.loads(shell.follow("PRG-X007", printed, MODULE=shell.module).out)["tasks"]
+    for name in (row["name"], row["taskReferenceName"]):
+        assert shell(f"{run} --fault crash:after=body,task={name}").code == 0
 
 
 def test_attempts_are_looked_for_in_a_repository_that_is_named(shell: Shell) -> None:

@@ -79,7 +79,7 @@ def test_a_retry_that_ends_the_same_way_every_time(asked: Asked) -> None:
     explained, attempts = asked(was_retried_three_times)
     assert "another writer published: a writer other than Perago" in explained
     assert "its last 3 attempts ended with PRG-F002" in explained
-    assert "start a new workflow from it. `perago submit --help` shows how.\n" in explained
+    assert "start a new workflow from it. `perago submit flow " in explained
     assert attempts.count("  why: ") == 1
     assert "  why: edit attempts 1 to 3: main cannot publish from input ref" in attempts
 

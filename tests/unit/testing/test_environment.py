@@ -28,6 +28,7 @@ from perago.ports.errors import RequestRefusedError
 from perago.ports.workspace import Phase
 from perago.testing import AttemptStory, MemoryServers, PeragoEnvironment, Story, crash, sequence
 from perago.testing.definitions import definition_of, renamed
+from perago.testing.environment import FaultOfUnknownTaskError
 from perago.testing.memory_servers import memory_disk
 
 LOGGER = logging.getLogger("team")
@@ -98,6 +99,25 @@ async def test_two_tasks_in_a_row_share_the_workspace(perago_env: PeragoEnvironm
     assert await run.published("team_write_b") == (await repository.head()).commit
     assert [story.reference for story in perago_env.attempts] == ["team_write_a", "team_write_b"]
     await perago_env.assert_sound()
+
+
+@pytest.mark.parametrize("name", ["team.write-a", "team_write_a"])
+async def test_a_fault_names_a_task_or_its_step(perago_env: PeragoEnvironment, name: str) -> None:
+    repository = await perago_env.repository("repo")
+    perago_env.plan(crash(before="merge", task=name))
+    run = await perago_env.run(write_a, repository, params={"amount": 2})
+    await perago_env.assert_completed(run)
+    assert (perago_env.pending_faults, len(perago_env.attempts)) == ((), 2)
+
+
+async def test_a_fault_of_a_task_that_is_not_there_is_refused(
+    perago_env: PeragoEnvironment,
+) -> None:
+    """It would never happen, and the test would pass."""
+    repository = await perago_env.repository("repo")
+    perago_env.plan(crash(before="merge", task="write_a"))
+    with pytest.raises(FaultOfUnknownTaskError, match=r"expected .* team\.write-a, team_write_a"):
+        await perago_env.run(write_a, repository, params={"amount": 2})
 
 
 async def test_a_task_without_workspace_runs_and_its_lines_are_kept(

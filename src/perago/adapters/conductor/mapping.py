@@ -86,6 +86,7 @@ def workflow_record(answer: object) -> WorkflowRecord:
         input_data=_data(workflow, "input"),
         output_data=_data(workflow, "output"),
         attempts=tuple(attempt_record(row) for row in json_list(workflow.get("tasks"), "tasks")),
+        name=_optional_text(workflow, "workflowName") or "",
     )
 
 

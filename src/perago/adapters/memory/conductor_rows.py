@@ -291,6 +291,7 @@ class WorkflowRun:
             input_data=json_copy(dict(self.input_data)),
             output_data=json_copy(dict(self.output_data)),
             attempts=tuple(row.record() for row in self.rows.values()),
+            name=str(self.definition["name"]),
         )
 
 

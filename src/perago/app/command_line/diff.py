@@ -6,7 +6,7 @@ downloaded.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,12 +18,19 @@ from perago.app.command_line.reporting import (
     say,
     say_json,
 )
-from perago.app.command_line.services import OneRepository, ask, one_or_all
-from perago.app.runs.held_changes import HeldChanges, find_held
+from perago.app.command_line.services import (
+    OneRepository,
+    ask,
+    conductor_if_configured,
+    one_or_all,
+)
+from perago.app.runs.held_changes import HeldChanges, find_held, find_published
 from perago.domain.text import in_units
 from perago.ports.asking import all_changes
-from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import Change, ChangeKind
+
+if TYPE_CHECKING:
+    from perago.app.container import Container
 
 _SIGNS = {ChangeKind.ADDED: "+", ChangeKind.CHANGED: "~", ChangeKind.REMOVED: "-"}
 
@@ -45,9 +52,10 @@ def diff(
 ) -> None:
     """Show what a run or a staged commit would change on its target, by object, with sizes.
 
+    Of a run that is published already it shows what that changed.
     The size of a removed object is not known.
     """
-    held, changes = ask(lambda services: _read(services.lakefs(), name, repository))
+    held, changes = ask(lambda services: _read(services, name, repository))
     if as_json:
         say_json("diff/1", _document(held, changes, stat=stat))
         return
@@ -60,13 +68,21 @@ def diff(
             say(f"{_SIGNS[change.kind]} {change.path}{size}")
     note(f"{held.repository}: {held.base} to {held.head} ({held.branch})")
     note(_total(changes))
+    if held.is_published:
+        note(
+            f"the run is published as {held.head} on {held.branch};"
+            f" `lakectl log --first-parent lakefs://{held.repository}/{held.branch}` shows it"
+        )
 
 
 async def _read(
-    lakefs: LakeFSInstallation, name: str, repository: str | None
+    services: "Container", name: str, repository: str | None
 ) -> tuple[HeldChanges, list[Change]]:
+    lakefs, conductor = services.lakefs(), conductor_if_configured(services)
     searched = await one_or_all(lakefs, repository)
     held = await find_held(lakefs, name, searched)
+    if held is None and conductor is not None:
+        held = await find_published(lakefs, conductor.workflows, name)
     if held is None:
         where = repository or f"{len(searched)} repositories"
         text = f"expected a run, an execution or a private branch, found {name!r}"
@@ -76,7 +92,7 @@ async def _read(
 
 
 def _document(held: HeldChanges, changes: Sequence[Change], *, stat: bool) -> dict[str, object]:
-    named = {"repository": held.repository, "branch": held.branch}
+    named = {"repository": held.repository, "branch": held.branch, "published": held.is_published}
     document = {**named, "base": held.base, "head": held.head, "total": _counts(changes)}
     if stat:
         return {**document, "folders": _by_folder(changes)}

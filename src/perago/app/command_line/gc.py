@@ -62,7 +62,13 @@ def gc(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove directories, branches and tags that crashed attempts left behind."""
+    """Remove what nothing needs any more, in lakeFS and on this disk.
+
+    Left by attempts that crashed: directories, staging branches, checkpoints. Left by workflows
+    that ended: decisions, marks, bases, and runs that were not published (7 days, as a rule).
+
+    Workers do the same by themselves. docs/operations.md#garbage-collection has every age.
+    """
     settings = load_settings()
     times = retention_times(settings)
     if older_than is not None:

@@ -43,7 +43,7 @@ COMMANDS = (
     CommandRow("submit", "submit:submit", "Start a workflow on the head of a branch."),
     CommandRow("head", "submit:head", "Print the commit id of the head of a branch."),
     CommandRow("fence", "fence:app", "Install, verify or remove the publication fence."),
-    CommandRow("gc", "gc:gc", "Remove what crashed attempts left behind."),
+    CommandRow("gc", "gc:gc", "Remove what ended attempts and workflows left behind."),
     CommandRow("doctor", "doctor:doctor", "Find out why nothing runs or publishes."),
     CommandRow("attempts", "attempts:attempts", "Show every attempt of a workflow or a branch."),
     CommandRow("watch", "watch:watch", "Show a workflow on a page that follows it."),
@@ -85,6 +85,10 @@ class LazyCommand(TyperCommand):
         **extra: Any,  # noqa: ANN401  # typer keeps the types to itself
     ) -> Any:  # noqa: ANN401  # typer keeps the type to itself
         """Hand over to the command itself."""
+        # Here, because a `--version` has no use for what reporting imports.
+        from perago.app.command_line.reporting import CALLED  # noqa: PLC0415
+
+        CALLED.set(self._row.name)
         command: Any = typer.main.get_command(_load(self._row))
         return command.make_context(info_name, args, parent, **extra)
 

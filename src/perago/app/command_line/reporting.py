@@ -11,13 +11,14 @@ import traceback
 import warnings
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ParamSpec
 
 import typer
 
 from perago.domain.attempt_history import NowhereToLookError
-from perago.domain.error_codes import find_code
+from perago.domain.error_codes import filled, find_code
 from perago.domain.errors import (
     OutcomeUnknownAtDeadlineError,
     PeragoError,
@@ -44,6 +45,8 @@ JsonOption = Annotated[
     bool, typer.Option("--json", help="Print one JSON document with a versioned schema.")
 ]
 FAILED = 1  # the only code of failure that 0.6.1 had; its commands keep it
+CALLED: ContextVar[str | None] = ContextVar("called", default=None)
+"""The command, or the group of commands, that runs now; its help is a remedy."""
 LOCAL_FILE = "PRG-X004"  # of an OSError, which has no code of its own
 # The finer codes are for commands of which 0.6.1 promised nothing; the first match counts.
 _EXIT_CODES: tuple[tuple[type[BaseException], int], ...] = (
@@ -149,6 +152,8 @@ def _report(error: Exception, *, as_json: bool) -> None:
         note_lines(each)
     row = find_code(code)  # a foreign adapter may have codes of its own
     if row is not None:
+        row = replace(row, remedy=filled(row.remedy, _names_now()))
+    if row is not None:
         note(f"  {row.code}: {row.remedy} (perago explain {row.code})")
     if as_json:
         facts: dict[str, Any] = {"message": message, "type": type(error).__name__}
@@ -156,6 +161,11 @@ def _report(error: Exception, *, as_json: bool) -> None:
             facts |= {"code": row.code, "cause": row.cause, "remedy": row.remedy}
         say_json("error/1", {"error": facts})
     sys.stdout.flush()
+
+
+def _names_now() -> dict[str, str]:
+    called = CALLED.get()
+    return {} if called is None else {"COMMAND": called}
 
 
 def _code_of(error: Exception) -> str:

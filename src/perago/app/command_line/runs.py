@@ -50,6 +50,9 @@ def runs(
         say(f"{run.key}  {run.publications} publications for {target}, {status}")
     if unreached is not None:
         warn(f"targets and workflows are unknown without Conductor: {unreached}")
+    if not shown:
+        note(f"no run of {repository} is held{f' for {branch}' if branch else ''}")
+        return
     note(
         f"{len(shown)} runs; `perago diff RUN` shows what one would change,"
         " and `perago abandon RUN` removes it"

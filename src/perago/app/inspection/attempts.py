@@ -319,9 +319,8 @@ def _workflow_facts(workflow_id: str, record: WorkflowRecord | None) -> known.Wo
     if record is None:
         return known.WorkflowFacts(workflow_id)
     children = [row.output_data.get("subWorkflowId") for row in record.attempts]
-    return known.WorkflowFacts(
-        workflow_id, record.status, record.reason, tuple(str(each) for each in children if each)
-    )
+    found = tuple(str(each) for each in children if each)
+    return known.WorkflowFacts(workflow_id, record.status, record.reason, found, record.name)
 
 
 def _order(attempt: known.AttemptEvidence) -> tuple[datetime, int]:

@@ -196,7 +196,9 @@ async def _in_repository(
     judged = await RemotePass(tools, subject.repository, times, True).run()  # noqa: FBT003
     left = [f"{each.kind} {each.name}" for each in judged if each.removed]
     if not left:
-        return ok(LEFT_IN_LAKEFS, f"nothing of ended attempts in {subject.repository}")
+        kept = f"; {len(judged)} are kept, see `perago gc --dry-run`" if judged else ""
+        text = f"nothing that can go by now in {subject.repository}{kept}"
+        return ok(LEFT_IN_LAKEFS, text)
     text = f"{len(left)} leftovers of ended attempts in {subject.repository}: {_some(left)}"
     return Finding(LEFT_IN_LAKEFS, Status.WARNING, text, _gc(subject), "PRG-H004")
 

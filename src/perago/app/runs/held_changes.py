@@ -8,7 +8,10 @@ attempt started from. Nothing is written.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perago.app.runs.finish import FINISH_TASK
 from perago.app.runs.held_runs import find_run
+from perago.app.runs.models import FinishResult
+from perago.domain.attempt import AttemptStatus
 from perago.domain.commit_metadata import INPUT_REF
 from perago.domain.logical_execution import (
     STAGING_BRANCH_PREFIX,
@@ -16,9 +19,10 @@ from perago.domain.logical_execution import (
     CommitId,
     RepositoryId,
 )
-from perago.domain.names import is_execution_id, is_private_branch
-from perago.domain.run import base_tag, run_branch
+from perago.domain.names import RUN_BRANCH_PREFIX, is_execution_id, is_private_branch
+from perago.domain.run import base_tag, key_of_run, run_branch, workflow_of_run
 from perago.ports.asking import pages
+from perago.ports.conductor import Workflows
 from perago.ports.errors import BranchMissingError
 from perago.ports.installations import LakeFSInstallation
 from perago.ports.lakefs import BranchPage
@@ -32,6 +36,35 @@ class HeldChanges:
     branch: BranchName
     base: CommitId
     head: CommitId
+    is_published: bool = False
+    """Whether it is what the branch of a target has of a run that finish has published."""
+
+
+async def find_published(
+    lakefs: LakeFSInstallation, workflows: Workflows, name: str
+) -> HeldChanges | None:
+    """Find the commit that published a run, by its key, its branch or its workflow.
+
+    Conductor tells it, because the run branch is gone and lakeFS would have to be searched.
+    """
+    key = key_of_run(name) or key_of_run(f"{RUN_BRANCH_PREFIX}{name}")
+    workflow = await workflows.read(name if key is None else workflow_of_run(key))
+    rows = () if workflow is None else workflow.attempts
+    finished = [
+        row.output_data
+        for row in rows
+        if row.snapshot.task_type == FINISH_TASK.name
+        and row.snapshot.status is AttemptStatus.COMPLETED
+        and (key is None or key in str(row.input_data.get("params")))
+    ]
+    if not finished:
+        return None
+    target = FinishResult.model_validate(finished[-1]["result"]).workspace
+    repository, head = RepositoryId(target.repository), CommitId(target.ref)
+    record = await lakefs.commits.read(repository, head)
+    return HeldChanges(
+        repository, BranchName(target.branch), record.parents[0], head, is_published=True
+    )
 
 
 async def find_held(

@@ -76,9 +76,10 @@ async def two_tasks(under_test: ConductorUnderTest) -> tuple[str, str]:
     """Start a workflow of two tasks; its id and their type."""
     task_type = await define_task(under_test)
     tasks = simple(task_type, "first"), simple(task_type, "second")
-    return await under_test.workflows.start(
-        await define_workflow(under_test, *tasks), {}
-    ), task_type
+    name = await define_workflow(under_test, *tasks)
+    workflow_id = await under_test.workflows.start(name, {})
+    assert (await workflow_of(under_test, workflow_id)).name == name
+    return workflow_id, task_type
 
 
 async def test_W1_sequence(conductor_under_test: ConductorUnderTest) -> None:

@@ -9,6 +9,7 @@ from tests.unit.app.command_line.command_run import Run
 
 from perago.adapters.memory.installations import RepositoryBuilder, shared_conductor, shared_memory
 from perago.app.runs.begin import BEGIN_TASK
+from perago.app.runs.finish import FINISH_TASK
 from perago.domain.attempt import AttemptStatus
 from perago.domain.run import RunKey, base_tag, run_branch
 from perago.ports.conductor import PollRequest, TerminalUpdate
@@ -20,6 +21,12 @@ FLOW = {
     "tasks": [
         {"name": BEGIN_TASK.name, "taskReferenceName": "begin", "type": "SIMPLE"},
         {"name": "audit", "taskReferenceName": "audit", "type": "SIMPLE"},
+        {
+            "name": FINISH_TASK.name,
+            "taskReferenceName": "finish",
+            "type": "SIMPLE",
+            "inputParameters": {"params": {"run": "${begin.output.result.run}"}},
+        },
     ],
 }
 
@@ -74,6 +81,19 @@ async def _begin(url: str, key: RunKey) -> None:
     await queue.complete(update, timeout_seconds=1)
 
 
+async def _finish(held: Held, published: str) -> None:
+    """A worker's answer for finish, whose publication is on the target."""
+    conductor = shared_conductor(held.url)
+    workspace = {"repository": "songs", "branch": "main", "refType": "commit"}
+    for task_type, output in (
+        ("audit", {}),
+        (FINISH_TASK.name, {"result": {"workspace": {**workspace, "ref": published}}}),
+    ):
+        [polled] = await conductor.queue.poll(PollRequest(task_type, "w"))
+        update = TerminalUpdate(polled.snapshot, "w", AttemptStatus.COMPLETED, output=output)
+        await conductor.queue.complete(update, timeout_seconds=1)
+
+
 def test_a_held_run_is_listed_with_its_target_and_workflow(run: Run, held: Held) -> None:
     ran = run("runs", "songs")
     assert (ran.code, ran.out) == (0, f"{held.key}  2 publications for main, RUNNING\n")
@@ -92,7 +112,8 @@ def test_a_held_run_is_listed_with_its_target_and_workflow(run: Run, held: Held)
 
 def test_runs_of_one_target_are_asked_for(run: Run, held: Held) -> None:
     assert held.key in run("runs", "songs", "--branch", "main").out
-    assert run("runs", "songs", "--branch", "other").out == ""
+    ran = run("runs", "songs", "--branch", "other")
+    assert (ran.out, ran.err) == ("", "no run of songs is held for other\n")
 
 
 def test_without_conductor_lakefs_tells_what_it_knows(
@@ -111,6 +132,22 @@ def test_a_run_is_compared_with_its_base(run: Run, held: Held, part: str) -> Non
     names = {"key": held.key, "branch": run_branch(held.key), "workflow": held.workflow}
     ran = run("diff", names[part])
     assert (ran.code, ran.out.splitlines()) == (0, ["+ out/b  3 B", "~ raw/a  2 B"])
+
+
+@pytest.mark.parametrize("part", ["key", "branch", "workflow"])
+def test_a_run_that_is_published_is_compared_with_the_head_before_it(
+    run: Run, held: Held, part: str
+) -> None:
+    """A new user was told that it was no run."""
+    before, published = held.songs.head().commit, held.songs.commit({"out/b": b"123"})
+    held.songs.delete_branch(run_branch(held.key))
+    asyncio.run(_finish(held, published))
+    names = {"key": held.key, "branch": run_branch(held.key), "workflow": held.workflow}
+    ran = run("diff", names[part])
+    assert (ran.code, ran.out) == (0, "+ out/b  3 B\n"), ran.err
+    assert f"songs: {before} to {published} (main)" in ran.err
+    assert f"the run is published as {published} on main; `lakectl log " in ran.err
+    assert run("diff", names[part], "--json").document["published"] is True
 
 
 def test_a_run_whose_workflow_may_go_on_is_not_abandoned(run: Run, held: Held) -> None:
