@@ -28,9 +28,10 @@ FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 290, 31_000, 0.07
 # Conductor at the start (issue 18, which took two files as well), runs: begin, finish, the second
 # fence and the commands around them (issue 19), `perago doctor` with its checks, `perago watch`
 # and events of data (issue 21), a deploy among the faults of the kit (issue 19), and what
-# `explain`, `attempts` and `submit` say of a retry that waits and of a misspelt field (a first
-# user's walk). Before these the layout had 240 files and 36,000 lines of code.
-CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 47_340, 0.089
+# `explain`, `attempts` and `submit` say of a retry that waits, of a misspelt field and of a
+# run that was published (first users' walks). Before these the layout had 240 files and 36,000
+# lines of code.
+CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 47_460, 0.089
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (
