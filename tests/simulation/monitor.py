@@ -281,17 +281,21 @@ class Monitor:
             self._check_settled(record)
         self._check_prefix(record)
 
-    def _count(self, record: CommitRecord) -> None:
-        """An execution has one publication, and no other once that is accepted."""
-        commit = record.commit
-        self.publications.append(record)
-        execution = self.facts.execution_of_publication(record)
-        mine = [
+    def _counted(self, execution: int | None) -> Sequence[CommitRecord]:
+        """What an execution has published; not on a run that was given up, which shows nothing."""
+        return [
             each
             for each in self.publications[self.counted_from :]
             if execution == self.facts.execution_of_publication(each)
             and self.branch_of[each.commit] not in self.runs.given_up
         ]
+
+    def _count(self, record: CommitRecord) -> None:
+        """An execution has one publication, and no other once that is accepted."""
+        commit = record.commit
+        self.publications.append(record)
+        execution = self.facts.execution_of_publication(record)
+        mine = self._counted(execution)
         if execution and len(mine) > 1:
             what = ", ".join(f"{each.commit[:8]}" for each in mine)
             self._broken(4, f"execution {execution} published {what}")
@@ -370,9 +374,8 @@ class Monitor:
             self._broken(10, f"{who} of execution {run.execution}, it is execution {execution}")
         if run.knob != knob_of(row.input_data) or knob != run.knob:
             self._broken(6, f"{who}, knob {run.knob}; the row has {knob_of(row.input_data)}")
-        for each in self.publications[self.counted_from :]:
-            mine = self.facts.execution_of_publication(each) == execution
-            if mine and each.commit != accepted.ref:
+        for each in self._counted(execution):
+            if each.commit != accepted.ref:
                 self._broken(3, f"{who} as {accepted.ref[:8]}, {each.commit[:8]} is visible")
 
     def _check_tree(self, accepted: Accepted) -> None:

@@ -228,6 +228,9 @@ class Runs:
         for name in new:
             execution = self.facts.execution_of(record)
             earlier = self._branches.setdefault(execution, name)
+            if earlier in self.given_up:  # its marks may be gone with it, so another run begins
+                earlier = self._branches[execution] = name
+                self.seen.add("a run began anew after it was given up")
             if earlier != name:
                 self._broken(28, f"execution {execution} began {earlier}, and now {name}")
         return bool(new)

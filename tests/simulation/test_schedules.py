@@ -190,6 +190,33 @@ ENDS_OF_PROMISES = {
             "move w4:4.0": "goes on: w3",
         },
     ),
+    "w7 begins another run after gc2 has removed the first and its marks": (
+        "run-gc-age-zero",
+        "a run began anew after it was given up",
+        {
+            "move w1:10.0": "stands still",
+            "move w2:5.0": "others: a commit outside the prefix",
+            "move w2:7.0": "gc begins",
+            "move w2:10.0": "stands still",
+            "move w3:0.0": "a worker polls",
+            "move w4:0.0": "a worker polls",
+            "move w5:9.0": "gc begins",
+            "move gc2:1.0": "the lease expires of w5",
+            "move gc2:5.0": "a worker polls",
+            "move w6:10.0": "operator: terminate",
+            "move idle:6": "operator: retry",
+        },
+    ),
+    "w3 publishes for another input after abandon has removed what w2 had published": (
+        "run-verbs",
+        "abandon removed a run",
+        {
+            "move w2:19.0": "stands still",
+            "move idle:4": "operator: terminate",
+            "move idle:5": "abandon begins",
+            "move idle:6": "operator: rerun with another input",
+        },
+    ),
     "w2 begins a run again between its last question and its request": (
         "run",
         "a stale attempt created a run branch in its last step",
