@@ -31,7 +31,7 @@ FILES_MAX, LINES_MAX, IMPORT_SHARE_MAX = 290, 31_000, 0.07
 # `explain`, `attempts` and `submit` say of a retry that waits, of a misspelt field and of a
 # run that was published (first users' walks). Before these the layout had 240 files and 36,000
 # lines of code.
-CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 47_460, 0.089
+CODE_LINES_REACHED, IMPORT_SHARE_REACHED = 47_475, 0.089
 TRIO = ("78", "25000", "170", "8 / 32 / 348", "6.9 %", "14.4 %", "2.19", "")
 PYICEBERG = ("82", "39000", "211", "3 / 21 / 149", "5.4 %", "5.3 %", "0.53", "")
 BY_HAND = (

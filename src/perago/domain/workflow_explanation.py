@@ -27,7 +27,7 @@ from perago.domain.attempt_history import (
     newest,
     workspace_in,
 )
-from perago.domain.commit_metadata import RUN, RUN_TASKS
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY, RUN, RUN_TASKS
 from perago.domain.error_codes import commands_in, filled, find_code
 from perago.domain.logical_execution import CommitId, CommitRecord
 from perago.domain.names import RUN_BRANCH_PREFIX
@@ -245,6 +245,11 @@ def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | 
     if task is None:
         return f"{count}."
     state = decision_state(task)
+    decided = state is DecisionState.THERE
+    if history.unanswered and not task.publications:
+        known = f" has decided on {task.decisions[0].commit[:12]}, and" if decided else ""
+        why = "which is not known, because a server did not answer"
+        return f"Task {task.name}{known} may have published, {why}; {count}."
     if task.publications:
         record = task.publications[0]
         counted = "Conductor counts it" if task.recorded else "Conductor does not count it"
@@ -252,7 +257,7 @@ def _left(history: AttemptHistory, workflow: WorkflowFacts, task: TaskHistory | 
         if run is not None:
             return f"The run was published as {run}, and {counted}."
         return f"Task {task.name} has published {record.commit[:12]} and {counted}; {count}."
-    if state is DecisionState.THERE:
+    if decided:
         commit = task.decisions[0].commit[:12]
         return f"Task {task.name} has decided on {commit} and published nothing; {count}."
     return f"Task {task.name} has published nothing; {count}."
@@ -268,20 +273,27 @@ def _count(history: AttemptHistory, workflow: WorkflowFacts) -> str:
     published = [{each.commit for each in task.publications} for task in tasks]
     done = sum(1 for commits in published if commits - on_runs)
     held = sum(1 for commits in published if commits and commits <= on_runs)
-    foreign = sum(
-        1
-        for branch in history.branches
-        for _, role in history.roles(branch)
-        if role is CommitRole.FOREIGN
+    read = [each for branch in history.branches for each in history.roles(branch)]
+    foreign = sum(role is CommitRole.FOREIGN for _, role in read)
+    # The branches of a fork are workflows of their own, and Conductor gives them ids of their own.
+    inside = sum(
+        record.metadata.get(LOGICAL_TASK_KEY, "").partition("/")[0] in workflow.children
+        for record, _ in read
     )
-    also = f"; {foreign} commits of others stand there too" if foreign else ""
+    also = f"; {_commits(inside)} there by its child workflows" if inside else ""
+    also += f"; {_commits(foreign)} there by others" if foreign else ""
+    at_least = "at least " if history.unanswered else ""
     begun = f"of {len(tasks)} tasks that have begun"
-    count = f"{done} {begun} have a publication on a target branch{also}"
+    count = f"{at_least}{done} {begun} have a publication on a target branch{also}"
     if not held:
         return count
     repository = next(each.repository for each in history.branches if _is_of_run(each))
     look = f"perago runs {shlex.quote(repository)}"
     return f"{count}; {held} have theirs on a run, which `{look}` lists"
+
+
+def _commits(number: int) -> str:
+    return "1 commit" if number == 1 else f"{number} commits"
 
 
 def _published_run(history: AttemptHistory, record: CommitRecord) -> str | None:

@@ -23,7 +23,8 @@ from perago.domain.attempt_history import (
     TaskHistory,
     WorkflowFacts,
 )
-from perago.domain.logical_execution import BranchName
+from perago.domain.commit_metadata import LOGICAL_TASK_KEY
+from perago.domain.logical_execution import BranchName, CommitId, CommitRecord
 from perago.domain.workflow_explanation import (
     Explanation,
     Situation,
@@ -228,6 +229,35 @@ def test_a_publication_on_the_branch_of_a_run_is_not_on_the_target() -> None:
     target = BranchHistory(REPOSITORY, MAIN, (MINE,))
     history = replace(history, branches=(run, target))
     assert "1 of 2 tasks" in explain_workflow(history, facts(), NOW).left
+
+
+@pytest.mark.parametrize(
+    ("decided", "sentence"),
+    [
+        (False, "Task clean may have published, which is not known, because"),
+        (True, "Task clean has decided on s, and may have published, which is not known, because"),
+    ],
+)
+def test_a_server_that_did_not_answer_leaves_open_what_was_published(
+    decided: bool,  # noqa: FBT001  # a row
+    sentence: str,
+) -> None:
+    of = task(attempt(row(AttemptStatus.COMPLETED)), decided=decided)
+    found = explained(of, WorkflowStatus.COMPLETED)
+    assert "published nothing" in found.left
+    history = AttemptHistory((facts(),), (of,), (), ("away",), unanswered=("away",))
+    left = explain_workflow(history, facts(), NOW).left
+    assert left.startswith(f"{sentence} a server did not answer; at least 0 of 1 tasks")
+
+
+def test_commits_of_a_fork_are_those_of_its_child_workflows() -> None:
+    workflow = replace(facts(WorkflowStatus.COMPLETED), children=("left", "right"))
+    metadata = [{LOGICAL_TASK_KEY: f"{each}/a/0"} for each in ("left", "right", "stranger")]
+    commits = [CommitRecord(CommitId(str(each)), (), each) for each in [*metadata, {}]]
+    joined, target = task(attempt(LOST)), BranchHistory(REPOSITORY, MAIN, tuple(commits))
+    found = explain_workflow(AttemptHistory((workflow,), (joined,), (target,), ()), workflow, NOW)
+    assert "; 2 commits there by its child workflows" in found.left
+    assert found.left.endswith("; 1 commit there by others.")
 
 
 def test_a_workflow_without_a_row_says_why_conductor_ended_it() -> None:
