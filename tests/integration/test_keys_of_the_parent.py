@@ -45,7 +45,9 @@ def start_spied(
         os.chown(file, user, user)
     given = {
         "CONDUCTOR_SERVER_URL": f"{NOWHERE}/api",
-        "PERAGO_PATIENCE": "0s",  # it is enough that Conductor was asked for
+        # Conductor is asked for so long. An executor imports the spy meanwhile, which takes a
+        # second or two; a start that ends sooner would end the executor before it has looked.
+        "PERAGO_PATIENCE": "8s",
         "CONDUCTOR_AUTH_KEY": "key",
         "CONDUCTOR_AUTH_SECRET": CONDUCTOR_SECRET,
         "LAKECTL_SERVER_ENDPOINT_URL": NOWHERE,
