@@ -216,7 +216,7 @@ def test_a_thousand_attempts_do_not_stall(browser: Chromium, tmp_path: Path) -> 
         assert browser.evaluate("document.querySelector('.tools .hint').textContent") == "1,000"
         browser.evaluate("document.querySelector('.list').focus()")
         browser.press("End", "Enter")
-        assert "task-99 attempt 9" in browser.evaluate("document.activeElement.innerText")
+        assert "task-99 attempt 10" in browser.evaluate("document.activeElement.innerText")
         assert "76 more tasks" in browser.evaluate("document.body.innerText")
         assert "are not drawn" in browser.evaluate("document.body.innerText")
         assert browser.evaluate(OVERLAPS) == []

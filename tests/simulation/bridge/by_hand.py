@@ -332,11 +332,6 @@ BY_HAND: Sequence[Script] = (
         ],
     ),
     Script(
-        "a run: its creation and a merge of a task land after finish",
-        RUN,
-        [at(CREATE, "lands late"), at(MERGE, "lands late", "w2")],
-    ),
-    Script(
         "a run: its second task is run again, and begin had died once",
         replace(RUN, rerun_from="u"),
         [at(END, "crash before"), before(BODY, TERMINATE, "w4"), (IDLE, RERUN)],
