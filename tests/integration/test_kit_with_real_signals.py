@@ -18,7 +18,6 @@ from perago.domain.attempt import AttemptStatus
 from perago.ports.conductor import TerminalUpdate
 from perago.testing import Crash, PeragoEnvironment, Zombie
 from perago.testing.remote_servers import RealServers, RemoteServers
-from perago_servers import ConductorServer, LakefsServer
 
 pytestmark = [pytest.mark.lakefs, pytest.mark.conductor]
 # A process that starts on a busy machine has to come to its fault within its lease.
@@ -39,22 +38,12 @@ SIGNALLED = [
 
 
 @pytest.fixture
-def servers(lakefs_server: LakefsServer, conductor_workers_server: ConductorServer) -> RealServers:
-    """Where they are."""
-    return RealServers(
-        lakefs_url=lakefs_server.endpoint,
-        access_key_id=lakefs_server.access_key_id,
-        secret_access_key=lakefs_server.secret_access_key,
-        namespace_root=lakefs_server.namespace_root,
-        conductor_url=conductor_workers_server.api_url,
-    )
-
-
-@pytest.fixture
-def perago_servers(servers: RealServers, case: Case) -> Iterator[RemoteServers]:
+def perago_servers(kit_servers: RealServers, case: Case) -> Iterator[RemoteServers]:
     """Those servers; only a zombie's lease has to run out."""
     stands_still = isinstance(case.faults[0], Zombie)
-    ground = RemoteServers(servers, lease_seconds=ZOMBIE_SECONDS if stands_still else CRASH_SECONDS)
+    ground = RemoteServers(
+        kit_servers, lease_seconds=ZOMBIE_SECONDS if stands_still else CRASH_SECONDS
+    )
     yield ground
     ground.close()
 
