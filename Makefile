@@ -68,8 +68,10 @@ test-spark:
 	$(PYTEST) -m "spark and not soak" $(SLOWEST)
 test-contract:
 	$(PYTEST) -m "$(ON_SERVERS)" $(SLOWEST) tests/contract
+# Two workers of xdist, each with servers of its own: one alone is idle for most of the gate's minutes.
+# Tests of one file stay together, because some of them share what a fixture of the file made.
 test-integration:
-	$(PYTEST) -m "$(ON_SERVERS)" $(SLOWEST) tests --ignore=tests/contract
+	$(PYTEST) -n 2 --dist loadfile -m "$(ON_SERVERS)" $(SLOWEST) tests --ignore=tests/contract
 
 soak: servers  ## Runs the full form of the long tests: chaos, races, simulation.
 	$(PYTEST) -m soak
